@@ -66,7 +66,7 @@ class Darken(Method):
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> Path:
+def image_folder(tmp_path: Path) -> Path:
     """A folder of two classes with 32 training and 4 evaluation images."""
     create_random_images(tmp_path / "images", ("cat", "dog"), train=16, val=2)
     return tmp_path
@@ -95,8 +95,8 @@ def test_type_checkers_know_every_public_name():
 
 
 @pytest.mark.slow
-def test_examples_of_pages_run_in_order(images, monkeypatch):
-    monkeypatch.chdir(images)
+def test_examples_of_pages_run_in_order(image_folder, monkeypatch):
+    monkeypatch.chdir(image_folder)
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     pages = "".join(page.read_text() for page in PAGES)
     examples = re.findall(r"```python\n(.*?)```", pages, re.DOTALL)
@@ -229,8 +229,8 @@ def test_predict_takes_networks_and_images_in_memory(run_here):
     assert results.metrics == resnet_recipes.evaluate(run_here, workers=0).metrics
 
 
-def test_plan_needs_no_images_but_prepare_does(images, monkeypatch):
-    monkeypatch.chdir(images)
+def test_plan_needs_no_images_but_prepare_does(image_folder, monkeypatch):
+    monkeypatch.chdir(image_folder)
     recipe = resnet_recipes.compose("mild")
     assert resnet_recipes.plan(recipe, ranks=2).facts.train_examples > 1_000_000
     with pytest.raises(resnet_recipes.RecipeError, match=r"data\.root"):
@@ -243,9 +243,9 @@ def test_plan_needs_no_images_but_prepare_does(images, monkeypatch):
     assert "32 for training" in " ".join((folder / "plan.txt").read_text().split())
 
 
-def test_example_of_the_readme_runs(images, monkeypatch):
+def test_example_of_the_readme_runs(image_folder, monkeypatch):
     """Uses the demo recipe with little work; the figures are not checked."""
-    monkeypatch.chdir(images)
+    monkeypatch.chdir(image_folder)
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
@@ -303,13 +303,13 @@ print(resnet_recipes.teach(recipe, "said", cycle=1))
 """
 
 
-def test_teach_stores_outputs_that_a_run_uses(images, monkeypatch, forks):
-    monkeypatch.chdir(images)
+def test_teach_stores_outputs_that_a_run_uses(image_folder, monkeypatch, forks):
+    monkeypatch.chdir(image_folder)
     words = [word.strip('"') for word in SMALL.split(", ")]
     words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
     recipe = resnet_recipes.compose("demo", *words, epochs=2)
     described = about.describe(recipe, ("cat", "dog"), 2)
-    write_weights(build_shallow_resnet18(2), images / "teacher.safetensors", described)
+    write_weights(build_shallow_resnet18(2), image_folder / "teacher.safetensors", described)
     recipe.methods.distill = resnet_recipes.methods.Distill(teacher="teacher.safetensors")
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):
         with pytest.raises(resnet_recipes.RecipeError, match="must be a whole number from"):
@@ -320,8 +320,8 @@ def test_teach_stores_outputs_that_a_run_uses(images, monkeypatch, forks):
         resnet_recipes.teach(recipe, "stopped", cycle=1)
     assert stopped.value.exit_code == 75
     Path("program.py").write_text(TEACH.format(words=", ".join(map(repr, words))))
-    code, out, err = forks.run(images, "program").wait()
-    assert (code, out) == (0, f"{images}/said.safetensors\n"), err
+    code, out, err = forks.run(image_folder, "program").wait()
+    assert (code, out) == (0, f"{image_folder}/said.safetensors\n"), err
     recipe.methods.distill = resnet_recipes.methods.Distill(labels=out.strip())
     (teacher,) = resnet_recipes.plan(recipe).teachers
     assert f"stored in {out.strip()}: 2 of each image" in teacher.text

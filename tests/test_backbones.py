@@ -77,7 +77,7 @@ ARGUMENTS = {
 }
 
 
-def make_settings(name: str, **more: float) -> dict:
+def make_network_settings(name: str, **more: float) -> dict:
     """Return recipe settings for a network of a library."""
     options = {"init": "library", "bn_init": "ones", "args": ARGUMENTS.get(name, {}) | more}
     return {"name": name} | options
@@ -96,7 +96,7 @@ def build_run(make_run: Callable[..., Run]) -> Callable[..., Run]:
             "schedule": {"name": "constant", "warmup": "0ba"},
             "optimizer": {"name": "sgd", "momentum": 0.9, "lr": 0.01, "weight_decay": 0.0},
         }
-        return make_run(model=make_settings(name, **(args or {})), **(standard | changes))
+        return make_run(model=make_network_settings(name, **(args or {})), **(standard | changes))
 
     return make
 

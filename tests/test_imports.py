@@ -30,13 +30,13 @@ def find_stale(text: str) -> Iterator[str]:
         for item in re.sub(r"#.*|[()]", "", names).split(","):
             name, _, alias = item.strip().partition(" as ")
             if name and not is_created(text, path, name):
-                if (value := find(path, name)) is None:
+                if (value := find_in_module(path, name)) is None:
                     yield f"from {path} import {name}"
                 elif isinstance(value, ModuleType):
                     modules[alias or name] = value
     for path, alias in _AS.findall(text):
         parent, _, name = path.rpartition(".")
-        if parent and find(parent, name) is None:
+        if parent and find_in_module(parent, name) is None:
             yield f"import {path}"
         elif alias:
             modules[alias] = import_module(path)
@@ -52,7 +52,7 @@ def is_created(text: str, path: str, name: str) -> bool:
     return any(file in text for file in files)
 
 
-def find(path: str, name: str) -> object | None:
+def find_in_module(path: str, name: str) -> object | None:
     """Return the attribute or submodule of a module with this name, or None."""
     try:
         module = import_module(path)

@@ -143,7 +143,7 @@ def test_messages_name_no_file_that_an_installation_lacks():
     assert [text for text in list_messages() if re.search(r"docs/\w", text)] == []
 
 
-def list_commands() -> Iterator[str]:
+def list_command_lines() -> Iterator[str]:
     """Yield the lines of the pages that run a command of this package, without comments."""
     for page in PAGES:
         for _, block in list_code_blocks(page, "", "sh", "bash", "console"):
@@ -152,7 +152,7 @@ def list_commands() -> Iterator[str]:
             )
 
 
-@pytest.mark.parametrize("texts", [list_messages, list_commands])
+@pytest.mark.parametrize("texts", [list_messages, list_command_lines])
 def test_suggested_commands_survive_every_shell(texts):
     commands = list(texts())
     assert len(commands) > 100

@@ -28,7 +28,7 @@ def train() -> Path:
     return run.folder
 
 
-def use(folder: Path) -> None:
+def use_trained_run(folder: Path) -> None:
     """Load, evaluate and predict."""
     network = rr.load(folder)
     logits: torch.Tensor = network(network.transform("a.png")[None])
@@ -76,6 +76,6 @@ def open_loader() -> torch.Tensor:
 
 
 try:
-    use(train())
+    use_trained_run(train())
 except rr.RecipeError as error:
     print([problem.key for problem in error.problems])

@@ -19,7 +19,7 @@ def _work_in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Class folders of tiny images, for tests that do not change them."""
     return create_random_images(tmp_path_factory.mktemp("shared") / "images")
 

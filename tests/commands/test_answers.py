@@ -89,9 +89,9 @@ eval first --out x.csv | --csv x.csv
 
 
 @pytest.fixture
-def folder(images, tmp_path):
+def work_folder(image_folder, tmp_path):
     """Work in a folder with images and a run."""
-    (tmp_path / "images").symlink_to(images)
+    (tmp_path / "images").symlink_to(image_folder)
     return make_run_folder(tmp_path / "runs", "first")
 
 
@@ -106,7 +106,7 @@ def read_advice(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(("typed", "line"), SETTINGS)
-def test_suggested_settings_are_accepted(typed, line, capsys, folder):
+def test_suggested_settings_are_accepted(typed, line, capsys, work_folder):
     assert cli.train(["demo", "data=images", *shlex.split(typed)]) == 2
     advice = read_advice(capsys)
     assert advice == line or (line.endswith(",") and advice.startswith(line))
@@ -117,7 +117,7 @@ def test_suggested_settings_are_accepted(typed, line, capsys, folder):
 
 
 @pytest.mark.parametrize(("typed", "line"), COMMANDS)
-def test_suggested_commands_are_accepted(typed, line, capsys, folder):
+def test_suggested_commands_are_accepted(typed, line, capsys, work_folder):
     assert cli.main(shlex.split(typed)) in (2, 3)
     advice = read_advice(capsys)
     assert advice.startswith(line)

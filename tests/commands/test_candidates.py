@@ -35,13 +35,13 @@ def imagenet(monkeypatch):
 
 
 @pytest.fixture
-def list_rows(run_command: Callable[..., Streams]) -> Callable[[str], list[dict]]:
+def list_candidates(run_command: Callable[..., Streams]) -> Callable[[str], list[dict]]:
     """Return a function that returns the rows of the table."""
     return lambda words: json.loads(run_command(f"resnet-recipes estimate {words} --json").out)
 
 
-def test_candidates_list_published_durations_and_front(imagenet, list_rows):
-    rows = list_rows(f"{IMAGES} --price 2")
+def test_candidates_list_published_durations_and_front(imagenet, list_candidates):
+    rows = list_candidates(f"{IMAGES} --price 2")
     candidates = {(row["recipe"], row["epochs"]): row for row in rows}
     assert candidates["mild", 67]["top1_percent"] == 78.1
     assert candidates["mild", 67]["accuracy"] == "published"
@@ -56,9 +56,9 @@ def test_candidates_list_published_durations_and_front(imagenet, list_rows):
             assert not (is_faster and (row["top1_percent"] or 0) >= mine["top1_percent"])
 
 
-def test_candidates_list_the_most_accurate_first(imagenet, list_rows):
+def test_candidates_list_the_most_accurate_first(imagenet, list_candidates):
     hours = 3000
-    rows = list_rows(f"{IMAGES} --within {hours}h")
+    rows = list_candidates(f"{IMAGES} --within {hours}h")
     assert all(row["most_minutes"] <= 60 * hours for row in rows)
     accuracies = [row["top1_percent"] for row in rows if row["top1_percent"]]
     assert accuracies == sorted(accuracies, reverse=True)
@@ -66,8 +66,8 @@ def test_candidates_list_the_most_accurate_first(imagenet, list_rows):
     assert f"epochs={rows[0]['epochs']:g}" in rows[0]["command"]
 
 
-def test_candidates_for_accuracy_list_fastest_first(imagenet, list_rows, run_command):
-    rows = list_rows(f"{IMAGES} --reach 78")
+def test_candidates_for_accuracy_list_fastest_first(imagenet, list_candidates, run_command):
+    rows = list_candidates(f"{IMAGES} --reach 78")
     assert all(row["top1_percent"] >= 78 for row in rows)
     assert {"mild", "ffcv_rn50", "hot"} <= {row["recipe"] for row in rows}
     minutes = [row["minutes"] for row in rows]
@@ -76,49 +76,49 @@ def test_candidates_for_accuracy_list_fastest_first(imagenet, list_rows, run_com
 
 
 @pytest.fixture
-def folder(tmp_path):
+def small_images(tmp_path):
     """A folder of 32 px images, in an empty working directory."""
     return create_random_images(tmp_path / "images")
 
 
-def test_candidates_for_other_images_use_only_own_runs(folder, list_rows, run_command):
-    rows = list_rows(OWN)
+def test_candidates_for_other_images_use_only_own_runs(small_images, list_candidates, run_command):
+    rows = list_candidates(OWN)
     assert {"mild", "small"} <= {row["recipe"] for row in rows}
     assert not any(row["top1_percent"] or row["front"] for row in rows)
-    (digest,) = {data.survey_images(data.DataConfig(root=str(folder))).train_digest}
+    (digest,) = {data.survey_images(data.DataConfig(root=str(small_images))).train_digest}
     for name, top1, changes in (("a", 50.0, ""), ("b", 60.0, ""), ("c", 90.0, "optimizer.lr=9\n")):
         run = make_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
         (run / "data.json").write_text(json.dumps({"train_digest": digest}))
         (run / "overrides.txt").write_text(f"max_duration=7ep\n{changes}")
-    candidates = {(row["recipe"], row["epochs"]): row for row in list_rows(OWN)}
+    candidates = {(row["recipe"], row["epochs"]): row for row in list_candidates(OWN)}
     assert candidates["small", 7]["top1_percent"] == 55.0
     assert candidates["small", 7]["accuracy"] == "2 own runs"
 
 
-def test_budget_without_recipe_explains_its_choice(folder, run_command):
+def test_budget_without_recipe_explains_its_choice(small_images, run_command):
     out, err = run_command(f"resnet-train {OWN} budget=5m --dry-run")
     assert "recipe=small: best for images of " in err
     assert "; next: finetune, mild\n" in err
     assert "\n  recipe     small, packaged" in out
 
 
-def test_budget_too_small_reports_the_minimum(folder, run_command):
+def test_budget_too_small_reports_the_minimum(small_images, run_command):
     message = run_command(f"resnet-train {OWN} budget=0.01s --dry-run", 2).err
     assert "budget=0.01s is too small: with a warm-up of" in message
     assert " problems" not in message
 
 
 @pytest.fixture
-def photographs(folder):
+def large_images(small_images):
     """The same folder with larger images, on a machine without pretrained weights."""
-    for image in folder.rglob("*.*"):
+    for image in small_images.rglob("*.*"):
         if image.suffix in (".png", ".jpg", ".jpeg"):
             Image.new("RGB", (200, 200)).save(image)
-    return folder
+    return small_images
 
 
 def test_budget_for_photographs_suggests_fine_tuning(
-    photographs, run_command, monkeypatch, tmp_path
+    large_images, run_command, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
     message = run_command(f"resnet-train {OWN} budget=50m", 3).err
@@ -129,7 +129,7 @@ def test_budget_for_photographs_suggests_fine_tuning(
 
 
 def test_candidates_omit_small_image_recipes_for_photographs(
-    photographs, run_command, monkeypatch, tmp_path
+    large_images, run_command, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
     output = " ".join(run_command(f"resnet-recipes estimate {OWN}").out.split())
@@ -142,12 +142,14 @@ def test_candidates_omit_small_image_recipes_for_photographs(
 
 @pytest.mark.parametrize("has_val", [True, False])
 @pytest.mark.parametrize(("side", "name"), [(32, "small"), (97, "finetune")])
-def test_missing_recipe_is_suggested_from_the_images(folder, run_command, has_val, side, name):
-    for image in [*folder.rglob("*.jpg")]:
+def test_missing_recipe_is_suggested_from_the_images(
+    small_images, run_command, has_val, side, name
+):
+    for image in [*small_images.rglob("*.jpg")]:
         Image.new("RGB", (side, side)).save(image)
         shutil.copy(image, image.with_name("two.jpg"))
     if not has_val:
-        shutil.rmtree(folder / "val")
+        shutil.rmtree(small_images / "val")
     message = run_command("resnet-train data=images", 2).err
     fix = f"resnet-train {name} data=images" if has_val else f"recipe={name}"
     assert f"recipe is missing\n      try:   {fix}\n      hint:" in message

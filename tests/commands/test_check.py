@@ -46,7 +46,7 @@ def test_check_uses_the_settings_of_the_command(code, tmp_path, monkeypatch, run
 
 
 @pytest.fixture
-def photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def unread_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Images in ./images; ranks always succeed, and would read only a few images."""
     monkeypatch.setattr(launcher, "start", lambda *_: Ending(0))
     return create_random_images(tmp_path / "images", train=3)
@@ -56,9 +56,9 @@ FILES = TINY.replace("data.backend=synthetic", "data=images")
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_unreadable_images_are_found_before_the_steps(split, photographs, run_command):
+def test_unreadable_images_are_found_before_the_steps(split, unread_images, run_command):
     for name in ("pattern0/0.jpg", "pattern1/1.jpg", "pattern2/2.jpg"):
-        (photographs / split / name).write_bytes(b"no image")
+        (unread_images / split / name).write_bytes(b"no image")
     message = run_command(f"resnet-train mild {FILES} --check", 3).err
     assert f"has unreadable images in {split}: 3, such as images/{split}/pattern" in message
     assert "try:   resnet-recipes doctor data images\n" in message
@@ -69,8 +69,8 @@ def test_unreadable_images_are_found_before_the_steps(split, photographs, run_co
     assert ("skipping unreadable images in train: 3" in skipped.err) == (split == "train")
 
 
-def test_check_counts_images_for_at_most_a_minute(photographs, run_command, monkeypatch):
-    count = len([*photographs.glob("*/*/*.jpg")])
+def test_check_counts_images_for_at_most_a_minute(unread_images, run_command, monkeypatch):
+    count = len([*unread_images.glob("*/*/*.jpg")])
     message = run_command(f"resnet-train mild {FILES} --check").err
     assert f"decoded {count} of {count} images\n" in message
     monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK_IMAGES", 10)

@@ -16,8 +16,8 @@ def test_job_script_repeats_the_arguments(run_command):
     assert "#SBATCH --time=4:00:00\n" in out
 
 
-def test_job_warns_if_the_images_here_are_too_few(images, run_command):
-    streams = run_command(f"resnet-recipes slurm mild data={images}")
+def test_job_warns_if_the_images_here_are_too_few(image_folder, run_command):
+    streams = run_command(f"resnet-recipes slurm mild data={image_folder}")
     assert "so an epoch has no steps" in streams.err
     assert "resnet-train --resume auto recipe=mild" in streams.out
 

@@ -233,9 +233,9 @@ resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standa
 
 
 @pytest.fixture
-def folder(images: Path, tmp_path: Path) -> Path:
+def work_folder(image_folder: Path, tmp_path: Path) -> Path:
     """Work in a folder with images, a run and a recipe."""
-    (tmp_path / "images").symlink_to(images)
+    (tmp_path / "images").symlink_to(image_folder)
     make_run_folder(tmp_path / "runs", "first")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("defaults: [hot]\n")
@@ -264,7 +264,7 @@ def test_settings_of_other_programs_suggest_ours(typed, answer, list_message_lin
 
 
 @pytest.mark.parametrize("answer", sorted({answer for _, answer in WORDS}))
-def test_suggestions_for_mistakes_are_accepted(answer, run_command, folder):
+def test_suggestions_for_mistakes_are_accepted(answer, run_command, work_folder):
     answer = answer.removeprefix("did you mean ").removesuffix("?").rpartition(" ... ")[2]
     is_form = re.search("=[A-Z]+$|, if| [a-z]+ [a-z]+ ", answer)  # a placeholder for the value
     if is_form or answer == "remove it" or "--resume" in answer:  # a run that keeps its recipe
@@ -273,17 +273,17 @@ def test_suggestions_for_mistakes_are_accepted(answer, run_command, folder):
 
 
 @pytest.mark.parametrize(("typed", "answer"), COMMANDS)
-def test_commands_of_other_programs_suggest_ours(typed, answer, list_message_lines, folder):
+def test_commands_of_other_programs_suggest_ours(typed, answer, list_message_lines, work_folder):
     assert any(answer in line for line in list_message_lines(typed))
 
 
 @pytest.mark.parametrize("name", ["mild", "mine"])
-def test_missing_recipe_file_suggests_existing_recipe(name, run_command, folder):
+def test_missing_recipe_file_suggests_existing_recipe(name, run_command, work_folder):
     assert f"try:   {name}\n" in run_command(f"resnet-train {name}.yaml", 3).err
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)
-def test_all_mistakes_are_reported_at_once(case, list_message_lines, folder):
+def test_all_mistakes_are_reported_at_once(case, list_message_lines, work_folder):
     typed, *answers = case
     lines = list_message_lines(typed)
     assert f"error: {len(answers)} problems" in lines or "fit" in typed
@@ -295,22 +295,24 @@ def test_setting_split_by_spaces_is_one_mistake(typed, list_message_lines):
     assert " problems" not in list_message_lines(f"resnet-train mild --cfg {typed} seed=1")[0]
 
 
-def test_folder_names_may_have_spaces_and_dashes(run_command, folder):
-    (images := folder / "photos - all -2026").symlink_to("images")
+def test_folder_names_may_have_spaces_and_dashes(run_command, work_folder):
+    (images := work_folder / "photos - all -2026").symlink_to("images")
     run_command(f"resnet-train mild 'data={images}' bs=4 batch.bn_size=4 epochs=9 --dry-run")
 
 
-def test_image_folder_without_its_setting_is_one_mistake(list_message_lines, folder):
+def test_image_folder_without_its_setting_is_one_mistake(list_message_lines, work_folder):
     lines = list_message_lines("resnet-train small images")
     assert lines[:2] == ["error: images: settings are written key=value", "data=images"]
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
-def test_recipe_behind_an_unknown_flag_is_not_missing(flag, list_message_lines, folder):
+def test_recipe_behind_an_unknown_flag_is_not_missing(flag, list_message_lines, work_folder):
     assert " problems" not in list_message_lines(f"resnet-train {flag} mild data=images")[0]
 
 
-def test_run_shorter_than_its_warm_up_suggests_settings(list_message_lines, run_command, folder):
+def test_run_shorter_than_its_warm_up_suggests_settings(
+    list_message_lines, run_command, work_folder
+):
     line = "resnet-train mild data=images bs=4 batch.bn_size=4 lr=0.01 epochs=1"
     fix = next(text for text in list_message_lines(line) if text.startswith("schedule.warmup=0"))
     run_command(f"{line} {fix.partition(',')[0]} --dry-run")

@@ -188,32 +188,35 @@ def test_method_after_another_word_is_suggested(run_command):
     )
 
 
-def test_convert_makes_a_beton_and_prints_its_name(run_verb, images):
+def test_convert_makes_a_beton_and_prints_its_name(run_verb, image_folder):
     assert (
-        run_verb(f"convert {images}/val images.beton workers=1 write_mode=raw") == "images.beton\n"
+        run_verb(f"convert {image_folder}/val images.beton workers=1 write_mode=raw")
+        == "images.beton\n"
     )
     assert Path("images.beton").stat().st_size > 30 * 40 * 48 * 3
 
 
-def test_convert_dry_run_only_forecasts(run_command, images):
-    out, err = run_command(f"resnet-recipes convert {images}/val images.beton --dry-run")
+def test_convert_dry_run_only_forecasts(run_command, image_folder):
+    out, err = run_command(f"resnet-recipes convert {image_folder}/val images.beton --dry-run")
     assert out == ""
     assert err.startswith("30 images to images.beton: about ")
     assert not Path("images.beton").exists()
 
 
 @pytest.mark.parametrize("target", ["out", "old.beton"])
-def test_suggested_convert_command_keeps_its_options(target, run_command, images):
+def test_suggested_convert_command_keeps_its_options(target, run_command, image_folder):
     Path("old.beton").write_text("mine")
-    line = f"resnet-recipes convert {images}/val {target} max_resolution=64 workers=1 --dry-run"
+    line = (
+        f"resnet-recipes convert {image_folder}/val {target} max_resolution=64 workers=1 --dry-run"
+    )
     message = run_command(line, 2).err
     (fix,) = (text[13:] for text in message.splitlines() if "resnet-recipes convert" in text)
     assert fix == line.replace(" out", " out/val.beton").replace("old", "old2")
     run_command(fix)
 
 
-def test_convert_takes_paths_with_an_equals_sign(run_verb, run_command, images):
-    Path("split=train").symlink_to(images / "val")
+def test_convert_takes_paths_with_an_equals_sign(run_verb, run_command, image_folder):
+    Path("split=train").symlink_to(image_folder / "val")
     words = "convert ./split=train ./run=1/a.beton workers=1"
     Path("run=1").mkdir()
     assert run_verb(words) == "run=1/a.beton\n"

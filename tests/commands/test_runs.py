@@ -10,7 +10,7 @@ from tests.tables import parse_rows, read_csv_rows
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def three_runs(tmp_path: Path) -> Path:
     """Three runs: a finished run, a better run, and a failed run."""
     make_run_folder(tmp_path, "first", top1=70.0)
     make_run_folder(tmp_path, "better", top1=75.9, recipe="hot")
@@ -18,9 +18,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_runs_prints_shared_settings_once_above_the_table(root, run_command):
-    (root / "better/overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
-    lines = run_command(f"resnet-recipes runs {root}").out.splitlines()
+def test_runs_prints_shared_settings_once_above_the_table(three_runs, run_command):
+    (three_runs / "better/overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
+    lines = run_command(f"resnet-recipes runs {three_runs}").out.splitlines()
     assert lines[:2] == ["all with seed=1", ""]
     assert [line for line in lines if "lr=3" in line] == ["    optimizer.lr=3"]
     assert sum("seed=1" in line for line in lines) == 1
@@ -39,14 +39,14 @@ state=running |
 """
     ),
 )
-def test_runs_are_sorted_and_filtered(words, names, root, run_command):
-    rows = json.loads(run_command(f"resnet-recipes runs {root} --json {words}").out)
+def test_runs_are_sorted_and_filtered(words, names, three_runs, run_command):
+    rows = json.loads(run_command(f"resnet-recipes runs {three_runs} --json {words}").out)
     assert [row["name"] for row in rows] == names.split()
 
 
-def test_runs_csv_lists_name_state_and_cost(root, run_command):
-    run_command(f"resnet-recipes runs {root} --csv={root / 'runs.csv'} --price=36")
-    rows = read_csv_rows(f"{root}/runs.csv")
+def test_runs_csv_lists_name_state_and_cost(three_runs, run_command):
+    run_command(f"resnet-recipes runs {three_runs} --csv={three_runs / 'runs.csv'} --price=36")
+    rows = read_csv_rows(f"{three_runs}/runs.csv")
     assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [
         ("better", "finished", 3.0),
         ("first", "finished", 3.0),
@@ -54,11 +54,11 @@ def test_runs_csv_lists_name_state_and_cost(root, run_command):
     ]
 
 
-def test_best_evaluation_is_marked_as_selected(root, run_command):
-    path = root / "first/summary.json"
+def test_best_evaluation_is_marked_as_selected(three_runs, run_command):
+    path = three_runs / "first/summary.json"
     best = {"best_top1_percent": 71.5, "best_epoch": 3.0}
     path.write_text(json.dumps(json.loads(path.read_text()) | best))
-    output = run_command(f"resnet-recipes runs {root}").out
+    output = run_command(f"resnet-recipes runs {three_runs}").out
     assert output.count("best evaluation") == 1
     assert "    best evaluation: 71.50% at epoch 3 (optimistic); weights-best.safetensors" in output
 

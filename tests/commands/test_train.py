@@ -57,9 +57,9 @@ def test_run_folder_documents_the_run(run_folders, run_command):
     ],
 )
 def test_missing_gpus_are_reported_with_problems_of_the_plan(
-    words, code, keys, images, run_command
+    words, code, keys, image_folder, run_command
 ):
-    err = run_command(f"resnet-train mild data={images} {words}", code).err
+    err = run_command(f"resnet-train mild data={image_folder} {words}", code).err
     assert all(key in err for key in keys), err
     assert "2 problems" in err
 

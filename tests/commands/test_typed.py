@@ -180,13 +180,13 @@ def read_golden() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return create_files(tmp_path_factory.mktemp("typed"))
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_typed_message_equals_its_golden_line(line: str, folder: Path):
-    assert show_message(line, folder) == read_golden()[line]
+def test_typed_message_equals_its_golden_line(line: str, work_folder: Path):
+    assert show_message(line, work_folder) == read_golden()[line]
 
 
 def test_golden_lines_all_belong_to_a_case():

@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parent))  # loader workers import augmentatio
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """37 training and 11 validation JPEGs in three classes."""
     root = tmp_path_factory.mktemp("images")
     for split, count in (("train", TRAIN), ("val", VAL)):
@@ -36,9 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copied_images(folder: Path, tmp_path: Path) -> Path:
+def copied_images(image_folder: Path, tmp_path: Path) -> Path:
     """A copy of the images, for tests that change it."""
-    return shutil.copytree(folder, tmp_path / "images")
+    return shutil.copytree(image_folder, tmp_path / "images")
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def betons(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def betons(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of `folder` as train.beton and val.beton, with JPEG and raw samples."""
     return convert_to_small_pages(
-        folder, tmp_path_factory.mktemp("betons"), ConvertOptions(workers=1)
+        image_folder, tmp_path_factory.mktemp("betons"), ConvertOptions(workers=1)
     )
 
 

@@ -58,10 +58,10 @@ def make_mutants(
     for number in range(count):
         name, data = files[number % len(files)]
         other = files[rng.integers(len(files))][1]
-        yield f"{number:05d}-{name}", bytes(damage(bytearray(data), other, rng))
+        yield f"{number:05d}-{name}", bytes(damage_randomly(bytearray(data), other, rng))
 
 
-def damage(data: bytearray, other: bytes, rng: np.random.Generator) -> bytearray:
+def damage_randomly(data: bytearray, other: bytes, rng: np.random.Generator) -> bytearray:
     """Damage a file in one of six ways, mostly near the start, where the headers are."""
     places = (len(data) * rng.random(20) ** 3).astype(int).tolist()
     at, junk = places[0], rng.bytes(int(rng.integers(1, 60)))

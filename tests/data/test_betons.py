@@ -24,12 +24,12 @@ from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from tests.data.loaders import make_small_config, open_training, requires_engine, train_pixels
 
 
-def make_config(root: Path, **changes) -> DataConfig:
+def make_two_worker_config(root: Path, **changes) -> DataConfig:
     """Return settings for small images that two workers read."""
     return make_small_config(root, "ffcv", **{"workers": 2} | changes)
 
 
-def overwrite(path: Path, place: int, data: bytes) -> None:
+def overwrite_bytes(path: Path, place: int, data: bytes) -> None:
     """Change some bytes of a file."""
     with path.open("r+b") as file:
         file.seek(place)
@@ -38,7 +38,7 @@ def overwrite(path: Path, place: int, data: bytes) -> None:
 
 @requires_engine
 def test_engine_pixels_are_close_to_python(betons, request):
-    settings = make_config(betons, reduced_decode=False)
+    settings = make_two_worker_config(betons, reduced_decode=False)
     pixels = train_pixels(settings, 7).astype(int)
     request.getfixturevalue("without_engine")
     difference = np.abs(pixels - train_pixels(replace(settings, workers=0), 7))
@@ -58,17 +58,17 @@ def test_damaged_jpeg_is_named_without_checksum(copied_betons, damage):
         "another size": (beton.sample(index).tobytes().index(b"\xff\xc0") + 5, b"\0\x10"),
         "ends early": (half, end + bytes(half - 4) + end),
     }[damage]
-    overwrite(path, int(beton.starts[index]) + place, data)
+    overwrite_bytes(path, int(beton.starts[index]) + place, data)
     for split in ("train", "val"):
         get_sidecar_path(copied_betons / f"{split}.beton").unlink()
     with pytest.raises(TrainingError, match=rf"train\.beton: sample {index} is damaged"):
-        train_pixels(make_config(copied_betons, workers=0), 6)
+        train_pixels(make_two_worker_config(copied_betons, workers=0), 6)
 
 
 @pytest.mark.usefixtures("decoder_name")
 def test_truncated_beton_ends_training_with_message(copied_betons):
     # no thread may be decoding at the moment of truncation: see native/test_hostile
-    with closing(open_training(make_config(copied_betons, workers=0))) as loader:
+    with closing(open_training(make_two_worker_config(copied_betons, workers=0))) as loader:
         batches = loader.batches()
         next(batches)
         os.truncate(copied_betons / "train.beton", 5000)
@@ -83,15 +83,15 @@ def test_flipped_bit_is_reported_with_its_sample(copied_betons, mode):
     beton = open_beton(path)
     index = int(np.flatnonzero(beton.modes == mode)[3])
     place = int(beton.starts[index] + beton.lengths[index] * 2 // 3)
-    overwrite(path, place, bytes([beton.content[place] ^ 1]))
+    overwrite_bytes(path, place, bytes([beton.content[place] ^ 1]))
     with pytest.raises(TrainingError, match=rf"sample {index} .*checksum mismatch"):
-        train_pixels(make_config(copied_betons, workers=0), 6)
+        train_pixels(make_two_worker_config(copied_betons, workers=0), 6)
 
 
 def test_abandoned_loader_leaves_no_thread(betons):
     before, threads = set(threading.enumerate()), torch.get_num_threads()
     for _ in range(5):
-        with closing(open_training(make_config(betons))) as loader:
+        with closing(open_training(make_two_worker_config(betons))) as loader:
             next(loader.batches())
     assert set(threading.enumerate()) <= before  # a thread of another test may end meanwhile
     assert torch.get_num_threads() == threads
@@ -102,14 +102,14 @@ def test_mismatched_betons_are_rejected(copied_betons):
     shutil.copy(copied_betons / "val.beton", copied_betons / "train.beton")
     shutil.copy(val, train)
     with pytest.raises(NotReadyError, match=r"train\.beton is the val split according to its"):
-        survey_images(make_config(copied_betons))
+        survey_images(make_two_worker_config(copied_betons))
     older = json.loads(train.read_text())
     del older["split"]
     train.write_text(json.dumps(older))
-    assert survey_images(make_config(copied_betons)).train_examples == 11
+    assert survey_images(make_two_worker_config(copied_betons)).train_examples == 11
     val.write_text(val.read_text().replace('"ant"', '"zebra"'))
     with pytest.raises(NotReadyError, match=r"differs from train\.beton in its classes"):
-        survey_images(make_config(copied_betons))
+        survey_images(make_two_worker_config(copied_betons))
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,13 @@ def test_mismatched_betons_are_rejected(copied_betons):
 )
 def test_settings_of_image_files_are_rejected(betons, changes, message):
     with pytest.raises(NotReadyError, match=message):
-        survey_images(make_config(betons, **changes))
+        survey_images(make_two_worker_config(betons, **changes))
 
 
 def test_facts_report_whether_beton_fits_in_memory(betons, monkeypatch):
-    assert "os_cache=true" in survey_images(make_config(betons)).details[0]
+    assert "os_cache=true" in survey_images(make_two_worker_config(betons)).details[0]
     monkeypatch.setattr("resnet_recipes.data.beton.samples.get_available_memory", lambda: 1 << 10)
-    assert "os_cache=false" in survey_images(make_config(betons)).notes[0]
-    train_pixels(make_config(betons), 3)  # looks ahead instead of relying on the page cache
+    assert "os_cache=false" in survey_images(make_two_worker_config(betons)).notes[0]
+    train_pixels(
+        make_two_worker_config(betons), 3
+    )  # looks ahead instead of relying on the page cache

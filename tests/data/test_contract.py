@@ -16,7 +16,7 @@ from tests.checks import is_identical
 from tests.data.loaders import ONE_RANK, copy_batches, make_small_config
 
 
-class Case(NamedTuple):
+class BackendCase(NamedTuple):
     """A backend with its settings."""
 
     config: DataConfig
@@ -41,17 +41,17 @@ BACKENDS = [
 
 
 @pytest.fixture(params=BACKENDS, ids=str)
-def case(request: pytest.FixtureRequest, folder: Path) -> Case:
+def backend_case(request: pytest.FixtureRequest, image_folder: Path) -> BackendCase:
     """Return every backend in turn, on the same images if it reads images."""
     backend, workers = request.param
-    root = request.getfixturevalue("betons") if backend == "ffcv" else folder
+    root = request.getfixturevalue("betons") if backend == "ffcv" else image_folder
     order = "quasi_random" if backend == "ffcv" else "random"
     config = make_small_config(root, backend, workers=workers, order=order)
-    return Case(config, data.survey_images(config))
+    return BackendCase(config, data.survey_images(config))
 
 
-def test_batches_are_uint8_channels_last_with_int64_labels(case):
-    with case.train() as train, case.open_eval() as evaluation:
+def test_batches_are_uint8_channels_last_with_int64_labels(backend_case):
+    with backend_case.train() as train, backend_case.open_eval() as evaluation:
         for batch, count in ((next(train.batches()), 12), (next(evaluation.batches()), 4)):
             assert batch.pixels.dtype == torch.uint8
             assert batch.pixels.shape == (count, 3, 32, 32)
@@ -59,8 +59,8 @@ def test_batches_are_uint8_channels_last_with_int64_labels(case):
             assert (batch.labels.dtype, batch.labels.shape) == (torch.int64, (count,))
 
 
-def test_batches_from_step_are_the_tail(case):
-    with case.train() as loader:
+def test_batches_from_step_are_the_tail(backend_case):
+    with backend_case.train() as loader:
         epoch = loader.examples // 12
         steps = 2 * epoch + 2
         whole = copy_batches(loader.batches(), steps)
@@ -69,13 +69,13 @@ def test_batches_from_step_are_the_tail(case):
     assert not is_identical(whole[:epoch], whole[epoch : 2 * epoch])
 
 
-def test_ranks_split_the_global_batch(case):
-    with case.train() as loader:
+def test_ranks_split_the_global_batch(backend_case):
+    with backend_case.train() as loader:
         alone = copy_batches(loader.batches(), 4)
     for world in (2, 3):
         shares = []
         for rank in range(world):
-            with case.train(rank=rank, world_size=world) as loader:
+            with backend_case.train(rank=rank, world_size=world) as loader:
                 shares.append(copy_batches(loader.batches(), 4))
         together = [
             tuple(map(np.concatenate, zip(*step, strict=True)))
@@ -84,22 +84,22 @@ def test_ranks_split_the_global_batch(case):
         assert is_identical(together, alone)
 
 
-def test_order_depends_on_seed(case):
-    with case.train() as loader, case.train(seed=6) as other:
+def test_order_depends_on_seed(backend_case):
+    with backend_case.train() as loader, backend_case.train(seed=6) as other:
         assert not is_identical(copy_batches(loader.batches(), 2), copy_batches(other.batches(), 2))
 
 
-def test_training_epoch_has_no_image_twice(case):
-    if case.facts.backend == "synthetic":
+def test_training_epoch_has_no_image_twice(backend_case):
+    if backend_case.facts.backend == "synthetic":
         pytest.skip("synthetic images repeat")
     uncut = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}
-    case = case._replace(config=replace(case.config, **uncut))
-    with case.train(global_size=1) as loader:
+    backend_case = backend_case._replace(config=replace(backend_case.config, **uncut))
+    with backend_case.train(global_size=1) as loader:
         images = copy_batches(loader.batches(), loader.examples)
-    assert len({pixels.tobytes() for pixels, _ in images}) == case.facts.train_examples
+    assert len({pixels.tobytes() for pixels, _ in images}) == backend_case.facts.train_examples
 
 
-def read_evaluation(case: Case, **changes) -> tuple[list[int], list[tuple[bytes, int]]]:
+def read_rank_evaluation(case: BackendCase, **changes) -> tuple[list[int], list[tuple[bytes, int]]]:
     """Return the batch sizes of a rank, and its images with their labels."""
     with case.open_eval(**changes) as loader:
         batches = copy_batches(loader.batches(), 99)
@@ -111,33 +111,33 @@ def read_evaluation(case: Case, **changes) -> tuple[list[int], list[tuple[bytes,
     return [len(labels) for _, labels in batches], images
 
 
-def test_evaluation_covers_examples_once_on_any_ranks(case):
-    _, ordered = read_evaluation(case)
-    assert len(ordered) == case.facts.eval_examples
+def test_evaluation_covers_examples_once_on_any_ranks(backend_case):
+    _, ordered = read_rank_evaluation(backend_case)
+    assert len(ordered) == backend_case.facts.eval_examples
     for world in (2, 3, 4):
         for rank in range(world):
-            sizes, mine = read_evaluation(case, rank=rank, world_size=world)
+            sizes, mine = read_rank_evaluation(backend_case, rank=rank, world_size=world)
             assert {*sizes[:-1]} <= {4}
             assert mine == ordered[rank::world]
 
 
-def test_eval_loader_restarts_after_an_interrupted_epoch(case):
-    with case.open_eval() as loader:
+def test_eval_loader_restarts_after_an_interrupted_epoch(backend_case):
+    with backend_case.open_eval() as loader:
         copy_batches(loader.batches(), 1)
         assert is_identical(copy_batches(loader.batches(), 99), copy_batches(loader.batches(), 99))
 
 
-def test_crop_size_changes_at_the_epoch(case):
-    with case.train(train_sizes=(16, 24)) as loader:
+def test_crop_size_changes_at_the_epoch(backend_case):
+    with backend_case.train(train_sizes=(16, 24)) as loader:
         steps = loader.examples // 12
         batches = copy_batches(loader.batches(), 2 * steps + 1)
     sizes = [pixels.shape[-1] for pixels, _ in batches]
     assert sizes == [16] * steps + [24] * (steps + 1)
 
 
-def test_closing_twice_leaves_no_process_behind(case):
+def test_closing_twice_leaves_no_process_behind(backend_case):
     before = set(active_children())
-    with case.train() as train, case.open_eval() as evaluation:
+    with backend_case.train() as train, backend_case.open_eval() as evaluation:
         next(train.batches())
         next(evaluation.batches())
     train.close()

@@ -93,8 +93,8 @@ def test_ffcv_reads_our_files(betons, ffcv):
     assert output == f"['image', 'label'] 37 37 {labels}"
 
 
-def test_ffcv_decodes_both_levels(folder, ffcv, tmp_path):
-    convert(folder, tmp_path, ConvertOptions("jpg", levels=2, workers=1), do_nothing)
+def test_ffcv_decodes_both_levels(image_folder, ffcv, tmp_path):
+    convert(image_folder, tmp_path, ConvertOptions("jpg", levels=2, workers=1), do_nothing)
     full, half = np.array(ffcv(DECODES, tmp_path).split(), float).reshape(2, 37)
     assert full.std() > 5
     assert np.abs(full - half).max() < 4  # same images

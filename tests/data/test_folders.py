@@ -57,11 +57,13 @@ def read_evaluation(settings: DataConfig) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("how", "theirs"), [("bilinear", BILINEAR), ("bicubic", BICUBIC)])
-def test_evaluation_crop_equals_torchvision(folder, how, theirs):
+def test_evaluation_crop_equals_torchvision(image_folder, how, theirs):
     files = [
-        path for place in sorted((folder / "val").iterdir()) for path in sorted(place.iterdir())
+        path
+        for place in sorted((image_folder / "val").iterdir())
+        for path in sorted(place.iterdir())
     ]
-    crops = read_evaluation(make_small_config(folder, eval_interpolation=how))
+    crops = read_evaluation(make_small_config(image_folder, eval_interpolation=how))
     for ours, path in zip(crops, files, strict=True):
         assert np.array_equal(ours, np.asarray(theirs(Image.open(path).convert("RGB"))))
 
@@ -100,24 +102,25 @@ def test_bad_validation_image_is_never_skipped(broken_images):
         read_evaluation(make_small_config(broken_images, on_bad_image="skip"))
 
 
-def test_augmentation_depends_on_seed_epoch_and_index(folder):
+def test_augmentation_depends_on_seed_epoch_and_index(image_folder):
     runs = [
-        train_pixels(make_small_config(folder, workers=workers), 4, Darken()) for workers in (0, 3)
+        train_pixels(make_small_config(image_folder, workers=workers), 4, Darken())
+        for workers in (0, 3)
     ]
     assert np.array_equal(*runs)
-    assert train_pixels(make_small_config(folder), 4).mean() > runs[0].mean()
+    assert train_pixels(make_small_config(image_folder), 4).mean() > runs[0].mean()
 
 
 @pytest.mark.parametrize("failure", [LocalError, StopIteration, SystemExit])
-def test_worker_failure_names_the_path(folder, failure):
+def test_worker_failure_names_the_path(image_folder, failure):
     with pytest.raises(TrainingError, match=rf"train/.*jpg.*{failure.__name__}"):
-        train_pixels(make_small_config(folder, workers=2), 1, Darken(failure))
+        train_pixels(make_small_config(image_folder, workers=2), 1, Darken(failure))
 
 
-def test_killed_worker_is_reported_with_its_file(folder, tmp_path):
+def test_killed_worker_is_reported_with_its_file(image_folder, tmp_path):
     killer = subprocess.Popen([sys.executable, "-c", KILLER, str(tmp_path)])
     with pytest.raises(TrainingError, match=r"SIGKILL \(out of memory.*while reading .*\.jpg"):
-        train_pixels(make_small_config(folder, workers=1), 1, Stall(tmp_path / "worker"))
+        train_pixels(make_small_config(image_folder, workers=1), 1, Stall(tmp_path / "worker"))
     assert killer.wait() == 0
 
 
@@ -129,11 +132,13 @@ os.kill(int(found[0].suffix[1:]), signal.SIGKILL)
 """
 
 
-def test_stuck_workers_time_out_naming_their_files(folder, tmp_path, monkeypatch):
-    train_pixels(make_small_config(folder, workers=1), 1)  # the first worker takes seconds to start
+def test_stuck_workers_time_out_naming_their_files(image_folder, tmp_path, monkeypatch):
+    train_pixels(
+        make_small_config(image_folder, workers=1), 1
+    )  # the first worker takes seconds to start
     monkeypatch.setattr(loading, "STUCK_SECONDS", 1.0)
     with pytest.raises(TrainingError, match=r"no image was read for 1 s.*\.jpg"):
-        train_pixels(make_small_config(folder, workers=2), 1, Stall(tmp_path / "worker"))
+        train_pixels(make_small_config(image_folder, workers=2), 1, Stall(tmp_path / "worker"))
     numbers = [int(note.suffix[1:]) for note in tmp_path.glob("worker.*")]
     assert numbers
     assert not any(map(is_alive, numbers))
@@ -146,8 +151,8 @@ def is_ignoring_sigterm(child: multiprocessing.Process) -> bool:
 
 
 @pytest.mark.usefixtures("without_engine")  # the engine has threads, the Python decoder processes
-def test_workers_ignore_sigterm_and_ctrl_c(folder):
-    with closing(open_training(make_small_config(folder, workers=2))) as loader:
+def test_workers_ignore_sigterm_and_ctrl_c(image_folder):
+    with closing(open_training(make_small_config(image_folder, workers=2))) as loader:
         batches = loader.batches()
         next(batches)
         children = multiprocessing.active_children()
@@ -181,10 +186,10 @@ multiprocessing.util._exit_function()
 """
 
 
-def test_workers_die_with_the_trainer(folder, forks, tmp_path):
+def test_workers_die_with_the_trainer(image_folder, forks, tmp_path):
     # would start workers forever if they imported it
     (tmp_path / "trainer.py").write_text(TRAINER)
-    trainer = forks.run(tmp_path, "trainer", str(folder))
+    trainer = forks.run(tmp_path, "trainer", str(image_folder))
     while len(lines := [line.split() for line in trainer.read_streams()[0].splitlines()]) < 2:
         assert trainer.poll() is None, trainer.read_streams()
         time.sleep(0.02)

@@ -38,9 +38,9 @@ OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 
 
 @pytest.fixture(scope="module")
-def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def levels(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of `folder` as files with two levels."""
-    root = convert_to_small_pages(folder, tmp_path_factory.mktemp("levels"), OPTIONS)
+    root = convert_to_small_pages(image_folder, tmp_path_factory.mktemp("levels"), OPTIONS)
     names = [path.name for path in sorted(root.glob("*.beton"))]
     assert names == ["train.beton", "train.half.beton", "val.beton"]
     return root
@@ -48,10 +48,10 @@ def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read_pixels(root: Path, side: int, **changes) -> np.ndarray:
     """Return three training batches, uint8 [36, 3, side, side]."""
-    return train_pixels(make_config(root, train_size=side, workers=2, **changes), 3)
+    return train_pixels(make_levels_config(root, train_size=side, workers=2, **changes), 3)
 
 
-def make_config(root: Path, **changes) -> DataConfig:
+def make_levels_config(root: Path, **changes) -> DataConfig:
     return DataConfig(backend="ffcv", root=str(root), **changes)
 
 
@@ -140,11 +140,11 @@ def test_small_level_of_other_images_is_rejected(copied_levels, betons):
     with pytest.raises(
         NotReadyError, match=r"train\.half\.beton does not hold the images of train\.beton at half"
     ):
-        survey_images(make_config(copied_levels))
+        survey_images(make_levels_config(copied_levels))
 
 
-def test_evaluation_ignores_the_small_level(folder, copied_levels):
-    convert(folder / "val", copied_levels / "val.beton", OPTIONS, do_nothing)
+def test_evaluation_ignores_the_small_level(image_folder, copied_levels):
+    convert(image_folder / "val", copied_levels / "val.beton", OPTIONS, do_nothing)
     assert get_half_path(copied_levels / "val.beton").exists()
     config = DataConfig(root=str(copied_levels), workers=1)
     with closing(open_labeled(config, ("ant", "bee", "cat"), 3, ONE_RANK)) as images:
@@ -153,29 +153,31 @@ def test_evaluation_ignores_the_small_level(folder, copied_levels):
 
 def test_resume_rejects_data_without_its_small_level(levels, copied_levels):
     get_half_path(copied_levels / "train.beton").unlink()
-    before, after = (survey_images(make_config(root)) for root in (levels, copied_levels))
+    before, after = (survey_images(make_levels_config(root)) for root in (levels, copied_levels))
     assert before.train_digest != after.train_digest
     with pytest.raises(NotReadyError, match="has changed since the run started"):
-        open_train(make_config(copied_levels), replace(before, root=copied_levels), ONE_RANK)
+        open_train(make_levels_config(copied_levels), replace(before, root=copied_levels), ONE_RANK)
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_both_levels_come_from_one_decode(folder, tmp_path, monkeypatch):
-    read, expected, count = Files.read, forecast(folder, tmp_path, OPTIONS), Counter()
+def test_both_levels_come_from_one_decode(image_folder, tmp_path, monkeypatch):
+    read, expected, count = Files.read, forecast(image_folder, tmp_path, OPTIONS), Counter()
 
     def count_read(files: Files, index: int) -> Picture:
         count[files.path(index)] += 1
         return read(files, index)
 
     monkeypatch.setattr(Files, "read", count_read)
-    convert(folder, tmp_path, OPTIONS, do_nothing, expected)
+    convert(image_folder, tmp_path, OPTIONS, do_nothing, expected)
     assert len(count) == 37 + 11
     assert set(count.values()) == {1}
 
 
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("torn", ["train", "train.half"])
-def test_conversion_killed_between_levels_resumes(folder, tmp_path, levels, monkeypatch, torn):
+def test_conversion_killed_between_levels_resumes(
+    image_folder, tmp_path, levels, monkeypatch, torn
+):
     monkeypatch.setattr(convert_module, "_CHUNK_IMAGES", 4)
 
     def stop(done: int, _: int) -> None:
@@ -183,31 +185,31 @@ def test_conversion_killed_between_levels_resumes(folder, tmp_path, levels, monk
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        convert(folder, tmp_path, OPTIONS, stop)
+        convert(image_folder, tmp_path, OPTIONS, stop)
     journal = tmp_path / f"{torn}.beton.partial.journal"
     journal.write_bytes(journal.read_bytes()[: -4 * RECORD.itemsize])
-    expected, steps = forecast(folder, tmp_path, OPTIONS), []
+    expected, steps = forecast(image_folder, tmp_path, OPTIONS), []
     assert expected.resumed_images == 12
-    convert(folder, tmp_path, OPTIONS, lambda done, _: steps.append(done), expected)
+    convert(image_folder, tmp_path, OPTIONS, lambda done, _: steps.append(done), expected)
     assert steps[0] == 16
     for path in sorted(levels.glob("*.beton")):
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_missing_small_level_is_rebuilt(folder, tmp_path, levels):
+def test_missing_small_level_is_rebuilt(image_folder, tmp_path, levels):
     shutil.copytree(levels, tmp_path, dirs_exist_ok=True)
     half = get_half_path(tmp_path / "train.beton")
     half.unlink()
     get_sidecar_path(half).unlink()
-    convert(folder, tmp_path, OPTIONS, do_nothing)
+    convert(image_folder, tmp_path, OPTIONS, do_nothing)
     for path in sorted(levels.glob("*.beton")):
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_forecast_counts_both_levels(folder, tmp_path, levels):
-    prediction = forecast(folder, tmp_path, OPTIONS)
+def test_forecast_counts_both_levels(image_folder, tmp_path, levels):
+    prediction = forecast(image_folder, tmp_path, OPTIONS)
     assert prediction.images == 37 + 11
     size = sum(path.stat().st_size for path in levels.glob("*.beton"))
     assert 0.5 < size / prediction.bytes < 2

@@ -76,7 +76,7 @@ def test_engine_is_deterministic_on_damaged_jpegs():
 
 
 @pytest.fixture
-def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+def small_beton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
     """Return a small .beton file and its sidecar."""
     monkeypatch.setattr(convert_module, "PAGE_SIZE", 1 << 14)
     for number in range(12):
@@ -88,15 +88,15 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
     return [(name, (tmp_path / name).read_bytes()) for name in ("good.beton", "good.beton.json")]
 
 
-def test_damaged_beton_is_rejected_by_doctor_and_convert(betons, tmp_path, monkeypatch):
+def test_damaged_beton_is_rejected_by_doctor_and_convert(small_beton, tmp_path, monkeypatch):
     # without decoding, which is slow
     monkeypatch.setattr(
         "resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.describe_damage
     )
     target, sidecar, rejected_count = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0
-    for name, data in mutants.make_mutants(betons, COUNT // 4):
+    for name, data in mutants.make_mutants(small_beton, COUNT // 4):
         sidecar.unlink(missing_ok=True)
-        target.write_bytes(betons[0][1])
+        target.write_bytes(small_beton[0][1])
         (sidecar if name.endswith("json") else target).write_bytes(data)
         findings = [finding for finding in check_data(target) if finding.level == "fix"]
         rejected_count += bool(findings)

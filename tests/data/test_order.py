@@ -143,7 +143,7 @@ def test_impossible_settings_are_named(words, message):
     assert [message in str(problem) for problem in problems] == [True] * bool(message)
 
 
-def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:
+def list_batch_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:
     """Return (epoch, index, copy) of every row of some global batches, rank after rank."""
     config, order_epoch = DataConfig(repeats=repeats), make_balanced_order(LABELS, 1.0)
     if repeats > 1:
@@ -163,20 +163,20 @@ def list_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[in
 
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_batches_are_equal_on_any_ranks_and_resume(repeats):
-    whole = list_rows(1, 0, 50, repeats)
-    assert list_rows(4, 0, 50, repeats) == whole
-    assert list_rows(2, 37, 13, repeats) == whole[37 * 40 :]
+    whole = list_batch_rows(1, 0, 50, repeats)
+    assert list_batch_rows(4, 0, 50, repeats) == whole
+    assert list_batch_rows(2, 37, 13, repeats) == whole[37 * 40 :]
 
 
 def test_copies_of_an_image_are_in_separate_micro_batches():
-    rows = list_rows(1, 0, 50, 3)
+    rows = list_batch_rows(1, 0, 50, 3)
     images = [index for _, index, _ in rows]
     assert all(len({*images[at : at + 10]}) == 10 for at in range(0, len(images), 10))
     assert len({*rows}) == len(rows)  # no two are equal
 
 
 def test_repeated_image_gets_a_new_crop():
-    rows = list_rows(1, 0, 24, 1)
+    rows = list_batch_rows(1, 0, 24, 1)
     assert len(set(rows)) == len(rows)
     assert max(copy for *_, copy in rows) > 50
 

@@ -14,7 +14,7 @@ from tests.tables import parse_rows
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> Path:
+def cifar_folder(tmp_path: Path) -> Path:
     """Return the folders of a dataset called cifar, without files."""
     for split in ("train", "val"):
         for name in ("cat", "dog"):
@@ -27,18 +27,18 @@ def explain_root_rejection(root: Path | str) -> str:
     return explain_rejected_images(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
 
 
-def test_folders_of_other_programs_are_not_classes(images):
+def test_folders_of_other_programs_are_not_classes(cifar_folder):
     for name in (".ipynb_checkpoints", "__MACOSX", "@eaDir", "lost+found", ".git"):
-        (images / "train" / name).mkdir()
-    (images / "train" / "list.txt").touch()
-    assert list_classes(images / "train") == ["cat", "dog"]
+        (cifar_folder / "train" / name).mkdir()
+    (cifar_folder / "train" / "list.txt").touch()
+    assert list_classes(cifar_folder / "train") == ["cat", "dog"]
 
 
-def test_folder_with_splits_or_betons_is_accepted(images):
-    assert find_root_problem(str(images)) is None
+def test_folder_with_splits_or_betons_is_accepted(cifar_folder):
+    assert find_root_problem(str(cifar_folder)) is None
     for split in ("train", "val"):
-        (images.parent / f"{split}.beton").touch()
-    assert find_root_problem(str(images.parent)) is None
+        (cifar_folder.parent / f"{split}.beton").touch()
+    assert find_root_problem(str(cifar_folder.parent)) is None
 
 
 @pytest.mark.parametrize(
@@ -55,29 +55,31 @@ data/demo | does not exist | resnet-train demo
 """
     ),
 )
-def test_wrong_folder_suggests_the_intended_one(place, message, fix, images):
-    (images.parent / "half").mkdir()
-    (images.parent / "half" / "train.beton").touch()
-    error = explain_root_rejection(images.parent / place)
+def test_wrong_folder_suggests_the_intended_one(place, message, fix, cifar_folder):
+    (cifar_folder.parent / "half").mkdir()
+    (cifar_folder.parent / "half" / "train.beton").touch()
+    error = explain_root_rejection(cifar_folder.parent / place)
     assert message in error
-    assert fix.format(images) in error
+    assert fix.format(cifar_folder) in error
 
 
-def test_file_suggests_its_folder_or_a_command(images):
-    (images / "val.beton").touch()
-    assert f"from one folder\n    try:   data={images}" in explain_root_rejection(
-        images / "val.beton"
+def test_file_suggests_its_folder_or_a_command(cifar_folder):
+    (cifar_folder / "val.beton").touch()
+    assert f"from one folder\n    try:   data={cifar_folder}" in explain_root_rejection(
+        cifar_folder / "val.beton"
     )
-    (images.parent / "mine.beton").touch()
-    assert "resnet-recipes convert SRC DST" in explain_root_rejection(images.parent / "mine.beton")
+    (cifar_folder.parent / "mine.beton").touch()
+    assert "resnet-recipes convert SRC DST" in explain_root_rejection(
+        cifar_folder.parent / "mine.beton"
+    )
     for name in ("x.txt", "x.zip", "x.xlsx"):
-        (images / name).touch()
-        message = explain_root_rejection(images / name)
+        (cifar_folder / name).touch()
+        message = explain_root_rejection(cifar_folder / name)
         assert "is neither a folder nor a table (.csv, .tsv, .jsonl)" in message
-        assert f"try:   data={images}" in message
+        assert f"try:   data={cifar_folder}" in message
     for name, hint in (("x.txt", "a table has the columns path and label"), ("x.zip", "unpack it")):
-        (images.parent / name).touch()
-        assert hint in explain_root_rejection(images.parent / name)
+        (cifar_folder.parent / name).touch()
+        assert hint in explain_root_rejection(cifar_folder.parent / name)
 
 
 @pytest.mark.parametrize("names", ["Train Val", "training_set test_set", "train valid"])
@@ -118,22 +120,26 @@ def test_images_and_labels_folders_alone_are_not_detection(tmp_path, beside):
     assert find_root_problem(str(tmp_path)) is None
 
 
-def test_impossible_paths_are_rejected_with_message(images):
-    (images / "loop").symlink_to("loop")
-    assert "cannot be read: File name too long" in explain_root_rejection(images / ("x" * 300))
+def test_impossible_paths_are_rejected_with_message(cifar_folder):
+    (cifar_folder / "loop").symlink_to("loop")
+    assert "cannot be read: File name too long" in explain_root_rejection(
+        cifar_folder / ("x" * 300)
+    )
     assert "cannot be read: Too many levels of symbolic links" in explain_root_rejection(
-        images / "loop"
+        cifar_folder / "loop"
     )
 
 
 @pytest.mark.parametrize("locked", ["", "train", "train/cat"])
-def test_unlistable_folder_suggests_a_command(images, monkeypatch, locked):
-    forbid(images / locked, monkeypatch)
-    assert f"{images / locked} cannot be read: Permission denied" in explain_root_rejection(images)
-    assert f"ls -ld {images / locked}" in explain_root_rejection(images)
+def test_unlistable_folder_suggests_a_command(cifar_folder, monkeypatch, locked):
+    forbid_reading(cifar_folder / locked, monkeypatch)
+    assert f"{cifar_folder / locked} cannot be read: Permission denied" in explain_root_rejection(
+        cifar_folder
+    )
+    assert f"ls -ld {cifar_folder / locked}" in explain_root_rejection(cifar_folder)
 
 
-def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def forbid_reading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a folder unreadable, even if the tests run as root."""
     for name in ("listdir", "scandir"):
         real = getattr(os, name)

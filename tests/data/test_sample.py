@@ -19,12 +19,12 @@ from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.loaders import RAW, convert_to_small_pages, make_small_config
 
 
-def test_bytes_equal_raw_file_sizes(folder, tmp_path):
+def test_bytes_equal_raw_file_sizes(image_folder, tmp_path):
     """The sample is the complete training set; validation images count as training images."""
-    raw = convert_to_small_pages(folder, tmp_path, replace(RAW, max_resolution=48))
+    raw = convert_to_small_pages(image_folder, tmp_path, replace(RAW, max_resolution=48))
     sizes = module.open_samples(raw / "train.beton").beton.sizes
     expected = 48 * np.mean(3 * sizes.prod(axis=1))
-    assert Sample.of(data.survey_images(make_small_config(folder))).estimate_bytes(
+    assert Sample.of(data.survey_images(make_small_config(image_folder))).estimate_bytes(
         48
     ) == pytest.approx(expected, abs=1)
 
@@ -113,8 +113,8 @@ def test_large_images_are_cropped_until_timeout(copied_images, monkeypatch):
 
 
 @pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
-def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
-    config = make_small_config(folder if backend == "torchvision" else betons, backend)
+def test_disk_speed_excludes_cached_pages(backend, image_folder, betons, monkeypatch):
+    config = make_small_config(image_folder if backend == "torchvision" else betons, backend)
     facts, reads, pread = data.survey_images(config), [], os.pread
 
     def fail(*_: object) -> int:
@@ -132,7 +132,7 @@ def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
     Sample.of.cache_clear()
     assert Sample.of(facts).disk_seconds > 0.0
     if backend == "torchvision":
-        paths = (folder / "train").glob("*/*")
+        paths = (image_folder / "train").glob("*/*")
         expected = [(path.stat().st_size, 0) for path in paths]
     else:
         beton = module.open_samples(betons / "train.beton").beton
@@ -162,10 +162,10 @@ def test_disk_time_is_divided_among_images(monkeypatch):
     assert module._time_disk(parts) == 0.5
 
 
-def test_disk_speed_needs_mincore(folder, monkeypatch):
+def test_disk_speed_needs_mincore(image_folder, monkeypatch):
     def fail(*_: object) -> int:
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(os, "preadv", fail)
     Sample.of.cache_clear()
-    assert Sample.of(data.survey_images(make_small_config(folder))).disk_seconds == 0.0
+    assert Sample.of(data.survey_images(make_small_config(image_folder))).disk_seconds == 0.0

@@ -37,7 +37,7 @@ def begin_file(path: Path, count: int = 2, classes: int = 3) -> Outputs:
     return map_outputs(path, "r+")[0]
 
 
-def finish(outputs: Outputs, epoch: int) -> None:
+def finish_epoch(outputs: Outputs, epoch: int) -> None:
     """Mark an epoch as complete."""
     outputs.sha256[epoch] = outputs.digest(epoch)
 
@@ -47,7 +47,7 @@ def write_outputs(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classe
     stored = begin_file(path, outputs[0].shape[1], classes)
     for epoch in range(2):
         stored.values[epoch, 0], stored.classes[epoch, 0] = outputs
-        finish(stored, epoch)
+        finish_epoch(stored, epoch)
     return path
 
 
@@ -103,7 +103,7 @@ def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
 
 def test_soft_labels_with_unfinished_epoch_have_a_fault(tmp_path):
     outputs = begin_file(tmp_path / "two.safetensors")
-    finish(outputs, 0)
+    finish_epoch(outputs, 0)
     assert "was changed" in find_fault(outputs)
 
 
@@ -146,7 +146,7 @@ def test_file_continues_after_a_killed_writer(part_path):
         with open_for_writing(part_path, *SMALL):
             outputs = map_outputs(part_path, "r+")[0]
             assert outputs.find_missing_epochs() == list(range(epoch, 2))
-            finish(outputs, epoch)
+            finish_epoch(outputs, epoch)
     open_for_writing(part_path, *SMALL).close()  # killed before the rename
     outputs = map_outputs(part_path, "r+")[0]
     assert outputs.find_missing_epochs() == []

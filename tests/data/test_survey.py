@@ -25,8 +25,8 @@ def test_missing_and_empty_roots_are_named(tmp_path):
     assert "has no training images" in explain_rejected_images(make_small_config(tmp_path))
 
 
-def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypatch):
-    copied_images = Path(shutil.copytree(folder, tmp_path / "two words"))
+def test_suggested_command_for_flat_validation_works(image_folder, tmp_path, monkeypatch):
+    copied_images = Path(shutil.copytree(image_folder, tmp_path / "two words"))
     lines = []
     for path in list((copied_images / "val").glob("*/*")):
         name = f"ILSVRC2012_val_{path.name}"

@@ -8,7 +8,7 @@ from PIL import Image
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def image_folder(tmp_path: Path) -> Path:
     """Three classes with two training images and one validation image each."""
     for split, numbers in (("train", (0, 1)), ("val", (2,))):
         for label, name in enumerate(("ant", "bee", "cat")):

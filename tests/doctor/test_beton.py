@@ -21,9 +21,9 @@ readers = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def betons(root: Path, tmp_path: Path) -> Path:
+def beton_folder(image_folder: Path, tmp_path: Path) -> Path:
     """The images of `root` as JPEGs in train.beton and val.beton."""
-    convert(root, tmp_path / "betons", ConvertOptions("jpg", workers=1), lambda *_: None)
+    convert(image_folder, tmp_path / "betons", ConvertOptions("jpg", workers=1), lambda *_: None)
     return tmp_path / "betons"
 
 
@@ -39,7 +39,7 @@ def list_fixes(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.level == "fix"]
 
 
-def damage(path: Path, index: int, place: int, data: bytes) -> None:
+def overwrite_sample(path: Path, index: int, place: int, data: bytes) -> None:
     """Overwrite some bytes of a sample."""
     start = int(open_beton(path).starts[index])
     with path.open("r+b") as file:
@@ -48,9 +48,9 @@ def damage(path: Path, index: int, place: int, data: bytes) -> None:
 
 
 @readers
-def test_valid_betons_have_no_findings(betons, reader):
+def test_valid_betons_have_no_findings(beton_folder, reader):
     steps = []
-    findings = check_data(betons, progress=lambda done, total: steps.append((done, total)))
+    findings = check_data(beton_folder, progress=lambda done, total: steps.append((done, total)))
     assert get_exit_code(findings) == 0
     assert steps == [(6, 6), (3, 3)]
     expected = "samples were read and decoded"
@@ -61,56 +61,56 @@ def test_valid_betons_have_no_findings(betons, reader):
 
 
 @readers
-def test_damaged_samples_are_named(betons, reader):
+def test_damaged_samples_are_named(beton_folder, reader):
     for index in (1, 4, 5):
-        damage(betons / "train.beton", index, 300, b"\1\2\3")
-    (finding,) = list_fixes(check_data(betons))
+        overwrite_sample(beton_folder / "train.beton", index, 300, b"\1\2\3")
+    (finding,) = list_fixes(check_data(beton_folder))
     assert "3 samples of train.beton are damaged" in finding.what
     assert [path.partition(":")[0] for path in finding.paths] == [
         "sample 1",
         "sample 4",
         "sample 5",
     ]
-    assert not list_fixes(check_data(betons, images=False))
+    assert not list_fixes(check_data(beton_folder, images=False))
 
 
 @readers
-def test_samples_without_checksums_are_checked_by_decoding(betons, reader):
-    path = betons / "train.beton"
+def test_samples_without_checksums_are_checked_by_decoding(beton_folder, reader):
+    path = beton_folder / "train.beton"
     for index in (0, 3):
         tables = open_beton(path).sample(index).tobytes().index(b"\xff\xc4") + 5
-        damage(path, index, tables, b"\xff" * 16)
+        overwrite_sample(path, index, tables, b"\xff" * 16)
     get_sidecar_path(path).unlink()
     assert not any(open_beton(path).describe_damage(index) for index in range(6))
     (finding,) = list_fixes(check_data(path))
     assert [place.partition(":")[0] for place in finding.paths] == ["sample 0", "sample 3"]
 
 
-def test_unreadable_beton_is_reported(betons):
-    path = betons / "train.beton"
+def test_unreadable_beton_is_reported(beton_folder):
+    path = beton_folder / "train.beton"
     path.write_bytes(path.read_bytes()[:-1])
-    (finding,) = list_fixes(check_data(betons))
+    (finding,) = list_fixes(check_data(beton_folder))
     assert "damaged or truncated" in finding.what
 
 
-def test_class_mismatch_is_reported_before_samples(betons):
-    note = get_sidecar_path(betons / "val.beton")
+def test_class_mismatch_is_reported_before_samples(beton_folder):
+    note = get_sidecar_path(beton_folder / "val.beton")
     note.write_text(note.read_text().replace('"ant"', '"zebra"'))
     (finding,) = list_fixes(
-        check_data(betons, progress=lambda done, total: pytest.fail("samples were read"))
+        check_data(beton_folder, progress=lambda done, total: pytest.fail("samples were read"))
     )
     assert "val.beton differs from train.beton in its classes" in finding.what
 
 
-def test_single_beton_can_be_checked(betons):
-    (betons / "val.beton").unlink()
-    (finding,) = list_fixes(check_data(betons))
+def test_single_beton_can_be_checked(beton_folder):
+    (beton_folder / "val.beton").unlink()
+    (finding,) = list_fixes(check_data(beton_folder))
     assert "has no val.beton" in finding.what
-    assert not list_fixes(check_data(betons / "train.beton"))
+    assert not list_fixes(check_data(beton_folder / "train.beton"))
 
 
 @readers
-def test_samples_are_read_by_several_threads(betons, reader, monkeypatch):
+def test_samples_are_read_by_several_threads(beton_folder, reader, monkeypatch):
     meeting = threading.Barrier(2, timeout=20)
     judge = doctor_beton.make_verifier
 
@@ -120,4 +120,4 @@ def test_samples_are_read_by_several_threads(betons, reader, monkeypatch):
 
     monkeypatch.setattr("resnet_recipes.doctor.count_cores", lambda: 2)
     monkeypatch.setattr(doctor_beton, "make_verifier", judge_together)
-    assert not list_fixes(check_data(betons / "train.beton"))
+    assert not list_fixes(check_data(beton_folder / "train.beton"))

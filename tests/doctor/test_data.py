@@ -27,9 +27,9 @@ def get_only_finding(findings: list[Finding], level: str) -> Finding:
     return at_level[0]
 
 
-def test_healthy_data_has_no_findings(root):
+def test_healthy_data_has_no_findings(image_folder):
     steps = []
-    findings = check_data(root, progress=lambda done, total: steps.append((done, total)))
+    findings = check_data(image_folder, progress=lambda done, total: steps.append((done, total)))
     assert [finding.what for finding in findings] == [
         "train: 6 images in 3 classes",
         "val: 3 images in 3 classes",
@@ -40,15 +40,17 @@ def test_healthy_data_has_no_findings(root):
     assert to_json("data", findings)["findings"][0]["level"] == "ok"
 
 
-def test_flat_validation_set_suggests_its_command(root):
-    for path in list((root / "val").glob("*/*")):
-        path.rename(root / "val" / f"ILSVRC2012_val_{path.name}")
+def test_flat_validation_set_suggests_its_command(image_folder):
+    for path in list((image_folder / "val").glob("*/*")):
+        path.rename(image_folder / "val" / f"ILSVRC2012_val_{path.name}")
     for folder in ("ant", "bee", "cat"):
-        (root / "val" / folder).rmdir()
-    findings = check_data(root)
+        (image_folder / "val" / folder).rmdir()
+    findings = check_data(image_folder)
     finding = get_only_finding(findings, "fix")
     assert "val contains images without class folders" in finding.what
-    assert finding.fix == (f"resnet-recipes doctor data {root} --fix-val LOC_val_solution.csv",)
+    assert finding.fix == (
+        f"resnet-recipes doctor data {image_folder} --fix-val LOC_val_solution.csv",
+    )
     assert get_exit_code(findings) == 3
 
 
@@ -58,23 +60,25 @@ def test_missing_folder_is_reported_as_absent(tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["val/bee", "train/bee", "train"])
-def test_findings_equal_the_problems_of_training(root, missing):
-    shutil.rmtree(root / missing)
+def test_findings_equal_the_problems_of_training(image_folder, missing):
+    shutil.rmtree(image_folder / missing)
     with pytest.raises(NotReadyError) as caught:
-        survey_images(DataConfig(root=str(root)))
-    finding = get_only_finding(check_data(root), "fix")
+        survey_images(DataConfig(root=str(image_folder)))
+    finding = get_only_finding(check_data(image_folder), "fix")
     (problem,) = caught.value.problems
     assert problem.clause.removeprefix("train: ").removeprefix("val: ") in finding.what
 
 
-def test_image_in_both_splits_is_found_by_content(root):
-    shutil.copy(root / "train/ant/ant0.jpg", root / "val/cat/renamed.jpg")
-    finding = get_only_finding(check_data(root), "warn")
+def test_image_in_both_splits_is_found_by_content(image_folder):
+    shutil.copy(image_folder / "train/ant/ant0.jpg", image_folder / "val/cat/renamed.jpg")
+    finding = get_only_finding(check_data(image_folder), "warn")
     assert finding.what.startswith("validation images that are identical to training images")
-    assert finding.paths == (f"{root / 'val/cat/renamed.jpg'}  {root / 'train/ant/ant0.jpg'}",)
+    assert finding.paths == (
+        f"{image_folder / 'val/cat/renamed.jpg'}  {image_folder / 'train/ant/ant0.jpg'}",
+    )
 
 
-def ruin(kind: str, path: Path) -> None:
+def ruin_image(kind: str, path: Path) -> None:
     """Damage an image in the given way."""
     image = Image.open(path)
     image.load()
@@ -106,21 +110,21 @@ L | ok | grayscale
 """
     ),
 )
-def test_doctor_reports_unusual_image_with_its_level(root, kind, level, meaning):
-    path = root / "train/bee/bee1.jpg"
-    ruin(kind, path)
-    findings = check_data(root)
+def test_doctor_reports_unusual_image_with_its_level(image_folder, kind, level, meaning):
+    path = image_folder / "train/bee/bee1.jpg"
+    ruin_image(kind, path)
+    findings = check_data(image_folder)
     (finding,) = (finding for finding in findings if meaning in finding.what)
     assert finding.level == level
     assert [place[: len(str(path))] for place in finding.paths] == [str(path)]
     assert (get_exit_code(findings) == 0) == (level != "fix")
 
 
-def test_unreadable_image_is_named_with_reason(root):
-    (root / "train/bee/bee0.jpg").write_text("hello")
-    (root / "train/bee/bee1.jpg").unlink()
-    os.mkfifo(root / "train/bee/bee1.jpg")
-    finding = get_only_finding(check_data(root), "fix")
+def test_unreadable_image_is_named_with_reason(image_folder):
+    (image_folder / "train/bee/bee0.jpg").write_text("hello")
+    (image_folder / "train/bee/bee1.jpg").unlink()
+    os.mkfifo(image_folder / "train/bee/bee1.jpg")
+    finding = get_only_finding(check_data(image_folder), "fix")
     assert [path.partition("bee/")[2] for path in finding.paths] == [
         f"bee0.jpg is not an image of a known format ({', '.join(FORMATS)})",
         "bee1.jpg cannot be read: Not a regular file",
@@ -128,28 +132,30 @@ def test_unreadable_image_is_named_with_reason(root):
     assert "data.on_bad_image=skip" in finding.fix
 
 
-def test_wrong_folder_suggests_the_right_folder(root):
-    finding = get_only_finding(check_data(root / "val"), "fix")
-    assert finding.fix == (f"resnet-recipes doctor data {root}",)
+def test_wrong_folder_suggests_the_right_folder(image_folder):
+    finding = get_only_finding(check_data(image_folder / "val"), "fix")
+    assert finding.fix == (f"resnet-recipes doctor data {image_folder}",)
 
 
-def test_unreadable_images_are_not_duplicates(root):
+def test_unreadable_images_are_not_duplicates(image_folder):
     for place in ("train/ant/ant0.jpg", "val/cat/cat9.jpg"):
-        (root / place).unlink(missing_ok=True)
-        (root / place).symlink_to(root / "nowhere.jpg")
-    whats = [finding.what for finding in check_data(root)]
+        (image_folder / place).unlink(missing_ok=True)
+        (image_folder / place).symlink_to(image_folder / "nowhere.jpg")
+    whats = [finding.what for finding in check_data(image_folder)]
     assert not [what for what in whats if "identical to training" in what]
 
 
-def test_incomplete_imagenet_is_reported(root, monkeypatch):
+def test_incomplete_imagenet_is_reported(image_folder, monkeypatch):
     monkeypatch.setattr(doctor_data, "is_imagenet", lambda classes: True)
     monkeypatch.setattr(doctor_data, "IMAGENET_COUNTS", {"train": 6, "val": 50})
-    assert get_only_finding(check_data(root), "warn").what.startswith("val looks like ImageNet")
+    assert get_only_finding(check_data(image_folder), "warn").what.startswith(
+        "val looks like ImageNet"
+    )
 
 
-def test_second_image_in_phone_jpeg_is_not_an_animation(root):
-    path = root / "train/bee/bee1.jpg"
+def test_second_image_in_phone_jpeg_is_not_an_animation(image_folder):
+    path = image_folder / "train/bee/bee1.jpg"
     image = Image.open(path)
     image.load()
     image.save(path, "MPO", save_all=True, append_images=[image.rotate(90)])
-    assert not [finding for finding in check_data(root) if finding.level != "ok"]
+    assert not [finding for finding in check_data(image_folder) if finding.level != "ok"]

@@ -20,12 +20,12 @@ MAPS = {
 
 
 @pytest.fixture
-def root_with_flat_val(root: Path) -> Path:
+def root_with_flat_val(image_folder: Path) -> Path:
     """The data folder with all validation images directly in val/."""
-    for path in list((root / "val").glob("*/*")):
-        path.rename(root / "val" / path.name)
+    for path in list((image_folder / "val").glob("*/*")):
+        path.rename(image_folder / "val" / path.name)
         path.parent.rmdir()
-    return root
+    return image_folder
 
 
 def write_text(path: Path, text: str) -> Path:

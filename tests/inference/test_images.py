@@ -15,7 +15,7 @@ SHARE = Batching(rank=0, world_size=1, global_size=1, eval_size=4, seed=0)
 
 
 @pytest.fixture
-def betons(tmp_path: Path) -> DataConfig:
+def beton_folder(tmp_path: Path) -> DataConfig:
     """Return a folder with val.beton."""
     convert(
         create_random_images(tmp_path / "images"),
@@ -26,19 +26,19 @@ def betons(tmp_path: Path) -> DataConfig:
     return DataConfig(root=str(tmp_path / "betons"), workers=0, eval_size=32, eval_resize=32)
 
 
-def test_beton_classes_of_the_network_are_opened(betons):
-    open_labeled(betons, CLASSES, len(CLASSES), SHARE).close()
-    open_labeled(betons, (), len(CLASSES), SHARE).close()
+def test_beton_classes_of_the_network_are_opened(beton_folder):
+    open_labeled(beton_folder, CLASSES, len(CLASSES), SHARE).close()
+    open_labeled(beton_folder, (), len(CLASSES), SHARE).close()
 
 
-def test_beton_classes_in_another_order_are_rejected(betons):
+def test_beton_classes_in_another_order_are_rejected(beton_folder):
     with pytest.raises(NotReadyError, match="classes"):
-        open_labeled(betons, CLASSES[::-1], len(CLASSES), SHARE)
+        open_labeled(beton_folder, CLASSES[::-1], len(CLASSES), SHARE)
 
 
-def test_beton_labels_beyond_the_network_are_rejected(betons):
+def test_beton_labels_beyond_the_network_are_rejected(beton_folder):
     with pytest.raises(NotReadyError, match=f"labels up to {len(CLASSES) - 1}"):
-        open_labeled(betons, (), len(CLASSES) - 1, SHARE)
+        open_labeled(beton_folder, (), len(CLASSES) - 1, SHARE)
 
 
 def test_labeled_images_in_another_file_are_rejected(tmp_path):

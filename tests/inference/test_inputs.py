@@ -20,7 +20,7 @@ from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 
 
-def about(**changes: object) -> NetworkDescription:
+def make_description(**changes: object) -> NetworkDescription:
     return NetworkDescription("resnet18", 4, eval_resize=40, eval_size=32, **changes)
 
 
@@ -31,7 +31,9 @@ def about(**changes: object) -> NetworkDescription:
 def test_pixels_match_evaluation_within_one_level(size, interpolation, fit, resize):
     pixels = np.random.default_rng(0).integers(256, size=(*size, 3), dtype=np.uint8)
     expected = crop_center(Pixels(pixels), resize, 32, interpolation == "bicubic", fit).astype(int)
-    images = replace(about(eval_interpolation=interpolation, fit=fit), eval_resize=resize)
+    images = replace(
+        make_description(eval_interpolation=interpolation, fit=fit), eval_resize=resize
+    )
     inside = PreprocessingNetwork(nn.Identity(), images)
     outputs = inside.crop_center(torch.from_numpy(pixels)[None])[0].permute(1, 2, 0).numpy()
     apart = np.abs(outputs - expected)
@@ -44,7 +46,7 @@ def test_pixels_match_evaluation_within_one_level(size, interpolation, fit, resi
 def test_probabilities_match_the_transformed_image(flip, levels):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
-    network = Network(model, about(flip=flip, fit="pad", **levels))
+    network = Network(model, make_description(flip=flip, fit="pad", **levels))
     pictures = torch.randint(256, (2, 50, 70, 3), dtype=torch.uint8)
     images = torch.stack([network.transform(Image.fromarray(one.numpy())) for one in pictures])
     logits = network(images)

@@ -49,7 +49,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def put(bare_environment: pytest.MonkeyPatch, words: str) -> None:
+def set_arguments(bare_environment: pytest.MonkeyPatch, words: str) -> None:
     for name, value in parse_variables(words).items():
         bare_environment.setenv(name, value)
 
@@ -68,7 +68,7 @@ def put(bare_environment: pytest.MonkeyPatch, words: str) -> None:
     ],
 )
 def test_launcher_is_recognized_by_its_environment(words, by, bare_environment):
-    put(bare_environment, words)
+    set_arguments(bare_environment, words)
     assert external_launcher.find_launcher() == by
 
 
@@ -96,7 +96,7 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
     ),
 )
 def test_join_rejects_impossible_variables_by_name(words, message, bare_environment):
-    put(bare_environment, words)
+    set_arguments(bare_environment, words)
     with pytest.raises(NotReadyError) as failure:
         external_launcher.join([], Path, do_nothing)
     assert message in str(failure.value)
@@ -105,7 +105,7 @@ def test_join_rejects_impossible_variables_by_name(words, message, bare_environm
 def test_join_reports_port_in_use(bare_environment):
     distributed.open_store.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        put(bare_environment, f"{TORCHRUN} RANK=0 MASTER_PORT={taken.getsockname()[1]}")
+        set_arguments(bare_environment, f"{TORCHRUN} RANK=0 MASTER_PORT={taken.getsockname()[1]}")
         with pytest.raises(
             NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"
         ):
@@ -118,7 +118,7 @@ def test_join_reports_port_in_use(bare_environment):
 def test_join_reports_once_that_rank_0_waits(environment, key, bare_environment):
     messages = []
     distributed.open_store.cache_clear()
-    put(bare_environment, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
+    set_arguments(bare_environment, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
     with socket.create_server(("127.0.0.1", 0)) as free:
         bare_environment.setenv("MASTER_PORT", str(free.getsockname()[1]))
     bare_environment.setattr(external_launcher, "_SILENCE_SECONDS", 0.1)
@@ -131,7 +131,7 @@ def test_join_reports_once_that_rank_0_waits(environment, key, bare_environment)
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
 def test_join_reports_impossible_port(address, bare_environment):
     distributed.open_store.cache_clear()
-    put(bare_environment, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
+    set_arguments(bare_environment, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
     with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
         external_launcher._join_rendezvous("command")
 
@@ -148,7 +148,7 @@ def test_join_sets_allocator_as_our_launcher_does(bare_environment):
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 
-def stand_in(forks: ForkServer, folder: Path, rank: int) -> Command:
+def start_stand_in(forks: ForkServer, folder: Path, rank: int) -> Command:
     """Start a rank of two that behaves as in RUN/behavior."""
     variables = {"PYTHONPATH": str(Path(__file__).parent), "WORLD_SIZE": "2", "RANK": str(rank)}
     return forks.run(folder, "stand_in", str(folder), environment=os.environ | variables)
@@ -156,7 +156,7 @@ def stand_in(forks: ForkServer, folder: Path, rank: int) -> Command:
 
 def test_failure_with_gloo_in_its_text_is_reported(tmp_path, forks, bare_environment):
     (tmp_path / "behavior").write_text("wrong@0")
-    code, _, error = stand_in(forks, tmp_path, 0).wait()
+    code, _, error = start_stand_in(forks, tmp_path, 0).wait()
     assert code == 1
     assert "rank 0 failed (TrainingError)" in error
     assert "igloo" in error
@@ -169,7 +169,7 @@ def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, forks,
     (tmp_path / "behavior").write_text(behavior)
     ranks = []
     for rank in (0, 1):
-        ranks.append(stand_in(forks, tmp_path, rank))
+        ranks.append(start_stand_in(forks, tmp_path, rank))
         while not list(tmp_path.glob("heartbeat/*")):  # rank 1 rejects after rank 0 starts
             time.sleep(0.01)
     errors = [rank.wait()[2] for rank in ranks]

@@ -132,7 +132,7 @@ def act_when_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], Non
     return wait
 
 
-def send(number: signal.Signals) -> Callable[[], None]:
+def make_sender(number: signal.Signals) -> Callable[[], None]:
     """Return a function that sends a signal to this process, the launcher."""
     return lambda: os.kill(os.getpid(), number)
 
@@ -181,7 +181,7 @@ def test_log_has_traceback_and_stacks_of_a_crash(tmp_path):
     ("name", "code"), [("SIGINT", 130), ("SIGTERM", 75), ("SIGUSR1", 75), ("SIGHUP", 75)]
 )
 def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
-    run = Started(tmp_path, then=send(signal.Signals[name]))
+    run = Started(tmp_path, then=make_sender(signal.Signals[name]))
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
     again = " again" if name == "SIGINT" else ""
@@ -191,13 +191,13 @@ def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_run_finishing_at_its_signal_ends_with_0(name, tmp_path):
-    run = Started(tmp_path, "finish-at-signal@0", then=send(signal.Signals[name]))
+    run = Started(tmp_path, "finish-at-signal@0", then=make_sender(signal.Signals[name]))
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
     assert not (tmp_path / "saved0").exists()
 
 
 def test_exit_code_follows_the_signal_of_the_launcher(tmp_path):
-    run = Started(tmp_path, "preempted-at-signal@0", then=send(signal.SIGINT))
+    run = Started(tmp_path, "preempted-at-signal@0", then=make_sender(signal.SIGINT))
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (130, 130)
 
 
@@ -212,7 +212,7 @@ def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch)
 
 
 def test_immediately_repeated_signal_counts_once(tmp_path):
-    signals = [send(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)]
+    signals = [make_sender(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)]
     run = Started(tmp_path, then=lambda: [each() for each in signals])
     assert run.ending.code == 75
     assert (tmp_path / "saved0").exists()
@@ -243,7 +243,7 @@ def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
 
 def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "STOP_SECONDS", 0.5)
-    threading.Timer(0.02, send(signal.SIGTERM)).start()
+    threading.Timer(0.02, make_sender(signal.SIGTERM)).start()
     run = Started(tmp_path)
     assert run.ending.code == 75
     assert run.ending.message in ("stopped before the first step", "SIGTERM")
@@ -251,7 +251,7 @@ def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
 
 def test_unresponsive_rank_is_killed_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "SAVE_SECONDS", -9.8)
-    run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, send(signal.SIGTERM)))
+    run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, make_sender(signal.SIGTERM)))
     assert (run.ending.code, run.ending.error) == (1, "no answer")
     assert not list_running(tmp_path)
 
@@ -321,7 +321,7 @@ def test_killed_rank_is_the_cause_not_its_peers(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_stops_all_ranks(tmp_path):
-    run = Started(tmp_path, ranks=2, then=send(signal.SIGINT))
+    run = Started(tmp_path, ranks=2, then=make_sender(signal.SIGINT))
     assert run.ending.code == 130
     assert sorted(path.name for path in tmp_path.glob("saved*")) == ["saved0", "saved1"]
     assert not list_running(tmp_path)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def foreign_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights with torchvision names, for other classes than the run."""
     torch.manual_seed(5)
     path = tmp_path_factory.mktemp("weights") / "theirs.pt"
@@ -26,11 +26,11 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def configs(weights: Path) -> dict[int, Recipe]:
+def frozen_configs(foreign_weights: Path) -> dict[int, Recipe]:
     """A small Hot by number of ranks, with a frozen stem and a slower backbone."""
     words = [
         *SMALL,
-        f"model.weights={weights}",
+        f"model.weights={foreign_weights}",
         "model.freeze=layer1",
         "optimizer.backbone_rate=0.1",
     ]
@@ -40,29 +40,31 @@ def configs(weights: Path) -> dict[int, Recipe]:
 
 
 def test_frozen_run_resumes_bit_identical_without_weights_file(
-    tmp_path, configs, weights, launcher
+    tmp_path, frozen_configs, foreign_weights, launcher
 ):
-    whole = Run(tmp_path / "whole", configs, launcher, 2).finish()
-    loaded = torch.load(weights, weights_only=True)
+    whole = Run(tmp_path / "whole", frozen_configs, launcher, 2).finish()
+    loaded = torch.load(foreign_weights, weights_only=True)
     frozen = [name for name in loaded if name.startswith(("conv1.", "layer1.")) and "conv" in name]
     assert len(frozen) == 3
     learned = read_state(whole.folder)["model"]
     assert all(torch.equal(learned[name], loaded[name]) for name in frozen)
     assert not torch.equal(learned["layer2.0.conv1.weight"], loaded["layer2.0.conv1.weight"])
 
-    stopped = Run(tmp_path / "stopped", configs, launcher, 2)
+    stopped = Run(tmp_path / "stopped", frozen_configs, launcher, 2)
     stopped.start().await_step(4)
     os.kill(stopped.command.pid, signal.SIGTERM)
     assert stopped.wait() == (75, [75, 75])
-    weights.rename(tmp_path / "away.pt")
+    foreign_weights.rename(tmp_path / "away.pt")
     try:
         assert_same(stopped.finish().folder, whole.folder)
     finally:
-        (tmp_path / "away.pt").rename(weights)
+        (tmp_path / "away.pt").rename(foreign_weights)
 
 
-def test_rank_reports_weights_deleted_before_start(tmp_path, configs, weights, launcher):
-    weights.rename(tmp_path / "away.pt")
-    run = Run(tmp_path / "run", configs, launcher, 1)
+def test_rank_reports_weights_deleted_before_start(
+    tmp_path, frozen_configs, foreign_weights, launcher
+):
+    foreign_weights.rename(tmp_path / "away.pt")
+    run = Run(tmp_path / "run", frozen_configs, launcher, 1)
     assert run.start().wait() == (3, [3])
     assert "does not exist" in find_first_failure(run.observer.read_endings()).message

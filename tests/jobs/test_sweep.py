@@ -38,7 +38,7 @@ class StandIn:
 
 
 @pytest.fixture
-def stand_in(monkeypatch):
+def stand_in_runs(monkeypatch):
     """Do not train, and do not wait."""
     monkeypatch.setattr(sweep.subprocess, "Popen", StandIn)
     monkeypatch.setattr(sweep.time, "sleep", lambda _: None)
@@ -46,49 +46,49 @@ def stand_in(monkeypatch):
     return StandIn
 
 
-def train(root, parallel=1, parents=None):
+def train_sweep(root, parallel=1, parents=None):
     messages = []
     return Sweep(root, RUNS, messages.append, [{}] * parallel, parents).train(), messages
 
 
-def test_sweep_runs_are_repeatable_commands(stand_in, tmp_path):
-    code, output = train(tmp_path)
+def test_sweep_runs_are_repeatable_commands(stand_in_runs, tmp_path):
+    code, output = train_sweep(tmp_path)
     assert code == 0
-    assert [" ".join(command[1:]) for command in stand_in.commands] == [
+    assert [" ".join(command[1:]) for command in stand_in_runs.commands] == [
         f"-m resnet_recipes recipe=mild seed={seed} run={name} --resume auto --no-plan"
         for seed, name in enumerate("abc", 1)
     ]
     assert output[-1] == f"3 of 3 runs are finished in {tmp_path}"
-    assert stand_in.most == 1
+    assert stand_in_runs.most == 1
 
 
-def test_sweep_trains_at_most_parallel_runs(stand_in, tmp_path):
-    assert train(tmp_path, parallel=2)[0] == 0
-    assert (stand_in.most, len(stand_in.commands)) == (2, 3)
+def test_sweep_trains_at_most_parallel_runs(stand_in_runs, tmp_path):
+    assert train_sweep(tmp_path, parallel=2)[0] == 0
+    assert (stand_in_runs.most, len(stand_in_runs.commands)) == (2, 3)
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
-def test_sweep_appends_to_no_log_but_a_file(kind, stand_in, tmp_path):
+def test_sweep_appends_to_no_log_but_a_file(kind, stand_in_runs, tmp_path):
     other, log = tmp_path / "other", tmp_path / "b.log"
     other.write_text("mine\n")
     log.symlink_to(other) if kind == "link" else os.mkfifo(log)
-    code, output = train(tmp_path, parallel=2)
-    assert (code, len(stand_in.commands)) == (1, 2)
+    code, output = train_sweep(tmp_path, parallel=2)
+    assert (code, len(stand_in_runs.commands)) == (1, 2)
     assert any(f"{log} cannot be written" in text for text in output)
     assert other.read_text() == "mine\n"
 
 
-def test_sweep_skips_finished_runs(stand_in, tmp_path):
+def test_sweep_skips_finished_runs(stand_in_runs, tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b/summary.json").write_text("{}")
-    assert train(tmp_path)[0] == 0
-    assert [command[5] for command in stand_in.commands] == ["run=a", "run=c"]
+    assert train_sweep(tmp_path)[0] == 0
+    assert [command[5] for command in stand_in_runs.commands] == ["run=a", "run=c"]
 
 
-def test_sweep_continues_after_a_failed_run(stand_in, tmp_path):
-    stand_in.codes = {"a": 3}
-    code, output = train(tmp_path)
-    assert (code, len(stand_in.commands)) == (1, 3)
+def test_sweep_continues_after_a_failed_run(stand_in_runs, tmp_path):
+    stand_in_runs.codes = {"a": 3}
+    code, output = train_sweep(tmp_path)
+    assert (code, len(stand_in_runs.commands)) == (1, 3)
     assert output[-2:] == [
         f"2 of 3 runs are finished in {tmp_path}",
         "  failed with exit code 3: a",
@@ -96,31 +96,31 @@ def test_sweep_continues_after_a_failed_run(stand_in, tmp_path):
 
 
 @pytest.mark.parametrize("code", [2, 3])
-def test_sweep_tries_again_after_it_lost_a_race(code, stand_in, tmp_path):
-    stand_in.codes = {"b": code}
+def test_sweep_tries_again_after_it_lost_a_race(code, stand_in_runs, tmp_path):
+    stand_in_runs.codes = {"b": code}
     (tmp_path / "b").mkdir()  # another sweep has just created it and not locked it yet
-    ended, _ = train(tmp_path)
-    names = [command[5] for command in stand_in.commands]
+    ended, _ = train_sweep(tmp_path)
+    names = [command[5] for command in stand_in_runs.commands]
     assert (ended, names) == (1, ["run=a", "run=b", "run=c", "run=b"])
 
 
 @pytest.mark.parametrize("code", [1, 137])
-def test_sweep_tries_a_run_that_failed_once(code, stand_in, tmp_path):
-    stand_in.codes = {"b": code}
+def test_sweep_tries_a_run_that_failed_once(code, stand_in_runs, tmp_path):
+    stand_in_runs.codes = {"b": code}
     (tmp_path / "b").mkdir()
-    assert (train(tmp_path)[0], len(stand_in.commands)) == (1, 3)
+    assert (train_sweep(tmp_path)[0], len(stand_in_runs.commands)) == (1, 3)
 
 
-def test_killed_run_has_shell_exit_code(stand_in, tmp_path):
-    stand_in.codes = {"b": -signal.SIGKILL}
-    code, output = train(tmp_path)
+def test_killed_run_has_shell_exit_code(stand_in_runs, tmp_path):
+    stand_in_runs.codes = {"b": -signal.SIGKILL}
+    code, output = train_sweep(tmp_path)
     assert (code, output[-1]) == (1, "  failed with exit code 137: b")
 
 
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_sweep_waits_for_runs_of_another_sweep(
-    is_first, is_finished, stand_in, tmp_path, monkeypatch
+    is_first, is_finished, stand_in_runs, tmp_path, monkeypatch
 ):
     other, pauses = ExitStack(), iter(range(20))
 
@@ -128,19 +128,19 @@ def test_sweep_waits_for_runs_of_another_sweep(
         if (now := next(pauses)) == (0 if is_first else 1):  # before or after our start
             (tmp_path / "b").mkdir()
             other.enter_context(LockedFolder(tmp_path / "b"))
-            stand_in.codes = {"b": 3}
+            stand_in_runs.codes = {"b": 3}
         if now == 15:
             other.close()
-            stand_in.codes = {}
+            stand_in_runs.codes = {}
             if is_finished:
                 (tmp_path / "b/summary.json").write_text("{}")
 
     monkeypatch.setattr(sweep.time, "sleep", pause)
-    code, output = train(tmp_path, parallel=1 if is_first else 2)
+    code, output = train_sweep(tmp_path, parallel=1 if is_first else 2)
     assert "[2 of 3] b: another command is training it" in output
     assert ("[2 of 3] b: already finished" in output) == is_finished
     assert (code, output[-1]) == (0, f"3 of 3 runs are finished in {tmp_path}")
-    ours = [command[5] for command in stand_in.commands].count("run=b")
+    ours = [command[5] for command in stand_in_runs.commands].count("run=b")
     assert ours == (not is_first) + (not is_finished)
 
 
@@ -148,30 +148,30 @@ PARENTS = {"a": ("b", 5), "b": ("c", 3)}
 
 
 @pytest.mark.parametrize("is_saved", [True, False])
-def test_run_starts_once_its_stable_phase_is_saved(is_saved, stand_in, tmp_path):
+def test_run_starts_once_its_stable_phase_is_saved(is_saved, stand_in_runs, tmp_path):
     if is_saved:
         (tmp_path / "b/checkpoints").mkdir(parents=True)
         (tmp_path / "b/checkpoints/step-00000005.json").touch()
-    assert train(tmp_path, 3, PARENTS)[0] == 0
-    ends = [command[5:7] for command in stand_in.commands]
+    assert train_sweep(tmp_path, 3, PARENTS)[0] == 0
+    ends = [command[5:7] for command in stand_in_runs.commands]
     a, b, c = ["run.extends=b", "run=a"], ["run.extends=c", "run=b"], ["run=c", "--resume"]
     assert ends == ([a, c, b] if is_saved else [c, b, a])
-    assert stand_in.most == 1 + is_saved
+    assert stand_in_runs.most == 1 + is_saved
 
 
-def test_run_fails_with_the_run_it_extends(stand_in, tmp_path):
-    stand_in.codes = {"b": 3}
-    code, output = train(tmp_path, 3, PARENTS)
-    assert (code, len(stand_in.commands)) == (1, 2)
+def test_run_fails_with_the_run_it_extends(stand_in_runs, tmp_path):
+    stand_in_runs.codes = {"b": 3}
+    code, output = train_sweep(tmp_path, 3, PARENTS)
+    assert (code, len(stand_in_runs.commands)) == (1, 2)
     assert "[1 of 3] a: needs the stable phase of b" in output
     assert output[-1] == "  failed with exit code 3: a"
 
 
 @pytest.mark.parametrize("code", [75, 130])
-def test_run_stopped_from_outside_ends_the_sweep(stand_in, tmp_path, code):
-    stand_in.codes = {"b": code}
-    assert train(tmp_path)[0] == code
-    assert len(stand_in.commands) == 2
+def test_run_stopped_from_outside_ends_the_sweep(stand_in_runs, tmp_path, code):
+    stand_in_runs.codes = {"b": code}
+    assert train_sweep(tmp_path)[0] == code
+    assert len(stand_in_runs.commands) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -195,7 +195,7 @@ def test_signal_reaches_every_run_and_restores_handlers(number, tmp_path, monkey
     pause = sweep.time.sleep
     monkeypatch.setattr(sweep.subprocess, "Popen", start_child)
     monkeypatch.setattr(sweep.time, "sleep", send_signal)
-    assert train(tmp_path, parallel=2)[0] == 75
+    assert train_sweep(tmp_path, parallel=2)[0] == 75
     assert [child.returncode for child in children] == [75, 75]
     assert signal.getsignal(number) is before
 

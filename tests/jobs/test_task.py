@@ -16,7 +16,7 @@ from resnet_recipes.run_folder.ending import Ending
 
 
 @pytest.fixture
-def folders(monkeypatch) -> list:
+def task_folders(monkeypatch) -> list:
     """Start nothing; collect the folders of tasks, whose ranks end with the code `end`."""
     recorded = []
 
@@ -36,14 +36,14 @@ def run_fit(code: ExitCode) -> AbstractContextManager[Path]:
 
 
 @pytest.mark.parametrize("code", [code for code in ExitCode if code])
-def test_task_keeps_its_folder_only_after_failure(code, folders):
+def test_task_keeps_its_folder_only_after_failure(code, task_folders):
     with pytest.raises(NotDoneError, match="nothing fits") as failure, run_fit(code):
         pytest.fail("the ranks did not finish")
     assert failure.value.exit_code == code
-    assert folders[0].exists() == (code == ExitCode.FAILED)
+    assert task_folders[0].exists() == (code == ExitCode.FAILED)
 
 
-def test_task_deletes_its_folder_when_reading_results_fails(folders):
+def test_task_deletes_its_folder_when_reading_results_fails(task_folders):
     with pytest.raises(KeyError), run_fit(ExitCode.DONE) as folder:
         raise KeyError(str(folder))
-    assert not folders[0].exists()
+    assert not task_folders[0].exists()

@@ -43,7 +43,7 @@ def make_network() -> ResNet:
     return model
 
 
-class Small(nn.Module):
+class PolicyNetwork(nn.Module):
     """A network with every kind of parameter that policies distinguish."""
 
     def __init__(self) -> None:
@@ -53,10 +53,10 @@ class Small(nn.Module):
         self.fc = nn.Linear(8, 5)
 
 
-def make_small_model() -> nn.Module:
+def make_policy_network() -> nn.Module:
     """Return a `Small`, the same every time; seeds torch's generator."""
     torch.manual_seed(0)
-    model = Small()
+    model = PolicyNetwork()
     nn.init.uniform_(model.bn1.weight)
     return model
 

@@ -46,7 +46,7 @@ EXCLUDE_EACH_OTHER = {
 }
 
 
-def enable(names: set[str]) -> Methods:
+def enable_methods(names: set[str]) -> Methods:
     return Methods(**{name: BY_NAME[name]() for name in names})
 
 
@@ -95,7 +95,7 @@ def test_declared_order_gives_published_sizes_and_targets():
 
 def test_stack_order_does_not_depend_on_input_order():
     names = sorted(HOT)
-    expected = Stack.of(enable(HOT)).list_by_hook()
+    expected = Stack.of(enable_methods(HOT)).list_by_hook()
     for seed in range(10):
         random.Random(seed).shuffle(names)
         assert Stack({name: BY_NAME[name]() for name in names}).list_by_hook() == expected
@@ -124,14 +124,14 @@ def test_two_methods_with_exclusive_hook_are_rejected(monkeypatch):
     monkeypatch.setattr(
         EMA, "gradient", lambda self, compute, params, now: compute(), raising=False
     )
-    problems = list(Stack.of(enable({"sam", "ema"})).problems())
+    problems = list(Stack.of(enable_methods({"sam", "ema"})).problems())
     assert [problem.key for problem in problems] == ["ema"]
     assert "sam and ema both define the gradient" in problems[0].clause
 
 
 @pytest.mark.parametrize("pair", sorted(EXCLUDE_EACH_OTHER))
 def test_conflicts_are_one_problem_each(pair):
-    problems = list(Stack.of(enable(set(pair))).problems())
+    problems = list(Stack.of(enable_methods(set(pair))).problems())
     assert len(problems) == 1
     assert pair[0] in str(problems[0])
     assert pair[1] in str(problems[0])
@@ -177,11 +177,11 @@ def test_augmentation_without_steps_disables_the_engine(monkeypatch):
 
 
 def test_state_of_a_disabled_method_is_rejected():
-    stack = Stack.of(enable(HOT))
+    stack = Stack.of(enable_methods(HOT))
     stack.after_step(make_network(), make_now())
     state = stack.state_dict()
     assert all(key.startswith("ema.") for key in state)
-    other = Stack.of(enable(HOT))
+    other = Stack.of(enable_methods(HOT))
     other.load_state_dict(state)
     assert is_identical(other.state_dict(), state)
     with pytest.raises(ValueError, match="ema, which is off"):

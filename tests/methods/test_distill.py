@@ -92,7 +92,7 @@ def get_teacher(method: Distill) -> nn.Module:
     return inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
 
 
-def train_steps(run: Run) -> torch.Tensor:
+def train_to_digest(run: Run) -> torch.Tensor:
     record(run)
     return compute_digest(run.model)
 
@@ -102,11 +102,11 @@ def test_teacher_is_frozen_and_network_approaches_it(teacher, make_run):
     (method,) = run.methods
     model = get_teacher(method)
     before = compute_digest(model)
-    train_steps(run)
+    train_to_digest(run)
     assert not model.training
     assert torch.equal(compute_digest(model), before)
     plain = make_run("max_duration=4ba")
-    assert not torch.equal(train_steps(plain), compute_digest(run.model))
+    assert not torch.equal(train_to_digest(plain), compute_digest(run.model))
 
 
 def test_teacher_is_folded_and_cast_once(teacher, make_run):

@@ -47,7 +47,7 @@ def test_decay_follows_interval_and_half_life(half_life, interval, decay):
     assert ema.state_dict()["w"].item() == pytest.approx(1 - decay, abs=1e-12)
 
 
-def train_steps(ema: EMA, steps: int = 2) -> nn.Module:
+def make_averaged_network(ema: EMA, steps: int = 2) -> nn.Module:
     """Return a network after random updates, each of which the averages follow."""
     model = make_network()
     for step in range(steps):
@@ -61,7 +61,7 @@ def train_steps(ema: EMA, steps: int = 2) -> nn.Module:
 
 def test_floats_are_averaged_and_integers_copied():
     ema = EMA("1ba", "1ba")
-    model = train_steps(ema, steps=1)
+    model = make_averaged_network(ema, steps=1)
     before = deepcopy(model.state_dict())
     model(torch.randn(4, 3, 16, 16))
     ema.after_step(model, make_now(1))
@@ -75,7 +75,7 @@ def test_floats_are_averaged_and_integers_copied():
 
 def test_evaluation_uses_average_and_restores_weights():
     ema = EMA("2ba", "1ba")
-    model = train_steps(ema)
+    model = make_averaged_network(ema)
     before = deepcopy(model.state_dict())
     addresses = [tensor.data_ptr() for tensor in model.state_dict().values()]
     with contextlib.suppress(KeyError), ema.eval_weights(model):
@@ -95,7 +95,7 @@ def test_raw_weights_are_evaluated_before_first_step():
 
 def test_ema_updates_weights_in_place():
     ema = EMA("2ba", "1ba")
-    model = train_steps(ema)
+    model = make_averaged_network(ema)
     addresses = {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()}
     ema.after_step(model, make_now(2))
     assert {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()} == addresses
@@ -103,7 +103,7 @@ def test_ema_updates_weights_in_place():
 
 def test_loaded_average_continues_bit_identical():
     ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
-    model = train_steps(ema).to(memory_format=torch.channels_last)
+    model = make_averaged_network(ema).to(memory_format=torch.channels_last)
     resumed.load_state_dict(deepcopy(ema.state_dict()))
     for method in (ema, resumed):
         method.after_step(model, make_now(2))

@@ -29,7 +29,7 @@ class Forced:
         return self.order
 
 
-def mix(share: float, order: list[int], batch: Batch) -> Batch:
+def compute_mixup(share: float, order: list[int], batch: Batch) -> Batch:
     return MixUp().transform_batch(batch, Now(0, Horizon(1, 1), Forced(share, order)))
 
 
@@ -42,7 +42,7 @@ PAIR = Batch(
 
 @pytest.mark.parametrize("share", [0.3, 0.7])
 def test_pair_is_mixed_and_own_label_dominates(share):
-    result = mix(share, [1, 0], PAIR)
+    result = compute_mixup(share, [1, 0], PAIR)
     assert result.images.flatten().tolist() == pytest.approx([13, 17])
     assert result.targets.flatten().tolist() == pytest.approx([0.7, 0.3, 0.3, 0.7])
     assert result.labels is PAIR.labels
@@ -51,7 +51,7 @@ def test_pair_is_mixed_and_own_label_dominates(share):
 @pytest.mark.parametrize("share", [0.3, 0.7])
 def test_soft_labels_are_mixed_like_images(share):
     soft_labels = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
-    result = mix(share, [1, 0], PAIR._replace(soft_labels=soft_labels))
+    result = compute_mixup(share, [1, 0], PAIR._replace(soft_labels=soft_labels))
     assert result.soft_labels.flatten().tolist() == pytest.approx([0.85, 0.15, 0.65, 0.35])
 
 

@@ -80,7 +80,7 @@ def test_stairs_that_end_below_full_size_give_advice():
     assert not list(full.advice(Horizon(10, 1), 64, ()))
 
 
-def resize(
+def resize_images(
     method: ProgressiveResizing, images: torch.Tensor, elapsed: Fraction, seed: int = 0
 ) -> torch.Tensor:
     now = Now(elapsed.numerator, Horizon(elapsed.denominator, 1), np.random.default_rng(seed))
@@ -93,7 +93,7 @@ def test_nearest_is_exact_for_every_size(full):
     line = torch.arange(float(full)).expand(1, 3, 1, -1)
     for elapsed in (Fraction(step, full) for step in range(0, full, 3)):
         size = method.size_at(full, elapsed)
-        columns = resize(method, line.expand(-1, -1, full, -1), elapsed)[0, 0, 0]
+        columns = resize_images(method, line.expand(-1, -1, full, -1), elapsed)[0, 0, 0]
         assert columns.int().tolist() == [i * full // size for i in range(size)]
 
 
@@ -109,7 +109,7 @@ def test_bilinear_halving_averages_four_pixels():
     method = ProgressiveResizing(interpolation="bilinear")
     x = torch.randn(2, 3, 16, 16)
     assert torch.allclose(
-        resize(method, x, Fraction(0, 1)), torch.nn.functional.avg_pool2d(x, 2), atol=1e-6
+        resize_images(method, x, Fraction(0, 1)), torch.nn.functional.avg_pool2d(x, 2), atol=1e-6
     )
 
 
@@ -117,7 +117,7 @@ def test_non_square_images_keep_their_shape():
     x = torch.randn(2, 3, 16, 32)
     for interpolation in ("nearest", "bilinear"):
         method = ProgressiveResizing(interpolation=interpolation)
-        assert resize(method, x, Fraction(0, 1)).shape == (2, 3, 8, 16)
+        assert resize_images(method, x, Fraction(0, 1)).shape == (2, 3, 8, 16)
 
 
 def test_crop_is_one_window_and_reaches_all_borders():
@@ -125,7 +125,7 @@ def test_crop_is_one_window_and_reaches_all_borders():
     x = torch.arange(16.0).view(1, 1, 4, 4).expand(2, 3, -1, -1)
     tops, lefts = set(), set()
     for seed in range(60):
-        window = resize(method, x, Fraction(0, 1), seed)
+        window = resize_images(method, x, Fraction(0, 1), seed)
         top, left = divmod(int(window[0, 0, 0, 0]), 4)
         assert torch.equal(window, x[..., top : top + 2, left : left + 2])
         tops.add(top)
@@ -135,6 +135,6 @@ def test_crop_is_one_window_and_reaches_all_borders():
 
 def test_full_size_and_loader_placement_leave_batch_unchanged():
     x = torch.randn(1, 3, 32, 32)
-    assert resize(MILD, x, Fraction(9, 10)) is x
+    assert resize_images(MILD, x, Fraction(9, 10)) is x
     assert not ProgressiveResizing(at="loader").provides("transform_batch")
     assert ProgressiveResizing().provides("transform_batch")

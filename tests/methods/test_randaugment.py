@@ -32,7 +32,7 @@ class Fixed:
         return self.sign
 
 
-def draw_values(method: RandAugment, name: str) -> np.ndarray:
+def sample_operation(method: RandAugment, name: str) -> np.ndarray:
     """Return 10,000 values of an operation."""
     rng = np.random.default_rng(0)
     return np.array([method.value(name, 176, rng) for _ in range(10_000)])
@@ -68,7 +68,7 @@ def test_ranges_are_the_published_ones(name, weakest, at_9, at_10):
 )
 def test_half_of_enhancement_factors_are_above_one(severity, low, high):
     for name, highest in high.items():
-        factors = draw_values(RandAugment(severity=severity), name)
+        factors = sample_operation(RandAugment(severity=severity), name)
         assert low <= factors.min() < low + 0.02
         assert highest - 0.02 < factors.max() <= highest
         # up to three quarters of a factor's range may be below one
@@ -78,9 +78,9 @@ def test_half_of_enhancement_factors_are_above_one(severity, low, high):
 
 
 def test_brightness_factor_above_one_is_reduced():
-    factors = draw_values(RandAugment(), "brightness")
+    factors = sample_operation(RandAugment(), "brightness")
     assert ((factors > 0.75) & (factors < 1)).any()
-    original = draw_values(RandAugment(augmentation_set="original"), "brightness")
+    original = sample_operation(RandAugment(augmentation_set="original"), "brightness")
     limits = original.min(), original.max()
     assert limits == (pytest.approx(0.118, abs=1e-3), pytest.approx(1.9, abs=1e-3))
 

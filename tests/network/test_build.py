@@ -110,7 +110,7 @@ def networks():
     return uncast, together
 
 
-def compute_logits(model, dtype=torch.bfloat16):
+def compute_bfloat16_logits(model, dtype=torch.bfloat16):
     """Return the output of a forward pass in mixed precision."""
     with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
         return model(IMAGES)
@@ -120,7 +120,7 @@ def compute_logits(model, dtype=torch.bfloat16):
 def test_cast_by_stage_is_bit_identical(networks, dtype):
     outputs = []
     for model in networks:
-        outputs.append(compute_logits(model, dtype))
+        outputs.append(compute_bfloat16_logits(model, dtype))
         outputs[-1].float().square().sum().backward()
     assert torch.equal(*outputs)
     for (name, parameter), other in zip(
@@ -134,7 +134,7 @@ def test_weights_are_cast_only_during_forward_pass(networks):
     uncast, together = networks
     layer, seen = together.layer1[0].conv1, []
     layer.register_forward_pre_hook(lambda *_: seen.append(layer.weight.dtype))
-    compute_logits(together)
+    compute_bfloat16_logits(together)
     assert seen == [torch.bfloat16]
     assert layer.weight is dict(together.named_parameters())["layer1.0.conv1.weight"]
     assert list(together.state_dict()) == list(uncast.state_dict())
@@ -147,7 +147,7 @@ def test_frozen_weights_get_no_gradient(networks):
     for model in networks:
         model.layer1.requires_grad_(False)
         model.layer2[0].conv1.weight.requires_grad_(False)
-    outputs = [compute_logits(model) for model in networks]
+    outputs = [compute_bfloat16_logits(model) for model in networks]
     assert torch.equal(*outputs)
     outputs[1].sum().backward()
     assert [name for name, p in networks[1].named_parameters() if p.grad is None] == [
@@ -157,9 +157,9 @@ def test_frozen_weights_get_no_gradient(networks):
 
 def test_changed_weight_is_cast_again_and_copy_separately(networks):
     uncast, together = networks
-    compute_logits(together)
+    compute_bfloat16_logits(together)
     twin = copy.deepcopy(together)
     for model in networks:  # changed without autograd, as by a fused optimizer
         model.layer1[0].conv1.weight.data.zero_()
-    assert torch.equal(compute_logits(together), compute_logits(uncast))
-    assert not torch.equal(compute_logits(twin), compute_logits(uncast))
+    assert torch.equal(compute_bfloat16_logits(together), compute_bfloat16_logits(uncast))
+    assert not torch.equal(compute_bfloat16_logits(twin), compute_bfloat16_logits(uncast))

@@ -142,7 +142,7 @@ def test_pushed_network_loads_and_serves_as_weights(trained_run, hub, run_comman
     assert resnet_recipes.compose("finetune", *words, "~methods.blurpool").methods.blurpool is None
 
 
-def write_file(folder: Path) -> set[str]:
+def list_relative_files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
@@ -162,10 +162,14 @@ def test_mirror_headers_never_become_paths(sent, trained_run, hub, tmp_path, mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     hub.files["model.safetensors"] = (trained_run / "weights.safetensors").read_bytes()
     hub.sent = {key: value.format(outside=tmp_path) for key, value in sent.items()}
-    before = write_file(tmp_path)
+    before = list_relative_files(tmp_path)
     with suppress(NotReadyError):
         resnet_recipes.load("hf:me/net")
-    outside = {name for name in write_file(tmp_path) - before if "home/resnet-recipes/" not in name}
+    outside = {
+        name
+        for name in list_relative_files(tmp_path) - before
+        if "home/resnet-recipes/" not in name
+    }
     assert not outside
 
 

@@ -24,7 +24,7 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
 from tests.base.test_reading import make_special_file
 from tests.checks import get_error, is_identical
-from tests.data.mutants import damage
+from tests.data.mutants import damage_randomly
 from tests.images import CLASSES
 from tests.run_folders import create_trained_run
 from tests.tiny_networks import build_narrow_resnet18
@@ -263,7 +263,7 @@ def test_mutated_file_is_rejected_or_loads_the_same(suffix, narrow_resnet18, tmp
     count = 0
     expected = narrow_resnet18.state_dict()
     for _ in range(100):
-        path.write_bytes(damage(bytearray(content), content, rng))
+        path.write_bytes(damage_randomly(bytearray(content), content, rng))
         try:
             loaded = load(path)
         except NotReadyError:

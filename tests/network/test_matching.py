@@ -16,7 +16,7 @@ CONFIG = ModelConfig(NAME)
 
 
 @pytest.fixture
-def model() -> nn.Module:
+def tiny_efficientnet() -> nn.Module:
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     model = timm.create_model("test_efficientnet", num_classes=5)
@@ -32,25 +32,27 @@ def rename_tensors(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     }
 
 
-def compute_logits(model: nn.Module) -> torch.Tensor:
+def compute_logits_of_ones(model: nn.Module) -> torch.Tensor:
     with torch.no_grad():
         return model(torch.ones(2, 3, 64, 64))
 
 
 @pytest.mark.parametrize("counters", [True, False])
-def test_names_of_another_library_match_by_order(counters, model, tmp_path):
-    path, state = tmp_path / "w.pth", rename_tensors(model.state_dict())
+def test_names_of_another_library_match_by_order(counters, tiny_efficientnet, tmp_path):
+    path, state = tmp_path / "w.pth", rename_tensors(tiny_efficientnet.state_dict())
     if not counters:
         state = {name: item for name, item in state.items() if not name.endswith("_tracked")}
     torch.save(state, path, _use_new_zipfile_serialization=False)
     network = open_network(str(path), CONFIG)
     assert network.about.num_classes == 5
-    torch.testing.assert_close(compute_logits(network), compute_logits(model))
+    torch.testing.assert_close(
+        compute_logits_of_ones(network), compute_logits_of_ones(tiny_efficientnet)
+    )
     assert any("by order and shape" in note for note in list_notes(network))
 
 
-def test_order_does_not_match_other_kinds_or_shapes(model, tmp_path):
-    path, state = tmp_path / "w.pth", rename_tensors(model.state_dict())
+def test_order_does_not_match_other_kinds_or_shapes(tiny_efficientnet, tmp_path):
+    path, state = tmp_path / "w.pth", rename_tensors(tiny_efficientnet.state_dict())
     names = list(state)
     turned = {name: state[name] for name in (names[0], names[2], names[1], *names[3:])}
     safetensors.torch.save_file(state, tmp_path / "w.safetensors")
@@ -63,15 +65,15 @@ def test_order_does_not_match_other_kinds_or_shapes(model, tmp_path):
         open_network(str(tmp_path / "w.safetensors"), CONFIG)
 
 
-def test_unknown_network_error_suggests_fitting_names(model, tmp_path, monkeypatch):
+def test_unknown_network_error_suggests_fitting_names(tiny_efficientnet, tmp_path, monkeypatch):
     small = [name for name in backbones.list_networks("timm") if name.startswith("test_")]
     monkeypatch.setattr(backbones, "list_networks", {"timm": small, "torchvision": []}.get)
     path = tmp_path / "Test-EfficientNet-0123abcd.pth"
-    torch.save(rename_tensors(model.state_dict()), path)
+    torch.save(rename_tensors(tiny_efficientnet.state_dict()), path)
     with pytest.raises(NotReadyError) as caught:
         open_network(str(path))
     (problem,) = caught.value.problems
-    count = len(model.state_dict())
+    count = len(tiny_efficientnet.state_dict())
     assert f"({count} tensors, net.part0.weight to net.part{count - 1}.bias" in problem.clause
     assert "model.name=timm:test_efficientnet" in problem.fixes
     for word in problem.fixes:

@@ -41,7 +41,7 @@ def _use_narrow_resnet18(monkeypatch):
 
 
 @pytest.fixture
-def weights(tmp_path: Path) -> Path:
+def weights_file(tmp_path: Path) -> Path:
     """A weights file of a network with 7 classes and trained BatchNorms."""
     torch.manual_seed(1)
     model = build_narrow_resnet18(num_classes=7)
@@ -57,12 +57,14 @@ def weights(tmp_path: Path) -> Path:
 SEVEN, THREE = tuple("abcdefg"), tuple("abc")
 
 
-def make_config(path: Path, **changes) -> ModelConfig:
+def make_weights_config(path: Path, **changes) -> ModelConfig:
     return replace(CONFIG, weights=str(path), **changes)
 
 
 def explain_rejected_weights(path: Path | str, classes: tuple[str, ...] = SEVEN, **changes) -> str:
-    return str(get_error(NotReadyError, pretrained.find, make_config(path, **changes), classes))
+    return str(
+        get_error(NotReadyError, pretrained.find, make_weights_config(path, **changes), classes)
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
     trained, ours = build_model(CONFIG, 7, seed=1), tuple(ours.split())
     indices, named = [*map(int, places.strip("-"))], tuple(theirs.strip("-").split())
     path = write_weights(trained, tmp_path / "w.pt", NetworkDescription("resnet18", 7, named))
-    start = pretrained.find(make_config(path), ours)
+    start = pretrained.find(make_weights_config(path), ours)
     model, fresh = (build_model(CONFIG, len(ours), seed=0) for _ in range(2))
     pretrained.load(model, start)
     expected = trained.state_dict() | {
@@ -91,9 +93,9 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
     }
     assert is_identical(model.state_dict(), expected)
     assert text in " ".join(start.list_details(CONFIG))
-    stem = make_config(path, freeze="stem")
+    stem = make_weights_config(path, freeze="stem")
     assert "frozen up to stem" in [*start.list_details(stem)]
-    still = make_config(path, freeze_bn=True)
+    still = make_weights_config(path, freeze_bn=True)
     assert "BatchNorm statistics frozen" in [*start.list_details(still)]
     alone = [*start.list_details(replace(still, freeze="backbone"))]
     assert "only the classifier is trained" in alone
@@ -104,20 +106,22 @@ def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
     model = build_narrow_resnet18(num_classes=1000)
     torch.save(model.state_dict(), tmp_path / "w.pt")
     folders = get_wordnet_ids()
-    assert pretrained.find(make_config(tmp_path / "w.pt"), folders).head == "classifier kept"
-    turned = pretrained.find(make_config(tmp_path / "w.pt"), folders[::-1])
+    assert (
+        pretrained.find(make_weights_config(tmp_path / "w.pt"), folders).head == "classifier kept"
+    )
+    turned = pretrained.find(make_weights_config(tmp_path / "w.pt"), folders[::-1])
     assert torch.equal(turned.tensors["fc.weight"], model.fc.weight.flip(0))
-    others = pretrained.find(make_config(tmp_path / "w.pt"), (*folders[1:], "zebra"))
+    others = pretrained.find(make_weights_config(tmp_path / "w.pt"), (*folders[1:], "zebra"))
     assert "new classifier" in others.head
 
 
-def test_stochastic_depth_starts_with_output_of_file(weights):
+def test_stochastic_depth_starts_with_output_of_file(weights_file):
     standard, deep = build_narrow_resnet18(num_classes=7), build_narrow_resnet18(num_classes=7)
-    standard.load_state_dict(torch.load(weights, weights_only=True))
+    standard.load_state_dict(torch.load(weights_file, weights_only=True))
     StochasticDepth(drop_rate=0.3).modify_model(deep)
     BlurPool().modify_model(deep)
     BlurPool().modify_model(standard)
-    pretrained.load(deep, pretrained.find(make_config(weights), SEVEN))
+    pretrained.load(deep, pretrained.find(make_weights_config(weights_file), SEVEN))
     standard.fc = deep.fc
     images = torch.randn(4, 3, 32, 32)
     torch.testing.assert_close(deep.eval()(images), standard.eval()(images), rtol=1e-4, atol=1e-5)
@@ -131,16 +135,16 @@ def test_stochastic_depth_starts_with_output_of_file(weights):
         lambda state: state.update({"bn1.bias": torch.ones(8, dtype=torch.int64)}),
     ],
 )
-def test_weights_that_do_not_fit_are_rejected(change, weights, tmp_path):
-    state = torch.load(weights, weights_only=True)
+def test_weights_that_do_not_fit_are_rejected(change, weights_file, tmp_path):
+    state = torch.load(weights_file, weights_only=True)
     change(state)
     torch.save(state, tmp_path / "odd.pt")
     assert explain_rejected_weights(tmp_path / "odd.pt").count("odd.pt") == 1
 
 
-def test_weights_of_another_stem_or_width_suggest_settings(weights, tmp_path):
-    assert "model.name=resnet18" in explain_rejected_weights(weights, name="resnet34")
-    assert "model.stem=standard\n" in explain_rejected_weights(weights, stem="small") + "\n"
+def test_weights_of_another_stem_or_width_suggest_settings(weights_file, tmp_path):
+    assert "model.name=resnet18" in explain_rejected_weights(weights_file, name="resnet34")
+    assert "model.stem=standard\n" in explain_rejected_weights(weights_file, stem="small") + "\n"
     small = replace(CONFIG, stem="small", width=0.125)
     path = write_weights(
         build_model(small, 7, seed=0),
@@ -153,11 +157,11 @@ def test_weights_of_another_stem_or_width_suggest_settings(weights, tmp_path):
     assert pretrained.find(replace(small, weights=str(path)), SEVEN).about.num_classes == 7
 
 
-def test_color_weights_are_summed_for_gray_images(weights):
-    gray = make_config(weights, in_channels=1)
+def test_color_weights_are_summed_for_gray_images(weights_file):
+    gray = make_weights_config(weights_file, in_channels=1)
     start = pretrained.find(gray, SEVEN)
     assert "summed over colors" in " ".join(start.list_details(gray))
-    summed = torch.load(weights, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
+    summed = torch.load(weights_file, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
     assert torch.equal(start.tensors["conv1.weight"], summed)
 
 
@@ -174,19 +178,21 @@ def test_timm_weights_state_fit_of_non_square_images():
         assert ("data.fit=squash" in text) == (fit == "squash")
 
 
-def test_torchvision_weights_are_read_from_cache_and_checksummed(weights, tmp_path, monkeypatch):
+def test_torchvision_weights_are_read_from_cache_and_checksummed(
+    weights_file, tmp_path, monkeypatch
+):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    name = hashlib.sha256(weights.read_bytes()).hexdigest()[:8]
+    name = hashlib.sha256(weights_file.read_bytes()).hexdigest()[:8]
     member = torchvision.models.ResNet18_Weights.DEFAULT
     message = explain_rejected_weights("torchvision")
     assert "or copy https://download.pytorch.org/models/resnet18-" in message
     assert "torchvision.models.resnet18(weights='IMAGENET1K_V1')\"\n" in message
     cache = tmp_path / "hub" / "checkpoints"
     cache.mkdir(parents=True)
-    (cache / Path(member.url).name).write_bytes(weights.read_bytes())
+    (cache / Path(member.url).name).write_bytes(weights_file.read_bytes())
     assert "has a wrong checksum" in explain_rejected_weights("torchvision")
     monkeypatch.setattr(type(member), "url", f"https://example.org/resnet18-{name}.pth")
-    (cache / f"resnet18-{name}.pth").write_bytes(weights.read_bytes())
+    (cache / f"resnet18-{name}.pth").write_bytes(weights_file.read_bytes())
     start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
     assert start.about.num_classes == 7
     images = DataConfig(eval_size=192, eval_interpolation="bicubic")
@@ -198,7 +204,7 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(weights, tmp_pa
     assert "torchvision:IMAGENET1K_V1" in explain_rejected_weights("torchvision:V9")
 
 
-def test_timm_weights_are_read_from_hub_cache(weights, tmp_path, monkeypatch):
+def test_timm_weights_are_read_from_hub_cache(weights_file, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     assert "hf download timm/resnet18.a1_in1k model.safetensors" in explain_rejected_weights(
         "timm:resnet18.a1_in1k"
@@ -206,11 +212,11 @@ def test_timm_weights_are_read_from_hub_cache(weights, tmp_path, monkeypatch):
     snapshot = tmp_path / "models--timm--resnet18.a1_in1k" / "snapshots" / "0123abcd"
     snapshot.mkdir(parents=True)
     safetensors.torch.save_file(
-        torch.load(weights, weights_only=True), snapshot / "model.safetensors"
+        torch.load(weights_file, weights_only=True), snapshot / "model.safetensors"
     )
     for place in ("timm:resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"):
         start = pretrained.find(replace(CONFIG, weights=place), SEVEN)
-        assert torch.equal(start.tensors["bn1.bias"], torch.load(weights)["bn1.bias"])
+        assert torch.equal(start.tensors["bn1.bias"], torch.load(weights_file)["bn1.bias"])
         assert (start.about.eval_resize, start.about.eval_interpolation) == (235, "bicubic")
 
 
@@ -258,15 +264,15 @@ def test_backbone_rate_scales_only_the_backbone(optimizer):
 
 def test_freezing_random_weights_is_rejected():
     assert [problem.key for problem in replace(CONFIG, freeze="stem").problems()] == ["freeze"]
-    assert not list(make_config(Path("weights.pt"), freeze="stem").problems())
+    assert not list(make_weights_config(Path("weights.pt"), freeze="stem").problems())
     random = replace(CONFIG, freeze_bn=True)
     assert [problem.fix for problem in random.problems()] == ["model.freeze_bn=false"]
-    assert not list(make_config(Path("weights.pt"), freeze_bn=True).problems())
+    assert not list(make_weights_config(Path("weights.pt"), freeze_bn=True).problems())
 
 
-def test_own_weights_have_no_note_on_image_settings(weights):
+def test_own_weights_have_no_note_on_image_settings(weights_file):
     images = DataConfig(eval_size=192)
-    config = make_config(weights)
+    config = make_weights_config(weights_file)
     assert list(pretrained.find(config, SEVEN).list_notes(config, images)) == []
     published_as = replace(config, weights="torchvision")
     assert list(pretrained.find(config, SEVEN).list_notes(published_as, images))

@@ -23,7 +23,7 @@ ARGUMENTS = (
 )
 
 
-class Case(NamedTuple):
+class KernelCase(NamedTuple):
     """A kernel, its constants and options, and its limits."""
 
     kernel: object
@@ -78,7 +78,7 @@ OUTPUTS = maps.ROWS * maps.COLUMNS * maps.CHANNELS
 
 
 def _map(kernel, elements, limit, **constants):
-    return Case(kernel, TILE | constants, maps.OPTIONS, elements, limit)
+    return KernelCase(kernel, TILE | constants, maps.OPTIONS, elements, limit)
 
 
 MAPS = {
@@ -113,18 +113,18 @@ PLAIN = DROPPED | NO_DROP
 
 
 def _make_case(kernel, constants, limit):
-    return Case(kernel, constants, batch_norm.OPTIONS, ELEMENTS, limit)
+    return KernelCase(kernel, constants, batch_norm.OPTIONS, ELEMENTS, limit)
 
 
 def _make_reduction_case(
     constants, limit, options=batch_norm.REDUCE_OPTIONS, resident=batch_norm.RESIDENT
 ):
-    return Case(batch_norm._reduce, constants, options, ELEMENTS, limit, resident)
+    return KernelCase(batch_norm._reduce, constants, options, ELEMENTS, limit, resident)
 
 
 LARGE = batch_norm.LARGE_REDUCE_OPTIONS, batch_norm.RESIDENT_LARGE
 BATCH_NORMS = {
-    "statistics": Case(
+    "statistics": KernelCase(
         statistics._statistics,
         {"BM": statistics.ROWS, "BC": statistics.CHANNELS},
         statistics.OPTIONS,

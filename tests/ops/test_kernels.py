@@ -23,7 +23,7 @@ def double(x, y, count, block: tl.constexpr):
     tl.store(y + place, 2 * tl.load(x + place, mask=place < count), mask=place < count)
 
 
-class Device:
+class FakeH100:
     """A stand-in for an H100: Triton compiles for it, and its launches are recorded."""
 
     def __init__(self) -> None:
@@ -48,23 +48,23 @@ class Device:
 
 
 @pytest.fixture
-def device() -> Iterator[Device]:
+def fake_h100() -> Iterator[FakeH100]:
     """The device that Triton finds."""
     try:
         driver_before = driver.active
     except RuntimeError:  # there is no GPU
         driver_before = None
-    driver.set_active(device := Device())
+    driver.set_active(device := FakeH100())
     yield device
     driver.set_active(driver_before)
 
 
-def test_known_variant_is_launched_like_triton(device):
+def test_known_variant_is_launched_like_triton(fake_h100):
     x, y, z = torch.ones(64), torch.empty(64), torch.empty(64)
     for out in (y, z, z):
         launch(double, (2, 1, 1), ("float32",), x, out, 64, 32, num_warps=1)
     double[2, 1, 1](x, z, 64, 32, num_warps=1)  # launched by Triton
-    first, *launches, expected = device.launches
+    first, *launches, expected = fake_h100.launches
     assert first[3:5] == ("stream of 0", "function")
     for recorded in launches:
         assert recorded[:6] == expected[:6]

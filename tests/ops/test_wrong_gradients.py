@@ -28,7 +28,7 @@ FAMILIES = {
 }
 
 
-class Kind(NamedTuple):
+class ConvolutionKind(NamedTuple):
     """The settings that, with the input size, select the algorithm of a convolution's gradient."""
 
     inputs: int  # channels, reduced to at most 31 with the same remainder modulo 16
@@ -38,9 +38,9 @@ class Kind(NamedTuple):
     groups: int
 
 
-def list_convolutions() -> dict[Kind, set[int]]:
+def list_convolutions() -> dict[ConvolutionKind, set[int]]:
     """Return the convolutions of all families, with the small input sizes and the last size."""
-    sides_by_kind: dict[Kind, set[int]] = {}
+    sides_by_kind: dict[ConvolutionKind, set[int]] = {}
     for (name, argument), least in FAMILIES.items():
         model = backbones.build_structure(name, 10, {argument: True} if argument else {}).eval()
         sides: dict[nn.Module, list[int]] = {}
@@ -56,7 +56,9 @@ def list_convolutions() -> dict[Kind, set[int]]:
         for conv in convs:
             inputs = min(conv.in_channels, 16 + conv.in_channels % 16)
             groups = inputs if conv.groups == conv.in_channels else min(conv.groups, 4)
-            kind = Kind(inputs, conv.kernel_size[0], conv.stride[0], conv.padding[0], groups)
+            kind = ConvolutionKind(
+                inputs, conv.kernel_size[0], conv.stride[0], conv.padding[0], groups
+            )
             first, last = sides[conv]
             sides_by_kind.setdefault(kind, set()).update(
                 (*range(first, min(first + 8, last)), last)
@@ -64,7 +66,9 @@ def list_convolutions() -> dict[Kind, set[int]]:
     return sides_by_kind
 
 
-def compute_results(kind: Kind, x: Tensor, weight: Tensor, dtype: torch.dtype) -> list[Tensor]:
+def compute_results(
+    kind: ConvolutionKind, x: Tensor, weight: Tensor, dtype: torch.dtype
+) -> list[Tensor]:
     """Return a convolution's output and both gradients, computed on memory full of NaN."""
     x, weight = x.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_()
     y = avoid_wrong_gradients(
@@ -75,7 +79,7 @@ def compute_results(kind: Kind, x: Tensor, weight: Tensor, dtype: torch.dtype) -
     return [y, *torch.autograd.grad(y, (x, weight), g)]
 
 
-def draw_inputs(kind: Kind, side: int) -> tuple[Tensor, Tensor]:
+def draw_inputs(kind: ConvolutionKind, side: int) -> tuple[Tensor, Tensor]:
     """Return an input and weights with the same values in bf16 and in float64."""
     torch.manual_seed(side)
     x = torch.randn(2, kind.inputs, side, side, dtype=torch.bfloat16)

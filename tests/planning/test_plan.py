@@ -47,7 +47,7 @@ def plan_small(recipe: Recipe, examples: int = 1000, ranks: int = 1, **facts_cha
     return make_plan(recipe, make_facts(examples, classes=10, **facts_changes), ranks)
 
 
-def list_problems(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:
+def list_plan_problems(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:
     """Return the problems of a rejected plan, by key."""
     facts = make_facts(**{"examples": 1000, "classes": 10} | facts_changes)
     problems = get_error(RecipeError, make_plan, recipe, facts, ranks).problems
@@ -56,7 +56,7 @@ def list_problems(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, 
 
 def test_make_plan_rejects_beton_order_for_image_files():
     recipe = make_small_recipe("data.order=quasi_random")
-    assert "works only with .beton files" in list_problems(recipe)["data.order"]
+    assert "works only with .beton files" in list_plan_problems(recipe)["data.order"]
     make_plan(recipe, make_facts(1000, 10, "ffcv"), 1)
 
 
@@ -195,7 +195,7 @@ def test_parameters_match_torchvision_models():
 
 def test_make_plan_reports_all_conflicts_at_once():
     recipe = make_small_recipe("model.num_classes=7 batch.bn_size=30 schedule.warmup=20ep")
-    problems = list_problems(recipe, ranks=2)
+    problems = list_plan_problems(recipe, ranks=2)
     assert problems.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
     assert "does not match the 10 classes" in problems["model.num_classes"]
     assert "batch.bn_size=25" in problems["batch.bn_size"]
@@ -203,7 +203,7 @@ def test_make_plan_reports_all_conflicts_at_once():
 
 
 def test_make_plan_reports_unknown_network_and_other_conflicts():
-    problems = list_problems(
+    problems = list_plan_problems(
         make_small_recipe("model.name=torchvision:resnet19 batch.bn_size=30"), ranks=2
     )
     assert problems.keys() == {"model.name", "batch.bn_size"}
@@ -227,7 +227,7 @@ schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milest
     ),
 )
 def test_make_plan_rejects_an_impossible_plan(words, ranks, facts_changes, key, expected):
-    problems = list_problems(make_small_recipe(words or ""), ranks, **facts_changes)
+    problems = list_plan_problems(make_small_recipe(words or ""), ranks, **facts_changes)
     assert [*problems] == [key]
     assert expected in problems[key]
 

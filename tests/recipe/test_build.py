@@ -10,7 +10,7 @@ from tests.tables import parse_rows
 MINE = {"name": "mine", "data": {"root": "/data"}}
 
 
-def list_problems(tree: dict) -> list[str]:
+def list_tree_problems(tree: dict) -> list[str]:
     """Return the problems of a tree, without those of the minimal recipe around it."""
     whole = MINE | tree | {"data": MINE["data"] | tree.get("data", {})}
     return [str(problem) for problem in build_recipe(whole)[1]]
@@ -63,13 +63,13 @@ run: {name: "a\u202eb"} | run.name=a | text without invisible characters
     ),
 )
 def test_value_of_wrong_type_is_reported_by_key(tree, key, rule):
-    (problem,) = list_problems(yaml.safe_load(f"{{{tree}}}"))
+    (problem,) = list_tree_problems(yaml.safe_load(f"{{{tree}}}"))
     assert problem.startswith(key)
     assert rule in problem
 
 
 def test_number_beyond_floating_point_is_not_finite():
-    (problem,) = list_problems({"optimizer": {"lr": 10**400}})
+    (problem,) = list_tree_problems({"optimizer": {"lr": 10**400}})
     assert problem.startswith("optimizer.lr=1000")
     assert "a finite number" in problem
 
@@ -85,7 +85,7 @@ def test_unknown_names_are_reported_without_their_contents():
 
 
 def test_wrong_types_and_broken_rules_are_reported_together():
-    assert len(list_problems({"seed": "x", "batch": {"bn_size": 0}, "nonsense": 1})) == 3
+    assert len(list_tree_problems({"seed": "x", "batch": {"bn_size": 0}, "nonsense": 1})) == 3
 
 
 def test_optimizers_name_chooses_its_settings():

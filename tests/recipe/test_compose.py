@@ -16,7 +16,7 @@ DATA = "data=/data/imagenet"
 
 
 @pytest.fixture
-def write_file(tmp_path, monkeypatch):
+def write_recipe_file(tmp_path, monkeypatch):
     """Work in a folder with an empty ./recipes; return a function that writes a file there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
@@ -29,7 +29,7 @@ def write_file(tmp_path, monkeypatch):
     return write
 
 
-def test_packaged_recipe_composes_as_it_is_written(write_file):
+def test_packaged_recipe_composes_as_it_is_written(write_recipe_file):
     composed = compose("mild", [DATA])
     assert composed.origin.entry.origin == "packaged"
     assert composed.recipe.optimizer.lr == 2.048
@@ -80,19 +80,19 @@ optimizer=lamb optimizer=lars | optimizer.name | lars
 
 
 @pytest.mark.parametrize(("word", "where", "value"), WAYS)
-def test_every_form_of_override_changes_the_setting(write_file, word, where, value):
+def test_every_form_of_override_changes_the_setting(write_recipe_file, word, where, value):
     actual = attrgetter(where)(compose("mild", [DATA, *word.split()]).recipe)
     assert (list(actual) if isinstance(actual, tuple) else actual) == value
 
 
-def test_compose_makes_paths_absolute(write_file, tmp_path, monkeypatch):
+def test_compose_makes_paths_absolute(write_recipe_file, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/someone")
     assert compose("mild", ["data=images"]).recipe.data.root == str(tmp_path / "images")
     assert compose("mild", ["data=~/images"]).recipe.data.root == "/home/someone/images"
     assert compose("mild", [DATA]).recipe.run.root == str(tmp_path / "runs")
 
 
-def test_short_names_are_reported_in_full(write_file):
+def test_short_names_are_reported_in_full(write_recipe_file):
     origin = compose("mild", [DATA, "epochs=18", "~methods.ema"]).origin
     assert origin.words == (DATA, "epochs=18", "~methods.ema")
     assert list(origin.settings.values()) == [
@@ -103,21 +103,21 @@ def test_short_names_are_reported_in_full(write_file):
     ]
 
 
-def test_replaced_setting_is_not_listed_as_changed(write_file):
+def test_replaced_setting_is_not_listed_as_changed(write_recipe_file):
     origin = compose("mild", [DATA, "epochs=5", "lr=1", "epochs=6"]).origin
     assert origin.words == (DATA, "lr=1", "epochs=6")
 
 
-def test_user_recipe_shadows_packaged_one_with_a_note(write_file):
-    write_file("recipes/mild.yaml", "name: mild\nseed: 5\n")
+def test_user_recipe_shadows_packaged_one_with_a_note(write_recipe_file):
+    write_recipe_file("recipes/mild.yaml", "name: mild\nseed: 5\n")
     composed = compose("mild", [DATA])
     assert composed.recipe.seed == 5
     assert composed.origin.entry.origin == "user"
     assert composed.origin.entry.shadows.name == "mild.yaml"
 
 
-def test_user_recipe_inherits_from_packaged_one(write_file):
-    write_file(
+def test_user_recipe_inherits_from_packaged_one(write_recipe_file):
+    write_recipe_file(
         "recipes/mine.yaml", "defaults: [hot]\noptimizer:\n  lr: 1.0\nmethods:\n  ema: null\n"
     )
     recipe = compose("mine", [DATA]).recipe
@@ -129,87 +129,87 @@ def test_user_recipe_inherits_from_packaged_one(write_file):
     assert recipe.published == []
 
 
-def test_recipe_named_like_parent_inherits_packaged_recipe(write_file):
-    write_file("recipes/hot.yaml", "defaults: [hot]\nseed: 5\n")
+def test_recipe_named_like_parent_inherits_packaged_recipe(write_recipe_file):
+    write_recipe_file("recipes/hot.yaml", "defaults: [hot]\nseed: 5\n")
     recipe = compose("hot", [DATA]).recipe
     assert (recipe.seed, recipe.optimizer.weight_decay) == (5, 3e-4)
 
 
-def test_recipe_inherits_through_several_files(write_file):
-    write_file("recipes/one.yaml", "defaults: [mild]\nseed: 1\noptimizer: {lr: 1.0}\n")
-    write_file("recipes/two.yaml", "defaults: [one, _self_]\nseed: 2\n")
+def test_recipe_inherits_through_several_files(write_recipe_file):
+    write_recipe_file("recipes/one.yaml", "defaults: [mild]\nseed: 1\noptimizer: {lr: 1.0}\n")
+    write_recipe_file("recipes/two.yaml", "defaults: [one, _self_]\nseed: 2\n")
     composed = compose("two", [DATA, "seed=3"])
     assert (composed.recipe.seed, composed.recipe.optimizer.lr) == (3, 1.0)
     assert [Path(path).stem for path in composed.origin.files] == ["mild", "one", "two"]
 
 
-def test_recipe_can_be_named_by_its_path(write_file, tmp_path):
-    path = write_file("other.yaml", "name: other\ndefaults: [mild]\n")
+def test_recipe_can_be_named_by_its_path(write_recipe_file, tmp_path):
+    path = write_recipe_file("other.yaml", "name: other\ndefaults: [mild]\n")
     for spelled in ("other.yaml", "./other.yaml", str(path)):
         assert compose(spelled, [DATA]).origin.entry.origin == "file"
 
 
-def test_recipes_are_read_from_another_folder(write_file, tmp_path):
+def test_recipes_are_read_from_another_folder(write_recipe_file, tmp_path):
     (tmp_path / "mine").mkdir()
-    write_file("mine/fast.yaml", "defaults: [mild]\nseed: 9\n")
+    write_recipe_file("mine/fast.yaml", "defaults: [mild]\nseed: 9\n")
     assert compose("fast", [DATA], folder=Path("mine")).recipe.seed == 9
     with pytest.raises(RecipeError, match="is not a folder"):
         compose("fast", [DATA], folder=Path("nowhere"))
 
 
-def test_references_work_only_in_user_recipes(write_file):
+def test_references_work_only_in_user_recipes(write_recipe_file):
     text = (
         "defaults: [mild]\nname: mine\nbatch: {bn_size: '${batch.eval_size}', eval_size: 128}\n"
         "optimizer: {momentum: '${optimizer.weight_decay}'}\n"
     )
-    write_file("recipes/mine.yaml", text)
+    write_recipe_file("recipes/mine.yaml", text)
     recipe = compose("mine", [DATA, "wd=0.25"]).recipe
     assert (recipe.batch.bn_size, recipe.optimizer.momentum) == (128, 0.25)
-    write_file("stranger.yaml", text)
+    write_recipe_file("stranger.yaml", text)
     assert "only read from recipes in your own ./recipes folder" in str(
         get_recipe_error("stranger.yaml")
     )
 
 
-def test_circular_reference_is_reported(write_file):
-    write_file(
+def test_circular_reference_is_reported(write_recipe_file):
+    write_recipe_file(
         "recipes/mine.yaml",
         "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n",
     )
     assert "recipes/mine.yaml cannot be composed" in str(get_recipe_error("mine"))
 
 
-def test_circular_inheritance_is_rejected(write_file):
-    write_file("recipes/one.yaml", "defaults: [two]\n")
-    write_file("recipes/two.yaml", "defaults: [one]\n")
+def test_circular_inheritance_is_rejected(write_recipe_file):
+    write_recipe_file("recipes/one.yaml", "defaults: [two]\n")
+    write_recipe_file("recipes/two.yaml", "defaults: [one]\n")
     assert "in a circle" in str(get_recipe_error("one"))
 
 
-def test_exponential_inheritance_is_rejected(write_file):
+def test_exponential_inheritance_is_rejected(write_recipe_file):
     for index in range(12):
-        write_file(f"recipes/r{index}.yaml", f"defaults: [r{index + 1}, r{index + 1}]\n")
-    write_file("recipes/r12.yaml", "name: r12\n")
+        write_recipe_file(f"recipes/r{index}.yaml", f"defaults: [r{index + 1}, r{index + 1}]\n")
+    write_recipe_file("recipes/r12.yaml", "name: r12\n")
     assert "may inherit from at most 7 files" in str(get_recipe_error("r0"))
 
 
-def test_recipe_with_too_many_parents_is_rejected(write_file):
+def test_recipe_with_too_many_parents_is_rejected(write_recipe_file):
     parents = [f"a{number}" for number in range(8)]
     for name in parents:
-        write_file(f"recipes/{name}.yaml", "lr: 1\n")
-    write_file("recipes/mine.yaml", f"defaults: [{', '.join(parents)}]\n")
+        write_recipe_file(f"recipes/{name}.yaml", "lr: 1\n")
+    write_recipe_file("recipes/mine.yaml", f"defaults: [{', '.join(parents)}]\n")
     assert "at most 7 files" in str(get_recipe_error("mine"))
 
 
-def test_problem_from_command_line_has_no_file(write_file):
-    write_file("recipes/mine.yaml", "defaults: [mild]\nmethods: {mixup: {alpha: 0.2}}\n")
+def test_problem_from_command_line_has_no_file(write_recipe_file):
+    write_recipe_file("recipes/mine.yaml", "defaults: [mild]\nmethods: {mixup: {alpha: 0.2}}\n")
     with pytest.raises(RecipeError) as caught:
         compose("mine", [DATA, "methods.mixup={alpha: -1}"])
     (problem,) = caught.value.problems
     assert (problem.key, problem.where) == ("methods.mixup.alpha", "")
 
 
-def test_all_problems_are_reported_with_their_lines(write_file):
-    write_file(
+def test_all_problems_are_reported_with_their_lines(write_recipe_file):
+    write_recipe_file(
         "recipes/mine.yaml",
         "defaults: [mild]\noptimizer:\n  lrr: 1.7\n  momentum: 1.5\nmethods:\n  mixup: "
         "{alhpa: 1}\n",
@@ -231,22 +231,22 @@ def test_all_problems_are_reported_with_their_lines(write_file):
         assert part in message
 
 
-def test_missing_data_is_reported_unless_none_is_needed(write_file):
+def test_missing_data_is_reported_unless_none_is_needed(write_recipe_file):
     assert "data.root is missing" in str(get_error(RecipeError, compose, "mild"))
     assert compose("mild", needs_data=False).recipe.data.root == ""
 
 
-def test_composing_runs_nothing_and_reads_no_environment(write_file, monkeypatch):
+def test_composing_runs_nothing_and_reads_no_environment(write_recipe_file, monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2")
-    write_file("recipes/mine.yaml", "defaults: [mild]\nabout: '${oc.env:SECRET}'\n")
+    write_recipe_file("recipes/mine.yaml", "defaults: [mild]\nabout: '${oc.env:SECRET}'\n")
     message = str(get_recipe_error("mine"))
     assert "hunter2" not in message
     assert "is not a reference to one setting" in message
 
 
 @pytest.mark.parametrize("reference", ["hydra.runtime.cwd", "hydra.job.name", "hydra"])
-def test_reference_cannot_read_the_hydra_config(write_file, reference):
-    write_file("recipes/mine.yaml", f"defaults: [mild]\nabout: ${{{reference}}}\n")
+def test_reference_cannot_read_the_hydra_config(write_recipe_file, reference):
+    write_recipe_file("recipes/mine.yaml", f"defaults: [mild]\nabout: ${{{reference}}}\n")
     assert "cannot be composed" in str(get_recipe_error("mine"))
 
 
@@ -282,8 +282,8 @@ def test_selected_option_replaces_every_setting_of_recipe(option):
 @pytest.mark.parametrize(
     "spelled", ["optimizer: lamb", "override optimizer: lamb", "override /optimizer: lamb"]
 )
-def test_recipe_option_is_placed_between_parent_and_self(write_file, spelled):
-    write_file(
+def test_recipe_option_is_placed_between_parent_and_self(write_recipe_file, spelled):
+    write_recipe_file(
         "recipes/mine.yaml", f"defaults: [hot, {spelled}, _self_]\noptimizer: {{lr: 0.25}}\n"
     )
     composed = compose("mine", [DATA])
@@ -294,24 +294,28 @@ def test_recipe_option_is_placed_between_parent_and_self(write_file, spelled):
     assert [Path(path).stem for path in composed.origin.files] == ["hot", "lamb", "mine"]
 
 
-def test_child_recipe_overrides_choice_of_parent(write_file):
-    write_file("recipes/one.yaml", "defaults: [mild, optimizer: lamb]\noptimizer: {eps: 0.5}\n")
-    write_file("recipes/two.yaml", "defaults: [one, optimizer: sgd]\noptimizer: {nesterov: true}\n")
+def test_child_recipe_overrides_choice_of_parent(write_recipe_file):
+    write_recipe_file(
+        "recipes/one.yaml", "defaults: [mild, optimizer: lamb]\noptimizer: {eps: 0.5}\n"
+    )
+    write_recipe_file(
+        "recipes/two.yaml", "defaults: [one, optimizer: sgd]\noptimizer: {nesterov: true}\n"
+    )
     optimizer = compose("two", [DATA]).recipe.optimizer
     assert (optimizer.name, optimizer.momentum, optimizer.nesterov) == ("sgd", 0.875, True)
 
 
-def test_user_options_replace_packaged_ones(write_file, tmp_path):
+def test_user_options_replace_packaged_ones(write_recipe_file, tmp_path):
     (tmp_path / "recipes/optimizer").mkdir()
-    write_file("recipes/optimizer/lamb.yaml", "name: lamb\nlr: 0.125\n")
-    write_file("recipes/optimizer/mine.yaml", "name: sgd\nmomentum: 0.5\n")
+    write_recipe_file("recipes/optimizer/lamb.yaml", "name: lamb\nlr: 0.125\n")
+    write_recipe_file("recipes/optimizer/mine.yaml", "name: sgd\nmomentum: 0.5\n")
     composed = compose("mild", [DATA, "optimizer=lamb"])
     assert composed.recipe.optimizer.lr == 0.125
     assert str(tmp_path / "recipes/optimizer/lamb.yaml") in composed.origin.files
     assert compose("mild", [DATA, "optimizer=mine"]).recipe.optimizer.momentum == 0.5
 
 
-def test_unknown_recipe_option_lists_valid_ones(write_file):
+def test_unknown_recipe_option_lists_valid_ones(write_recipe_file):
     message = str(get_recipe_error("mild", "optimizer=lam", "schedule=multistep", "lr=x"))
     assert "unknown optimizer lam; did you mean lamb?" in message
     assert "valid: adamw, decoupled_sgdw, lamb, lars, sgd" in message
@@ -320,22 +324,22 @@ def test_unknown_recipe_option_lists_valid_ones(write_file):
         get_recipe_error("mild", "optimizer=LAMB")
     )
     assert "optimizer.lr=x" in message
-    write_file("recipes/mine.yaml", "name: mine\ndefaults: [mild, schedule: stepp]\n")
+    write_recipe_file("recipes/mine.yaml", "name: mine\ndefaults: [mild, schedule: stepp]\n")
     message = str(get_recipe_error("mine"))
     assert "recipes/mine.yaml:2: unknown schedule stepp; did you mean step?" in message
 
 
-def test_mistake_in_option_is_reported_with_its_line(write_file, tmp_path):
+def test_mistake_in_option_is_reported_with_its_line(write_recipe_file, tmp_path):
     (tmp_path / "recipes/optimizer").mkdir()
     option = "recipes/optimizer/mine.yaml"
-    write_file(option, "name: lamb\nlr: -1\nmomentum: 0.5\nlrr: 1\n")
+    write_recipe_file(option, "name: lamb\nlr: -1\nmomentum: 0.5\nlrr: 1\n")
     message = str(get_recipe_error("mild", "optimizer=mine"))
     assert f"{option}:2: optimizer.lr=-1: must be positive" in message
     assert f"{option}:3: optimizer.momentum=0.5 is not a setting of lamb" in message
     assert "recipes/optimizer/mine.yaml:4: unknown setting optimizer.lrr" in message
-    write_file(option, "defaults: [lamb]\nname: lamb\n")
+    write_recipe_file(option, "defaults: [lamb]\nname: lamb\n")
     assert f"{option}:1: only recipes inherit" in str(get_recipe_error("mild", "optimizer=mine"))
-    write_file(option, "name: lamb\nlr: ${oc.env:HOME}\n")
+    write_recipe_file(option, "name: lamb\nlr: ${oc.env:HOME}\n")
     assert f"{option}:2" in str(get_recipe_error("mild", "optimizer=mine"))
 
 
@@ -354,12 +358,12 @@ def test_mistake_in_option_is_reported_with_its_line(write_file, tmp_path):
         "[override hydra/launcher: x]",
     ],
 )
-def test_defaults_accept_only_names_and_choices(write_file, listed):
-    write_file("recipes/mine.yaml", f"name: mine\ndefaults: {listed}\n")
+def test_defaults_accept_only_names_and_choices(write_recipe_file, listed):
+    write_recipe_file("recipes/mine.yaml", f"name: mine\ndefaults: {listed}\n")
     assert "recipes/mine.yaml:2" in str(get_recipe_error("mine"))
 
 
-def test_library_network_sets_defaults_from_its_name(write_file):
+def test_library_network_sets_defaults_from_its_name(write_recipe_file):
     words = ["model.name=torchvision:googlenet", "model.args.dropout=0.1", DATA]
     model = compose("small", [*words, "model.stem=standard", "model.width=1.0"]).recipe.model
     assert (model.init, model.bn_init, model.zero_init_last_bn) == ("library", "ones", False)
@@ -373,16 +377,16 @@ def test_library_network_sets_defaults_from_its_name(write_file):
 
 
 @pytest.mark.parametrize("below", ["", "defaults: [above]\nmodel: {init: kaiming_normal}\n"])
-def test_own_network_and_initialization_only_suggest_library(write_file, below):
+def test_own_network_and_initialization_only_suggest_library(write_recipe_file, below):
     drawn = "" if below else ", init: kaiming_normal"
-    write_file("recipes/above.yaml", f"defaults: [mild]\nmodel: {{name: 'timm:x'{drawn}}}\n")
-    write_file("recipes/below.yaml", below or "defaults: [above]\n")
+    write_recipe_file("recipes/above.yaml", f"defaults: [mild]\nmodel: {{name: 'timm:x'{drawn}}}\n")
+    write_recipe_file("recipes/below.yaml", below or "defaults: [above]\n")
     message = str(get_recipe_error("below"))
     assert "model.init=library" in message
     assert "bn_init" not in message
 
 
-def test_config_of_another_application_is_composed_or_rejected(write_file, tmp_path):
+def test_config_of_another_application_is_composed_or_rejected(write_recipe_file, tmp_path):
     tree = {"name": "mine", "optimizer": {"name": "lamb"}, "data": {"root": "images"}}
     recipe = from_config(tree)
     assert (recipe.optimizer.name, recipe.data.root) == ("lamb", str(tmp_path / "images"))
@@ -394,7 +398,7 @@ def test_config_of_another_application_is_composed_or_rejected(write_file, tmp_p
         from_config({"about": "${nothing}"})
 
 
-def test_rejected_recipe_is_parsed_and_composed_once(write_file, monkeypatch):
+def test_rejected_recipe_is_parsed_and_composed_once(write_recipe_file, monkeypatch):
     calls = []
     for module, name in ((overrides, "parse"), (hydra_compose, "compose_tree")):
         real = getattr(module, name)

@@ -8,7 +8,7 @@ from resnet_recipes.recipe.schema import Recipe, list_enabled
 from tests.tables import parse_rows
 
 
-def list_problems(**sections) -> dict[str, str]:
+def list_recipe_problems(**sections) -> dict[str, str]:
     """Return the problems of a recipe with changed sections, by key; data.root is given."""
     recipe = Recipe(name="mine")
     recipe.data.root = "/data"
@@ -22,7 +22,7 @@ def list_problems(**sections) -> dict[str, str]:
 
 
 def test_defaults_with_name_and_data_are_a_recipe():
-    assert list_problems() == {}
+    assert list_recipe_problems() == {}
 
 
 @pytest.mark.parametrize(
@@ -78,21 +78,21 @@ seed | -1, 4294967296
 def test_each_setting_has_its_rule(key, values):
     section, _, name = key.partition(".")
     for value in yaml.safe_load(f"[{values}]"):
-        assert key in list_problems(**{section: {name: value} if name else value}), value
+        assert key in list_recipe_problems(**{section: {name: value} if name else value}), value
 
 
 def test_run_name_is_limited_to_file_name_length():
-    assert "run.name" in list_problems(run={"name": "x" * 200})
+    assert "run.name" in list_recipe_problems(run={"name": "x" * 200})
 
 
 def test_schema_rejects_conflicting_settings_of_a_section():
-    assert "optimizer.nesterov" in list_problems(optimizer={"nesterov": True, "momentum": 0})
-    assert "schedule.milestones" in list_problems(schedule={"name": "multistep"})
+    assert "optimizer.nesterov" in list_recipe_problems(optimizer={"nesterov": True, "momentum": 0})
+    assert "schedule.milestones" in list_recipe_problems(schedule={"name": "multistep"})
 
 
 def test_problems_of_a_method_name_its_full_key():
     mixup = next(method for method in ORDER if method.name == "mixup")
-    assert list(list_problems(methods={"mixup": mixup(alpha=-1)})) == ["methods.mixup.alpha"]
+    assert list(list_recipe_problems(methods={"mixup": mixup(alpha=-1)})) == ["methods.mixup.alpha"]
 
 
 def test_methods_are_listed_in_running_order():

@@ -63,7 +63,7 @@ def blur_like_composer(x: Tensor, stride: int) -> Tensor:
     return F.conv2d(x, kernel, stride=stride, padding=1, groups=x.shape[1])
 
 
-def compute_logits(net: ResNet, x: Tensor) -> Tensor:
+def compute_reference_logits(net: ResNet, x: Tensor) -> Tensor:
     """Return the output of a plain ResNet-18 in training with BlurPool and StochasticDepth."""
     x = F.relu(net.bn1(net.conv1(x)))
     x = blur_like_composer(F.max_pool2d(x, 3, 1, 1), 2)
@@ -83,14 +83,16 @@ def compute_gradient(net: ResNet, images: Tensor, targets: Tensor) -> float:
     total = 0.0
     for part, part_targets in zip(images.chunk(2), targets.chunk(2), strict=True):
         loss = F.binary_cross_entropy_with_logits(
-            compute_logits(net, part), part_targets, reduction="sum"
+            compute_reference_logits(net, part), part_targets, reduction="sum"
         )
         (loss / len(images)).backward()
         total += loss.item() / len(images)
     return total
 
 
-def make_batch(pixels: Tensor, labels: Tensor, side: int, rng: np.random.Generator) -> list[Tensor]:
+def make_reference_batch(
+    pixels: Tensor, labels: Tensor, side: int, rng: np.random.Generator
+) -> list[Tensor]:
     """Return normalized images and targets after ColOut, resizing, label smoothing and MixUp."""
     mean, std = (
         torch.tensor(values).view(3, 1, 1)
@@ -125,7 +127,7 @@ def train_by_hand(
     for step, (pixels, labels) in enumerate(raw):
         rng = np.random.default_rng((SEED, 0, step))
         torch.manual_seed(int(rng.integers(2**63)))
-        batch = make_batch(pixels, labels, SIDES[step], rng)
+        batch = make_reference_batch(pixels, labels, SIDES[step], rng)
         fall = (1 + math.cos(math.pi * (step - WARMUP) / (STEPS - WARMUP))) / 2
         rate = step / WARMUP if step < WARMUP else fall
         losses.append(compute_gradient(net, *batch))

@@ -29,7 +29,7 @@ RECIPES = ["mild", "ffcv_rn50", "pytorch_v2", "timm_a1"]  # bilinear, bicubic, a
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, photographs: list[Path]) -> Path:
+def photograph_folder(tmp_path_factory: pytest.TempPathFactory, photographs: list[Path]) -> Path:
     """A folder with the same few photographs in both splits."""
     folder = tmp_path_factory.mktemp("photographs")
     for split in ("train", "val"):
@@ -40,9 +40,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, photographs: list[Path]) ->
 
 
 @pytest.fixture(params=RECIPES)
-def settings(request: pytest.FixtureRequest, folder: Path) -> DataConfig:
+def settings(request: pytest.FixtureRequest, photograph_folder: Path) -> DataConfig:
     """The data section of a recipe, decoding images at full size."""
-    words = [f"data={folder}", "data.reduced_decode=false", "data.repeats=1", "workers=1"]
+    words = [
+        f"data={photograph_folder}",
+        "data.reduced_decode=false",
+        "data.repeats=1",
+        "workers=1",
+    ]
     recipe = compose(request.param, words).recipe
     return recipe.data
 
@@ -68,29 +73,33 @@ def assert_alike(
     assert differences.mean() <= mean
 
 
-def test_evaluation_images_equal_torchvision_transforms(settings, folder):
+def test_evaluation_images_equal_torchvision_transforms(settings, photograph_folder):
     filtering = InterpolationMode(settings.eval_interpolation)
     peer = v2.Compose(
         [v2.Resize(settings.eval_resize, filtering), v2.CenterCrop(settings.eval_size)]
     )
-    assert_alike(read_first_batch(data.open_eval, settings), map(peer, open_images(folder, "val")))
+    assert_alike(
+        read_first_batch(data.open_eval, settings), map(peer, open_images(photograph_folder, "val"))
+    )
 
 
 @pytest.mark.parametrize(
     ("fit", "mode"), {"crop": "center", "pad": "border", "squash": "squash"}.items()
 )
-def test_a2_evaluation_images_match_timm_transform(folder, fit, mode):
+def test_a2_evaluation_images_match_timm_transform(photograph_folder, fit, mode):
     create = pytest.importorskip("timm.data", reason="needs timm").create_transform
     peer = create(224, interpolation="bicubic", crop_pct=0.95, crop_mode=mode, normalize=False)
-    theirs = (peer(image).permute(1, 2, 0).numpy() for image in open_images(folder, "val"))
-    words = [f"data={folder}", f"data.fit={fit}", "workers=1"]
+    theirs = (
+        peer(image).permute(1, 2, 0).numpy() for image in open_images(photograph_folder, "val")
+    )
+    words = [f"data={photograph_folder}", f"data.fit={fit}", "workers=1"]
     ours = read_first_batch(data.open_eval, compose("timm_a2", words).recipe.data)
     # for tall images Pillow resizes rows and columns in the other order, with rounding in between
     assert_alike(ours, theirs, *((8, 0.3) if fit == "squash" else ()))
 
 
-def test_training_crops_are_resized_as_torchvision_does(settings, folder):
-    crop, images = TrainCrop.of(settings, ALONE), open_images(folder, "train")
+def test_training_crops_are_resized_as_torchvision_does(settings, photograph_folder):
+    crop, images = TrainCrop.of(settings, ALONE), open_images(photograph_folder, "train")
     order = shuffle(ALONE.seed, 0, COUNT)
     sizes = np.array([(images[index].height, images[index].width) for index in order])
     rows = make_rows(0, order)

@@ -38,7 +38,7 @@ timm_a3 | 0.01
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_class_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """64 training images of two classes, bright and dark, and eight for validation."""
     root, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     for split, count in (("train", 32), ("val", 4)):
@@ -78,8 +78,10 @@ def begin_run(folder: Path, name: str, images: Path, ranks: int) -> Path:
         ),
     ],
 )
-def test_baseline_learns_and_resumes_bit_identical(name, ranks, images, launcher, tmp_path):
-    whole = launcher.train(begin_run(tmp_path / "whole", name, images, ranks), ranks)
+def test_baseline_learns_and_resumes_bit_identical(
+    name, ranks, two_class_images, launcher, tmp_path
+):
+    whole = launcher.train(begin_run(tmp_path / "whole", name, two_class_images, ranks), ranks)
     assert_same(launcher.train(copy_as_killed(6, whole), ranks), whole, 12)
     losses = [
         record["loss"]

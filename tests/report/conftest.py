@@ -52,7 +52,7 @@ def recorder(facts, console):
         yield recorder
 
 
-class Driver:
+class TrainingSimulator:
     """Simulate the training loop: steps take 1 s at 64 px, 4 s at 128 px, and 2 s in epoch 0.
 
     Every step is logged.
@@ -83,13 +83,13 @@ class Driver:
 
 
 @pytest.fixture
-def driver(recorder):
-    return Driver(recorder)
+def simulator(recorder):
+    return TrainingSimulator(recorder)
 
 
 @pytest.fixture
-def summary(recorder, driver):
+def summary(recorder, simulator):
     """The summary of the complete run."""
     recorder.begin()
-    driver.run(0, 40)
-    return recorder.finish(40, driver.seconds, WeightFiles(Path("weights.safetensors")))
+    simulator.run(0, 40)
+    return recorder.finish(40, simulator.seconds, WeightFiles(Path("weights.safetensors")))

@@ -20,7 +20,7 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch):
+def color_terminal(monkeypatch):
     """A color terminal of 80 columns, independent of the test environment."""
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
@@ -77,8 +77,8 @@ def test_open_console_is_live_only_on_a_terminal(monkeypatch):
     assert isinstance(open_console(Terminal(), io.StringIO()), PlainConsole)
 
 
-def test_plain_output_has_one_line_per_event(facts, driver):
-    log, _ = show_run(facts, driver, make_console(PlainConsole, every=0.0))
+def test_plain_output_has_one_line_per_event(facts, simulator):
+    log, _ = show_run(facts, simulator, make_console(PlainConsole, every=0.0))
     lines = log.splitlines()
     assert all(STAMP.match(line) for line in lines)
     assert "\x1b" not in log
@@ -111,15 +111,15 @@ def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts
     assert summary.as_json()["raw_balanced_percent"] == balanced
 
 
-def test_plain_output_throttles_steps_but_not_evaluations(facts, driver):
-    log, _ = show_run(facts, driver, make_console(PlainConsole))
+def test_plain_output_throttles_steps_but_not_evaluations(facts, simulator):
+    log, _ = show_run(facts, simulator, make_console(PlainConsole))
     assert log.count(" eval ") == 4
     steps = [line.split()[1] for line in log.splitlines() if " px=" in line]
     assert steps == ["step=1/40", "step=40/40"]
 
 
-def test_live_display_fits_in_80_columns(facts, driver):
-    text = strip_styles(show_run(facts, driver, make_console(LiveConsole))[0])
+def test_live_display_fits_in_80_columns(facts, simulator):
+    text = strip_styles(show_run(facts, simulator, make_console(LiveConsole))[0])
     assert "epoch 0.1 of 4" in text
     assert "64 px   loss 1.000   lr 0.5   50 images/s   data wait 50%" in text
     assert "3:18 left" in text
@@ -136,18 +136,18 @@ def test_cursor_returns_after_an_exception(facts):
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
-def test_no_color_disables_color(facts, driver, monkeypatch):
+def test_no_color_disables_color(facts, simulator, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    log, page = show_run(facts, driver, make_console(LiveConsole))
+    log, page = show_run(facts, simulator, make_console(LiveConsole))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7][;m]", log + page)
 
 
 @BOTH
-def test_console_escapes_control_characters(kind, facts, driver):
+def test_console_escapes_control_characters(kind, facts, simulator):
     published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
     hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\u202e", published=published)
     console = make_console(kind)
-    _, page = show_run(hostile, driver, console)
+    _, page = show_run(hostile, simulator, console)
     console.show_stop(15, "x\x1b[2J", "y\u202e")
     log = console.err.getvalue()
     assert "\x1b[2J" not in log + page
@@ -160,8 +160,8 @@ def test_console_escapes_control_characters(kind, facts, driver):
 
 @pytest.mark.parametrize("full", [True, False])
 @BOTH
-def test_result_goes_to_stdout_without_the_log(kind, full, facts, driver):
-    log, page = show_run(replace(facts, shows_all_times=full), driver, make_console(kind))
+def test_result_goes_to_stdout_without_the_log(kind, full, facts, simulator):
+    log, page = show_run(replace(facts, shows_all_times=full), simulator, make_console(kind))
     page = strip_styles(page)
     assert "top-1 89.00%   top-5 90.00%   on 500 images (EMA)" in page
     assert "1:50 without evaluations and checkpoints" in page

@@ -22,30 +22,30 @@ def read_steps(folder, kind="step"):
     ]
 
 
-def test_recorder_writes_each_record_immediately(recorder, driver, facts):
+def test_recorder_writes_each_record_immediately(recorder, simulator, facts):
     recorder.begin()
-    driver.run(0, 3)
+    simulator.run(0, 3)
     last = (facts.folder / "metrics.jsonl").read_text().splitlines()[-1]
     assert json.loads(last)["step"] == 3
     assert json.loads(last)["epoch"] == 0.3
 
 
-def test_resumed_run_records_every_step_once(recorder, driver, facts, console):
+def test_resumed_run_records_every_step_once(recorder, simulator, facts, console):
     recorder.begin()
-    driver.run(0, 17)
+    simulator.run(0, 17)
     again = Recorder(facts, console)
-    driver.recorder = again
+    simulator.recorder = again
     again.begin(done=10, seconds=20.0)
-    driver.seconds = 20.0
-    driver.run(10, 40)
+    simulator.seconds = 20.0
+    simulator.run(10, 40)
     assert read_steps(facts.folder) == list(range(1, 41))
     assert read_steps(facts.folder, "evaluation") == [10, 20, 30, 40]
     assert read_steps(facts.folder, "begin") == [0, 10]
 
 
-def test_missing_evaluation_is_recorded_once_on_resume(recorder, driver, facts, console):
+def test_missing_evaluation_is_recorded_once_on_resume(recorder, simulator, facts, console):
     recorder.begin()
-    driver.run(0, 27)
+    simulator.run(0, 27)
     Recorder(facts, console).begin(done=20, owes_evaluation=True)
     assert read_steps(facts.folder, "evaluation") == [10]
     assert read_steps(facts.folder) == list(range(1, 21))
@@ -67,12 +67,12 @@ def test_wall_time_continues_across_sessions(facts, console, monkeypatch):
     assert second == 2 * first
 
 
-def test_truncated_line_loses_only_one_record(recorder, driver, facts):
+def test_truncated_line_loses_only_one_record(recorder, simulator, facts):
     recorder.begin()
-    driver.run(0, 2)
+    simulator.run(0, 2)
     path = facts.folder / "metrics.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    driver.run(2, 4)
+    simulator.run(2, 4)
     assert read_steps(facts.folder) == [1, 3, 4]
 
 
@@ -88,24 +88,24 @@ def test_nan_loss_is_written_as_null(recorder, facts):
 @pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full"
 )
-def test_full_disk_is_reported_once_and_training_continues(recorder, driver, facts, console):
+def test_full_disk_is_reported_once_and_training_continues(recorder, simulator, facts, console):
     recorder.begin()
     path = facts.folder / "metrics.jsonl"
     path.unlink()
     path.symlink_to("/dev/full")
-    driver.run(0, 40)
-    summary = recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
+    simulator.run(0, 40)
+    summary = recorder.finish(40, simulator.seconds, WeightFiles(Path("weights.pt")))
     (note,) = console.show_note.call_args_list
     assert "cannot write results" in note.args[0]
     assert summary.sessions == 1
 
 
-def test_missing_folder_fails_the_run_at_its_end(recorder, driver, facts, console):
+def test_missing_folder_fails_the_run_at_its_end(recorder, simulator, facts, console):
     facts.folder.rmdir()
     recorder.begin()
-    driver.run(0, 40)
+    simulator.run(0, 40)
     with pytest.raises(FileNotFoundError):
-        recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
+        recorder.finish(40, simulator.seconds, WeightFiles(Path("weights.pt")))
     console.show_note.assert_called_once()
     console.show_result.assert_called_once()
 
@@ -119,9 +119,9 @@ def test_summary_file_has_numbers_with_units(summary, facts):
     assert not list(facts.folder.glob("*.part"))
 
 
-def test_console_gets_the_estimate_of_the_run(recorder, driver, console):
+def test_console_gets_the_estimate_of_the_run(recorder, simulator, console):
     recorder.begin()
-    driver.run(0, 20)
+    simulator.run(0, 20)
     assert console.show_step.call_args.args[1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
 
 
@@ -133,9 +133,9 @@ def test_best_evaluation_is_kept_on_resume(recorder, facts, console):
     assert (evaluation["step"], evaluation["is_best"]) == (5, True)
 
 
-def test_stop_is_recorded_with_its_reason(recorder, driver, facts, console):
+def test_stop_is_recorded_with_its_reason(recorder, simulator, facts, console):
     recorder.begin()
-    driver.run(0, 5)
+    simulator.run(0, 5)
     recorder.log_stop(5, "the loss is not a number", "optimizer.lr=1.0")
     assert read_metrics(facts.folder / "metrics.jsonl")[-1]["reason"] == "the loss is not a number"
     console.show_stop.assert_called_once_with(5, "the loss is not a number", "optimizer.lr=1.0")

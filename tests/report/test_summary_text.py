@@ -50,9 +50,9 @@ def test_interval_of_the_accuracy_is_printed(summary):
     assert "\n|95% interval of top-1: 90.9 to 97.8%\n" in text  # Wilson, for 146 of 153
 
 
-def test_best_weights_are_listed_as_optimistic(recorder, driver):
+def test_best_weights_are_listed_as_optimistic(recorder, simulator):
     recorder.begin()
-    driver.run(0, 40)
+    simulator.run(0, 40)
     for step, top1 in ((30, 91.0), (40, 90.0)):
         raw = Metrics(top1, 95.0, 1.0, 500)
         recorder.log_evaluation(step, averaged=None, raw=raw, seconds=1, is_best=step == 30)

@@ -110,7 +110,7 @@ def test_locked_ignores_a_failure_to_close(tmp_path):
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def locked_run(tmp_path: Path) -> Path:
     """A run folder."""
     for name in ("run/checkpoints", "run/logs", "precious"):
         (tmp_path / name).mkdir(parents=True)
@@ -132,25 +132,25 @@ def run(tmp_path: Path) -> Path:
     ],
     ids=["a link to nothing", "a link to a file", "a link to a folder", "fifo"],
 )
-def test_reject_links_rejects_links_and_special_files(name, make, run):
-    reject_links(run)
-    make(run / name)
+def test_reject_links_rejects_links_and_special_files(name, make, locked_run):
+    reject_links(locked_run)
+    make(locked_run / name)
     with pytest.raises(NotReadyError, match=f"{name} is a symbolic link or a special file"):
-        reject_links(run)
+        reject_links(locked_run)
 
 
 @pytest.mark.parametrize("then", ["deleted", "moved", "made again", "a file now"])
-def test_held_folder_notices_a_replaced_folder(then, run):
-    held = HeldFolder(run)
+def test_held_folder_notices_a_replaced_folder(then, locked_run):
+    held = HeldFolder(locked_run)
     held.confirm()
-    (run / "more").mkdir()
+    (locked_run / "more").mkdir()
     held.confirm()
-    run.rename(run.with_name("moved"))
+    locked_run.rename(locked_run.with_name("moved"))
     if then == "deleted":
-        shutil.rmtree(run.with_name("moved"))
+        shutil.rmtree(locked_run.with_name("moved"))
     elif then == "made again":
-        run.mkdir()
+        locked_run.mkdir()
     elif then == "a file now":
-        run.touch()
+        locked_run.touch()
     with pytest.raises(TrainingError, match="was moved, deleted or replaced"):
         held.confirm()

@@ -24,12 +24,12 @@ def test_training_seconds_exclude_evaluation_and_checkpoints(summary):
     assert summary.compile_seconds == 0.0
 
 
-def test_compile_seconds_are_reported_separately(recorder, driver):
+def test_compile_seconds_are_reported_separately(recorder, simulator):
     recorder.begin()
-    driver.run(0, 40)
+    simulator.run(0, 40)
     recorder.log_compilation(20, 1.5)
     recorder.log_compilation(30, 2.5)
-    summary = recorder.finish(40, driver.seconds, WeightFiles(Path("weights.pt")))
+    summary = recorder.finish(40, simulator.seconds, WeightFiles(Path("weights.pt")))
     assert summary.compile_seconds == 4.0
     lines = list(describe_run(summary, full=True))
     assert ("", "    0:04   compiling kernels and capturing CUDA graphs") in lines
@@ -64,15 +64,15 @@ def test_accuracy_is_from_the_last_evaluation(summary):
     assert summary.raw.examples == 500
 
 
-def test_best_is_the_last_marked_evaluation(recorder, driver):
+def test_best_is_the_last_marked_evaluation(recorder, simulator):
     recorder.begin()
-    driver.run(0, 10)
+    simulator.run(0, 10)
     for done, top1 in ((11, 70.0), (12, 80.0)):
         raw = Metrics(top1, 95.0, 1.0, 500)
         recorder.log_evaluation(done, averaged=None, raw=raw, seconds=3.0, is_best=True)
-    driver.run(12, 20)
+    simulator.run(12, 20)
     files = WeightFiles(Path("weights.pt"), best=Path("best.pt"))
-    summary = recorder.finish(20, driver.seconds, files)
+    summary = recorder.finish(20, simulator.seconds, files)
     assert (summary.best.top1, summary.best_epoch) == (80.0, 1.2)
     assert summary.evaluations == 4
 

@@ -13,7 +13,7 @@ HEADERS = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include" / "cud
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory):
+def null_environment(tmp_path_factory):
     """Return the environment of the null device with two devices, as a launcher would set it."""
     if sys.platform != "linux" or not shutil.which("g++"):
         pytest.skip("needs Linux and g++")

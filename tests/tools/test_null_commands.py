@@ -17,14 +17,17 @@ evaluation.interval=3ep checkpoint.interval=3ep
 
 
 @pytest.fixture
-def run_on_null_device(environment, tmp_path):
+def run_on_null_device(null_environment, tmp_path):
     """Return a function that runs COMMAND, which fails at its evaluation, and its output."""
 
     def run_command(words, **changes):
         place = f"run.root={tmp_path}", "run=tried"
         words = ["-m", "resnet_recipes", *COMMAND.split(), *words.split(), *place]
         done = subprocess.run(
-            [sys.executable, *words], env=environment | changes, stderr=subprocess.PIPE, text=True
+            [sys.executable, *words],
+            env=null_environment | changes,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         *lines, _, error, _ = done.stderr.splitlines()
         assert " of 50 images; no accuracy is reported" in error  # the device computes no counts
@@ -79,8 +82,8 @@ def test_out_of_bounds_kernel_is_replaced_and_reported(run_on_null_device, tmp_p
 
 
 @pytest.mark.timeout(300)  # 20 s of CPU time
-def test_every_single_operation_of_a_session_is_captured(environment, tmp_path):
+def test_every_single_operation_of_a_session_is_captured(null_environment, tmp_path):
     session = "benchmarks/gpu_session", "--call", "correctness", "--only", "kernels", "--quick"
     command = [sys.executable, *session, "--out", str(tmp_path / "rows.jsonl")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, env=null_environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

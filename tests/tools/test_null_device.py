@@ -249,12 +249,12 @@ for name, script in json.loads(sys.argv[2]).items():
 
 
 @pytest.fixture
-def start(environment):
+def run_python(null_environment):
     """Return a function that runs Python on the null device and returns the printed lines."""
 
     def run_python(*arguments):
         done = subprocess.run(
-            [sys.executable, *arguments], env=environment, capture_output=True, text=True
+            [sys.executable, *arguments], env=null_environment, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.splitlines()
@@ -279,9 +279,9 @@ OLDER = (0, 0) if torch.__version__ >= (2, 15) else (8, 15)
 
 
 @pytest.mark.timeout(400)  # 20 s of CPU time
-def test_null_device_reports_steps_and_captures(start, tmp_path):
+def test_null_device_reports_steps_and_captures(run_python, tmp_path):
     printed = {}
-    for line in start("-c", RUNNER, str(tmp_path / "demo"), json.dumps(SCRIPTS)):
+    for line in run_python("-c", RUNNER, str(tmp_path / "demo"), json.dumps(SCRIPTS)):
         if line.startswith("script "):
             lines = printed[line.split()[1]] = []
         else:
@@ -359,15 +359,15 @@ def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("recipe", [name for name in LIMITS if name not in SCRIPTS])
-def test_step_of_other_recipes_makes_few_requests(recipe, start):
+def test_step_of_other_recipes_makes_few_requests(recipe, run_python):
     a_step_asks_for_little_and_waits_only_for_an_old_copy(
-        recipe, *start(str(TOOL / "step.py"), *recipe.split())
+        recipe, *run_python(str(TOOL / "step.py"), *recipe.split())
     )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(400)  # 60 s of CPU time, for compiling
-def test_compiled_run_has_one_graph_for_all_sizes(start):
-    sizes, steps, graphs = map(int, start("-c", COMPILED)[0].split())
+def test_compiled_run_has_one_graph_for_all_sizes(run_python):
+    sizes, steps, graphs = map(int, run_python("-c", COMPILED)[0].split())
     assert sizes == steps == 16
     assert graphs == 1

@@ -10,7 +10,7 @@ from resnet_recipes.training import all_reduce, distributed
 from tests.checks import is_identical
 
 
-def make_network(seed: int = 0) -> nn.Module:
+def make_mixed_layout_network(seed: int = 0) -> nn.Module:
     """Return a small network with weights in both memory formats."""
     torch.manual_seed(seed)
     layers = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 8, 3), nn.Flatten(), nn.Linear(8 * 16, 5)
@@ -31,11 +31,11 @@ def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
     all_reduce.BUCKET_BYTES = 600
     rank = distributed.read_rank("cpu", process.launch.store_path)
     distributed.join(rank)
-    model, backward_ended, sent_before = make_network(seed=rank.rank), [], []
+    model, backward_ended, sent_before = make_mixed_layout_network(seed=rank.rank), [], []
     averager = all_reduce.AllReduce(model, compress)
     send = all_reduce._Bucket.send
     all_reduce._Bucket.send = lambda bucket: (sent_before.append(not backward_ended), send(bucket))
-    expected = make_network()
+    expected = make_mixed_layout_network()
     for each in range(rank.world_size):
         (compute_loss(expected, each) / rank.world_size).backward()
     with averager.average(False):
@@ -92,7 +92,7 @@ def test_gradients_are_mean_over_ranks(compress, allowed, launcher, tmp_path):
 
 def test_single_process_gradients_are_unchanged():
     assert not dist.is_initialized()
-    model = make_network()
+    model = make_mixed_layout_network()
     with all_reduce.AllReduce(model).average(True):
         compute_loss(model, 0).backward()
     results = [param.grad.clone() for param in model.parameters()]

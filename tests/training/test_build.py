@@ -158,7 +158,7 @@ def _restore_cudnn_benchmark() -> Iterator[None]:
     torch.backends.cudnn.benchmark = before
 
 
-def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
+def make_sizes_plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
     """Return the parts of a plan that determine the searched sizes.
 
     `sizes` are by epoch, `images` is the number of images per rank and epoch.
@@ -175,14 +175,14 @@ def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamesp
 def test_search_chooses_sizes_with_many_pixels():
     # pixels per epoch, relative to 300,000 images of 224 px: 10% at 88 px, 17% at 112 px, 41% at
     # 176 px
-    mild = plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
+    mild = make_sizes_plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
     assert choose_searched_sizes(mild) == [176]
-    assert choose_searched_sizes(plan((88,) * 11 + (112, 176), 200_000)) == [88]
+    assert choose_searched_sizes(make_sizes_plan((88,) * 11 + (112, 176), 200_000)) == [88]
 
 
 def test_searched_sizes_count_all_epochs_of_size():
-    assert choose_searched_sizes(plan((224, 176, 224), 151_000)) == [224]
-    assert choose_searched_sizes(plan((224, 176, 224), 151_000, last=0.9)) == []
+    assert choose_searched_sizes(make_sizes_plan((224, 176, 224), 151_000)) == [224]
+    assert choose_searched_sizes(make_sizes_plan((224, 176, 224), 151_000, last=0.9)) == []
 
 
 def test_search_is_set_before_first_step_of_size(make_run):

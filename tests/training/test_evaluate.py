@@ -44,7 +44,7 @@ class Examples:
 
 
 @pytest.fixture
-def model() -> nn.Module:
+def batch_norm_network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 10))
 
@@ -53,54 +53,60 @@ def run_evaluation(model: nn.Module, data: Examples, flip: bool = False) -> tupl
     return evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 10, flip)
 
 
-def compute_logits(model: nn.Module, data: Examples) -> Tensor:
+def compute_all_logits(model: nn.Module, data: Examples) -> Tensor:
     model.eval()
     with torch.no_grad():
         return model(normalize(data.pixels))
 
 
-def test_evaluate_matches_manual_loop(model):
+def test_evaluate_matches_manual_loop(batch_norm_network):
     data = Examples(23, 5)
-    logits = compute_logits(model, data)
+    logits = compute_all_logits(batch_norm_network, data)
     best = logits.argsort(1, descending=True).tolist()
     labels = data.labels.tolist()
     first, five = (
         sum(label in order[:count] for order, label in zip(best, labels, strict=True))
         for count in (1, 5)
     )
-    metrics = run_evaluation(model, data)
+    metrics = run_evaluation(batch_norm_network, data)
     assert (metrics.top1, metrics.top5, metrics.examples) == (100 * first / 23, 100 * five / 23, 23)
     assert metrics.loss == pytest.approx(float(F.cross_entropy(logits, data.labels)), rel=1e-6)
 
 
-def test_evaluate_uses_running_statistics_and_restores_training_mode(model):
-    before = model[1].running_mean.clone()
-    run_evaluation(model, Examples(8, 4))
-    assert torch.equal(model[1].running_mean, before)
-    assert model.training
+def test_evaluate_uses_running_statistics_and_restores_training_mode(batch_norm_network):
+    before = batch_norm_network[1].running_mean.clone()
+    run_evaluation(batch_norm_network, Examples(8, 4))
+    assert torch.equal(batch_norm_network[1].running_mean, before)
+    assert batch_norm_network.training
 
 
-def test_evaluate_uses_statistics_of_rank_0(model, monkeypatch):
-    data, mean = Examples(7, 5), model[1].running_mean.fill_(float("nan"))  # of this rank only
+def test_evaluate_uses_statistics_of_rank_0(batch_norm_network, monkeypatch):
+    data, mean = (
+        Examples(7, 5),
+        batch_norm_network[1].running_mean.fill_(float("nan")),
+    )  # of this rank only
     monkeypatch.setattr(evaluation, "broadcast_statistics", lambda _: mean.fill_(0.0))
-    assert run_evaluation(model, data).examples == 7
+    assert run_evaluation(batch_norm_network, data).examples == 7
 
 
-def test_evaluate_flip_averages_both_orientations(model):
+def test_evaluate_flip_averages_both_orientations(batch_norm_network):
     data, mirrored = Examples(23, 5), Examples(23, 5)
     mirrored.pixels = mirrored.pixels.flip(3)
-    logits = (compute_logits(model, data) + compute_logits(model, mirrored)) / 2
-    assert run_evaluation(model, data, flip=True).loss == pytest.approx(
+    logits = (
+        compute_all_logits(batch_norm_network, data)
+        + compute_all_logits(batch_norm_network, mirrored)
+    ) / 2
+    assert run_evaluation(batch_norm_network, data, flip=True).loss == pytest.approx(
         float(F.cross_entropy(logits, data.labels)), rel=1e-6
     )
 
 
 @pytest.mark.parametrize("wrong", [22, 24])
-def test_evaluate_rejects_missing_or_repeated_examples(model, wrong):
+def test_evaluate_rejects_missing_or_repeated_examples(batch_norm_network, wrong):
     data = Examples(23, 5)
     data.examples = wrong
     with pytest.raises(TrainingError, match=f"saw 23 of {wrong} images"):
-        run_evaluation(model, data)
+        run_evaluation(batch_norm_network, data)
 
 
 def test_top5_of_fewer_classes_is_100():
@@ -111,22 +117,22 @@ def test_top5_of_fewer_classes_is_100():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_evaluate_rejects_non_finite_logits(model, value):
+def test_evaluate_rejects_non_finite_logits(batch_norm_network, value):
     data = Examples(10, 5)
     unused = next(label for label in range(10) if label not in data.labels)
     with torch.no_grad():
-        model[3].bias[unused] = value  # -inf then leaves the loss finite
+        batch_norm_network[3].bias[unused] = value  # -inf then leaves the loss finite
     with pytest.raises(TrainingError, match="outputs for 10 of 10 images are not finite"):
-        run_evaluation(model, data)
+        run_evaluation(batch_norm_network, data)
 
 
-def test_evaluate_rejects_non_finite_loss(model):
+def test_evaluate_rejects_non_finite_loss(batch_norm_network):
     with torch.no_grad():
-        model[3].weight.zero_()
-        model[3].bias.fill_(-3e38)
-        model[3].bias[0] = 3e38
+        batch_norm_network[3].weight.zero_()
+        batch_norm_network[3].bias.fill_(-3e38)
+        batch_norm_network[3].bias[0] = 3e38
     with pytest.raises(TrainingError, match="validation loss is not a finite number"):
-        run_evaluation(model, Examples(10, 5))
+        run_evaluation(batch_norm_network, Examples(10, 5))
 
 
 class Passes(TorchFunctionMode):
@@ -151,12 +157,12 @@ def test_evaluate_reads_logits_three_times():
     assert [name for name in passes.names if name not in free] == ["topk", "amin", "log_softmax"]
 
 
-def test_on_batch_receives_outcomes_of_every_batch(model):
+def test_on_batch_receives_outcomes_of_every_batch(batch_norm_network):
     batches, data = [], Examples(23, 5)
-    precision = Precision(torch.device("cpu"), torch.float32, model)
-    evaluate(model, data, precision, 10, on_batch=batches.append)
+    precision = Precision(torch.device("cpu"), torch.float32, batch_norm_network)
+    evaluate(batch_norm_network, data, precision, 10, on_batch=batches.append)
     assert [len(batch.labels) for batch in batches] == [5, 5, 5, 5, 3]
-    outcomes, logits = Outcomes.concatenate(batches), compute_logits(model, data)
+    outcomes, logits = Outcomes.concatenate(batches), compute_all_logits(batch_norm_network, data)
     assert torch.equal(outcomes.labels, data.labels)
     assert torch.equal(outcomes.best, logits.argmax(1))
     torch.testing.assert_close(outcomes.probabilities, logits.softmax(1).amax(1))
@@ -164,25 +170,25 @@ def test_on_batch_receives_outcomes_of_every_batch(model):
     torch.testing.assert_close(outcomes.losses, losses)
 
 
-def test_balanced_accuracy_averages_over_classes_with_images(model):
+def test_balanced_accuracy_averages_over_classes_with_images(batch_norm_network):
     data = Examples(23, 5)
     data.labels %= 7  # three classes have no images
-    is_right = (compute_logits(model, data).argmax(1) == data.labels).double()
+    is_right = (compute_all_logits(batch_norm_network, data).argmax(1) == data.labels).double()
     shares = [float(is_right[data.labels == label].mean()) for label in data.labels.unique()]
-    metrics = run_evaluation(model, data)
+    metrics = run_evaluation(batch_norm_network, data)
     assert metrics.balanced == pytest.approx(100 * sum(shares) / 7)
     assert metrics.balanced != pytest.approx(metrics.top1)
 
 
-def test_evaluate_out_of_memory_suggests_smaller_batch(model):
+def test_evaluate_out_of_memory_suggests_smaller_batch(batch_norm_network):
     def fail(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.20 GiB")
 
-    model.register_forward_pre_hook(fail)
+    batch_norm_network.register_forward_pre_hook(fail)
     with pytest.raises(
         TrainingError, match=r"5 images of 8 px to evaluate .* batch\.eval_size=2 needs less"
     ):
-        run_evaluation(model, Examples(23, 5))
+        run_evaluation(batch_norm_network, Examples(23, 5))
 
 
 #: Evaluations; each metric selects a different one as the best.

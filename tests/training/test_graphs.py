@@ -47,7 +47,7 @@ class Recording(TorchDispatchMode):
                     place.copy_(value)
 
 
-class Device:
+class SimulatedGpu:
     """A simulated GPU for Graphs: whether it waits, and whether graphs can be captured."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
@@ -85,13 +85,13 @@ class Device:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Device:
-    return Device(monkeypatch)
+def simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
+    return SimulatedGpu(monkeypatch)
 
 
 @pytest.fixture
 def make_replayed_run(
-    device: Device, make_run: Callable[..., Run]
+    simulated_gpu: SimulatedGpu, make_run: Callable[..., Run]
 ) -> Callable[..., tuple[Run, list[str]]]:
     """Return a function that creates a run that may replay its gradients, and its notes."""
 
@@ -100,7 +100,7 @@ def make_replayed_run(
         if run.precision.dtype != torch.float32:
             cast_by_stage(run.model, run.precision.dtype)
         run.graphs = Graphs(run.model, run.all_reduce, texts.append)
-        device.buffers = list(run.model.buffers())
+        simulated_gpu.buffers = list(run.model.buffers())
         return run, texts
 
     return make
@@ -114,15 +114,15 @@ def make_replayed_run(
         "max_duration=10ba precision.dtype=bf16 methods.sam.interval=3 methods.bce_loss={}",
     ],
 )
-def test_replayed_run_is_bit_identical(words, make_replayed_run, make_run, device):
+def test_replayed_run_is_bit_identical(words, make_replayed_run, make_run, simulated_gpu):
     ours, theirs = make_replayed_run(words)[0], make_run(words)
     losses = record(ours).losses
     assert is_identical(losses, record(theirs).losses)
-    assert sum(graph.replays for graph in device.graphs) >= 4
+    assert sum(graph.replays for graph in simulated_gpu.graphs) >= 4
     assert find_differing_tensors(ours, theirs) == []
 
 
-def test_replayed_float16_uses_scale_of_step(make_replayed_run, make_run, device):
+def test_replayed_float16_uses_scale_of_step(make_replayed_run, make_run, simulated_gpu):
     words = (
         "max_duration=8ba precision.dtype=fp16 batch.global_size=2 batch.bn_size=2 "
         f"optimizer.lr=0.01 {TINY}"
@@ -130,12 +130,12 @@ def test_replayed_float16_uses_scale_of_step(make_replayed_run, make_run, device
     ours, theirs = make_replayed_run(words)[0], make_run(words)
     record(ours)
     record(theirs)
-    assert device.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY
+    assert simulated_gpu.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY
     assert ours.precision.state_dict() == theirs.precision.state_dict()
     assert find_differing_tensors(ours, theirs) == []
 
 
-def test_every_image_size_has_its_own_graph(make_replayed_run, device):
+def test_every_image_size_has_its_own_graph(make_replayed_run, simulated_gpu):
     run, texts = make_replayed_run(
         "max_duration=3ep methods.progressive_resizing.initial_scale=0.5 "
         "methods.progressive_resizing.delay=0.2dur "
@@ -144,42 +144,42 @@ def test_every_image_size_has_its_own_graph(make_replayed_run, device):
     record(run)
     sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
     assert sizes == 3
-    assert [graph.replays for graph in device.graphs] == [
+    assert [graph.replays for graph in simulated_gpu.graphs] == [
         steps - WAITS_BEFORE_REPLAY,
         steps - 1,
         steps - 1,
     ]
-    assert device.synchronized == [1, 2]  # before each graph except the last is discarded
+    assert simulated_gpu.synchronized == [1, 2]  # before each graph except the last is discarded
     assert texts == [
         "The GPU runs kernels faster than the host launches them: from now on, gradients are "
         "replayed as CUDA graphs."
     ]
 
 
-def test_graphs_wait_until_host_is_bottleneck(make_replayed_run, device):
+def test_graphs_wait_until_host_is_bottleneck(make_replayed_run, simulated_gpu):
     run, texts = make_replayed_run("max_duration=8ba")
-    device.waits = False
+    simulated_gpu.waits = False
     record(run)
-    assert device.graphs == []
+    assert simulated_gpu.graphs == []
     assert texts == []
 
 
-def test_failed_capture_computes_eagerly_with_note(make_replayed_run, make_run, device):
+def test_failed_capture_computes_eagerly_with_note(make_replayed_run, make_run, simulated_gpu):
     ours, theirs = make_replayed_run("max_duration=9ba")[0], make_run("max_duration=9ba")
     texts: list[str] = []
     ours.graphs = Graphs(ours.model, ours.all_reduce, texts.append)
-    device.refuses = "operation not permitted when stream is capturing\nand more"
+    simulated_gpu.refuses = "operation not permitted when stream is capturing\nand more"
     record(ours)
     record(theirs)
     assert texts[1:] == [
         "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by one: "
         "operation not permitted when stream is capturing"
     ]
-    assert len(device.graphs) == 1
+    assert len(simulated_gpu.graphs) == 1
     assert find_differing_tensors(ours, theirs) == []
 
 
-def test_added_gradient_is_computed_eagerly(make_replayed_run, make_run, device):
+def test_added_gradient_is_computed_eagerly(make_replayed_run, make_run, simulated_gpu):
     """A method may compute a batch's gradient twice."""
 
     def compute_twice(compute: Callable, params: list, now: object) -> torch.Tensor:
@@ -190,11 +190,11 @@ def test_added_gradient_is_computed_eagerly(make_replayed_run, make_run, device)
     for run in runs:
         run.methods.gradient = compute_twice
         record(run)
-    assert device.graphs[0].replays >= 2
+    assert simulated_gpu.graphs[0].replays >= 2
     assert find_differing_tensors(*runs) == []
 
 
-def test_replayed_network_has_graph_for_each_shape(make_replayed_run, device):
+def test_replayed_network_has_graph_for_each_shape(make_replayed_run, simulated_gpu):
     run, texts = make_replayed_run()
     teacher = ReplayedNetwork(torch.no_grad()(run.model.eval()), run.graphs)
     sides, numbers = (16, 16, 32, 16), (4, 4, 2, 4, 2)
@@ -203,15 +203,15 @@ def test_replayed_network_has_graph_for_each_shape(make_replayed_run, device):
             images = torch.randn(number, 3, side, side)
             assert torch.equal(teacher(images), run.model(images))
     # the first two have one graph per number of images, captured at the second call with it
-    assert [graph.replays for graph in device.graphs] == [2 + 3, 1 + 2, 2, 1, 2, 1]
-    assert device.synchronized == [2, 4]  # before graphs are discarded
+    assert [graph.replays for graph in simulated_gpu.graphs] == [2 + 3, 1 + 2, 2, 1, 2, 1]
+    assert simulated_gpu.synchronized == [2, 4]  # before graphs are discarded
     assert texts == []
 
 
-def test_replayed_network_computes_eagerly_after_failed_capture(make_replayed_run, device):
+def test_replayed_network_computes_eagerly_after_failed_capture(make_replayed_run, simulated_gpu):
     run, texts = make_replayed_run()
     teacher, images = ReplayedNetwork(run.model.eval(), run.graphs), torch.randn(2, 3, 16, 16)
-    device.refuses = "it reads a number back"
+    simulated_gpu.refuses = "it reads a number back"
     assert all(torch.equal(teacher(images), run.model(images)) for _ in range(3))
     assert texts == [
         "The teacher cannot be captured as a CUDA graph, so its kernels are launched one by one: "

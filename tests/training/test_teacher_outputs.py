@@ -47,16 +47,18 @@ RESIZED = (
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def taught_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return create_random_images(tmp_path_factory.mktemp("taught"), train=IMAGES // len(CLASSES))
 
 
 @pytest.fixture
-def make_settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., str]:
+def make_teacher_arguments(
+    taught_images: Path, make_run: Callable, tmp_path: Path
+) -> Callable[..., str]:
     """Return a function that returns a run's arguments, with a teacher or stored outputs."""
     path = tmp_path / "teacher.safetensors"
     base = (
-        f"data.root={images} data.backend=torchvision data.workers=0 data.seed=3 "
+        f"data.root={taught_images} data.backend=torchvision data.workers=0 data.seed=3 "
         "batch.global_size=8 batch.bn_size=8 methods.distill.temperature=2.0"
     )
     write_teacher(make_run(f"{base} seed=5 methods.distill=null"), path)
@@ -73,7 +75,7 @@ def write_teacher(run: Run, path: Path) -> None:
     write_weights(run.model, path, about.describe(run.plan.recipe, CLASSES, len(CLASSES)))
 
 
-def write(
+def write_teacher_outputs(
     plan: Plan, path: Path, classes: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
 ) -> Path:
     """Write a plan's teacher outputs as `resnet-recipes teach` does, but only `stop` batches."""
@@ -100,14 +102,14 @@ def write(
 
 
 @pytest.fixture
-def store_outputs(make_settings: Callable, tmp_path: Path) -> Callable[..., Path]:
+def store_outputs(make_teacher_arguments: Callable, tmp_path: Path) -> Callable[..., Path]:
     """Return a function that stores two teacher outputs per image and returns the file."""
 
     def make(
         words: str = "", name: str = "two", classes: int = 2, ranks: int = 1, **how: int
     ) -> Path:
-        plan = plan_recipe(make_settings(words=words), ranks)
-        return write(plan, tmp_path / f"{name}.safetensors", classes, ranks, **how)
+        plan = plan_recipe(make_teacher_arguments(words=words), ranks)
+        return write_teacher_outputs(plan, tmp_path / f"{name}.safetensors", classes, ranks, **how)
 
     return make
 
@@ -134,18 +136,18 @@ def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> to
     ),
 )
 def test_run_with_all_outputs_matches_teacher_run(
-    make_settings, make_run, store_outputs, monkeypatch, ranks, words
+    make_teacher_arguments, make_run, store_outputs, monkeypatch, ranks, words
 ):
     # a teacher in every step that gets images before mixing, as in `teach`
     others = [method for method in ORDER if method is not Distill]
     others.insert(others.index(MixUp), Distill)
     monkeypatch.setattr("resnet_recipes.methods.stack.ORDER", others)
-    plan = plan_recipe(make_settings(words=words), int(ranks))
+    plan = plan_recipe(make_teacher_arguments(words=words), int(ranks))
     assert plan.sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
     path = store_outputs(words, classes=10, ranks=int(ranks))
-    learned = train_and_digest(make_run(make_settings(path, words)))
-    assert torch.equal(learned, train_and_digest(make_run(make_settings(words=words))))
-    half, rest = (make_run(make_settings(path, words)) for _ in range(2))
+    learned = train_and_digest(make_run(make_teacher_arguments(path, words)))
+    assert torch.equal(learned, train_and_digest(make_run(make_teacher_arguments(words=words))))
+    half, rest = (make_run(make_teacher_arguments(path, words)) for _ in range(2))
     train_and_digest(half, stop_at=STEPS // 2 + 1)
     restore(rest, capture(half, STEPS // 2 + 1))
     assert torch.equal(train_and_digest(rest, first=STEPS // 2 + 1), learned)
@@ -163,11 +165,11 @@ LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
     ids=["an image that is left over is computed alone", "runs of other seeds and batches"],
 )
 def test_soft_labels_serve_other_batches_and_seeds(
-    taught_with, words, make_settings, make_run, store_outputs
+    taught_with, words, make_teacher_arguments, make_run, store_outputs
 ):
     path = store_outputs(taught_with, classes=10)
-    learned = train_and_digest(make_run(make_settings(path, words)))
-    assert torch.equal(learned, train_and_digest(make_run(make_settings(words=words))))
+    learned = train_and_digest(make_run(make_teacher_arguments(path, words)))
+    assert torch.equal(learned, train_and_digest(make_run(make_teacher_arguments(words=words))))
 
 
 def test_rank_waits_until_all_outputs_are_written(store_outputs, tmp_path, monkeypatch):
@@ -178,11 +180,11 @@ def test_rank_waits_until_all_outputs_are_written(store_outputs, tmp_path, monke
     assert missing == [[0, 1], []]
 
 
-def test_missing_one_output_changes_loss_little(make_settings, make_run, store_outputs):
+def test_missing_one_output_changes_loss_little(make_teacher_arguments, make_run, store_outputs):
     most, results = len(CLASSES) - 1, []
     for name, count in (("most", most), ("all", most + 1)):
         path = store_outputs(name=name, classes=count)
-        results.append(next(iter(make_run(make_settings(path)).train_data.batches())))
+        results.append(next(iter(make_run(make_teacher_arguments(path)).train_data.batches())))
     raw, exact = results
     assert torch.equal(raw.pixels, exact.pixels)
     assert raw.soft_labels.sum(1).tolist() == pytest.approx([1] * 8, abs=1e-5)
@@ -191,9 +193,9 @@ def test_missing_one_output_changes_loss_little(make_settings, make_run, store_o
     assert not torch.equal(raw.soft_labels, exact.soft_labels)
 
 
-def test_repeated_epochs_use_the_same_crops(make_settings, make_run, store_outputs):
+def test_repeated_epochs_use_the_same_crops(make_teacher_arguments, make_run, store_outputs):
     path = store_outputs(RESIZED, cycle=1)
-    run = make_run(make_settings(path, RESIZED))
+    run = make_run(make_teacher_arguments(path, RESIZED))
     batches, seen = run.train_data.batches(), []
     for _ in range(STEPS):
         raw = next(batches)
@@ -207,13 +209,13 @@ def test_repeated_epochs_use_the_same_crops(make_settings, make_run, store_outpu
 
 
 @pytest.fixture
-def explain_plan_rejection(make_settings: Callable) -> Callable[..., str]:
+def explain_plan_rejection(make_teacher_arguments: Callable) -> Callable[..., str]:
     """Return a function that returns why a plan with stored outputs is rejected."""
 
     def explain_rejection(error: type[Exception], labels: Path, words: str = "") -> str:
         return " ".join(
             f"{one.key} {one}"
-            for one in get_error(error, plan_recipe, make_settings(labels, words)).problems
+            for one in get_error(error, plan_recipe, make_teacher_arguments(labels, words)).problems
         )
 
     return explain_rejection
@@ -241,17 +243,17 @@ def test_run_with_other_crops_is_rejected_with_values(store_outputs, explain_pla
 
 
 def test_run_with_other_image_size_is_rejected(
-    make_settings, store_outputs, explain_plan_rejection
+    make_teacher_arguments, store_outputs, explain_plan_rejection
 ):
     path, shrunk = store_outputs(), "data.memory_pixels=64"
     assert f"{shrunk}: {path} was made with 0" in explain_plan_rejection(RecipeError, path, shrunk)
     with safe_open(path, "np") as file:
         metadata = file.metadata()
-    rewrite(path, {"data.memory_pixels": "64"})
-    plan_recipe(make_settings(path, shrunk))
+    rewrite_teacher_outputs(path, {"data.memory_pixels": "64"})
+    plan_recipe(make_teacher_arguments(path, shrunk))
     del metadata["data.memory_pixels"]  # as in files of older versions
     save_file(load_file(path), path, metadata)
-    plan_recipe(make_settings(path))
+    plan_recipe(make_teacher_arguments(path))
 
 
 def test_soft_labels_reject_run_that_resizes_elsewhere(store_outputs, explain_plan_rejection):
@@ -261,13 +263,15 @@ def test_soft_labels_reject_run_that_resizes_elsewhere(store_outputs, explain_pl
     assert "at:device" in message
 
 
-def test_description_contains_every_crop_setting(make_settings):
-    settings_of_crops = describe_images(plan_recipe(make_settings()), 0)
+def test_description_contains_every_crop_setting(make_teacher_arguments):
+    settings_of_crops = describe_images(plan_recipe(make_teacher_arguments()), 0)
     for setting in fields(TrainCrop):
         assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
 
 
-def rewrite(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
+def rewrite_teacher_outputs(
+    path: Path, description: dict[str, str], **tensors: torch.Tensor
+) -> None:
     """Change only the description or tensors of a file."""
     with safe_open(path, "np") as file:
         metadata = file.metadata()
@@ -284,9 +288,12 @@ DAMAGE = [
     ("was not written by", lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path)),
     ("was not written by", lambda path: save_file(load_file(path), path)),
     ("was not written by", lambda path: save_file(load_file(path), path, {"teacher": "a"})),
-    ("or by another version of it", lambda path: rewrite(path, {"data.new": "1"})),
-    ("not written by", lambda path: rewrite(path, {}, values=torch.zeros(2).bfloat16())),
-    ("to these images", lambda path: rewrite(path, {}, sha256=torch.tensor(0))),
+    ("or by another version of it", lambda path: rewrite_teacher_outputs(path, {"data.new": "1"})),
+    (
+        "not written by",
+        lambda path: rewrite_teacher_outputs(path, {}, values=torch.zeros(2).bfloat16()),
+    ),
+    ("to these images", lambda path: rewrite_teacher_outputs(path, {}, sha256=torch.tensor(0))),
     ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
     ("No such file", Path.unlink),
 ]
@@ -311,20 +318,20 @@ def test_outputs_are_readable_as_safetensors(store_outputs):
 
 
 def test_metadata_is_quoted_in_suggested_commands(
-    make_settings, store_outputs, explain_plan_rejection
+    make_teacher_arguments, store_outputs, explain_plan_rejection
 ):
     path = store_outputs()
-    rewrite(path, {"data.seed": "$(reboot)", "data.flip": "0"})
+    rewrite_teacher_outputs(path, {"data.seed": "$(reboot)", "data.flip": "0"})
     with pytest.raises(RecipeError) as caught:
-        plan_recipe(make_settings(path))
+        plan_recipe(make_teacher_arguments(path))
     fixes = {problem.key: problem.fix for problem in caught.value.problems}
     assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
-    rewrite(path, {"$(reboot)": "1"})
+    rewrite_teacher_outputs(path, {"$(reboot)": "1"})
     assert "reboot" not in explain_plan_rejection(NotReadyError, path)
 
 
-def test_plan_describes_size_and_repetition_of_outputs(make_settings, store_outputs):
-    (teacher,) = plan_recipe(make_settings(store_outputs(cycle=1))).teachers
+def test_plan_describes_size_and_repetition_of_outputs(make_teacher_arguments, store_outputs):
+    (teacher,) = plan_recipe(make_teacher_arguments(store_outputs(cycle=1))).teachers
     message = r"2 of each image, [\d.]+ kB; crops repeat after 1 epoch,"
     assert re.search(message, teacher.text)
 
@@ -339,9 +346,9 @@ def test_interrupted_file_is_completed_bit_identical(store_outputs):
 
 
 @pytest.fixture
-def replace_teacher(make_settings, make_run, tmp_path) -> Callable[[], None]:
+def replace_teacher(make_teacher_arguments, make_run, tmp_path) -> Callable[[], None]:
     """Return a function that replaces the teacher with another network of the same kind."""
-    run = make_run(make_settings(words="seed=6"))
+    run = make_run(make_teacher_arguments(words="seed=6"))
     return lambda: write_teacher(run, tmp_path / "teacher.safetensors")
 
 
@@ -356,9 +363,12 @@ def test_partial_file_rejects_another_teacher_or_dtype(store_outputs, replace_te
     assert part.read_bytes() == before
 
 
-def test_soft_labels_serve_runs_of_another_dtype(make_settings, store_outputs):
+def test_soft_labels_serve_runs_of_another_dtype(make_teacher_arguments, store_outputs):
     path = store_outputs()
-    assert plan_recipe(make_settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
+    assert (
+        plan_recipe(make_teacher_arguments(path, "precision.dtype=bf16")).teachers[0].stored.path
+        == path
+    )
 
 
 def explain_rejected_rank(process: RankProcess) -> str:
@@ -367,27 +377,29 @@ def explain_rejected_rank(process: RankProcess) -> str:
 
 
 def test_rank_rejects_teacher_replaced_after_start(
-    store_outputs, make_settings, replace_teacher, launcher
+    store_outputs, make_teacher_arguments, replace_teacher, launcher
 ):
     path = store_outputs(stop=1)
     replace_teacher()
-    folder = create_unstarted_run(path.parent / "run", make_recipe(make_settings()))
+    folder = create_unstarted_run(path.parent / "run", make_recipe(make_teacher_arguments()))
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
     (message,) = launcher.call(folder, 1, explain_rejected_rank)
     assert message.startswith("methods.distill.teacher was replaced after it was checked")
     assert map_outputs(path)[0].find_missing_epochs() == [0, 1]
 
 
-def test_run_rejects_teacher_replaced_after_plan(make_settings, replace_teacher):
-    plan = plan_recipe(make_settings())
+def test_run_rejects_teacher_replaced_after_plan(make_teacher_arguments, replace_teacher):
+    plan = plan_recipe(make_teacher_arguments())
     replace_teacher()
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         build(plan, Rank(0, 1, torch.device("cpu")))
 
 
-def test_loader_rejects_labels_replaced_after_plan(make_settings, store_outputs, replace_teacher):
+def test_loader_rejects_labels_replaced_after_plan(
+    make_teacher_arguments, store_outputs, replace_teacher
+):
     path, rank = store_outputs(), Rank(0, 1, torch.device("cpu"))
-    plan = plan_recipe(make_settings(path))
+    plan = plan_recipe(make_teacher_arguments(path))
     open_rank_images(plan, rank, plan.new_stack()).close()
     path.unlink()
     replace_teacher()

@@ -126,7 +126,7 @@ def test_beton_round_trips_through_its_file(file):
     assert open_beton(file).classes == ("0", "1", "2")
 
 
-def assert_rejected(file: Path, content: bytes) -> None:
+def assert_file_rejected(file: Path, content: bytes) -> None:
     """Write a file without its sidecar; it must be rejected."""
     get_sidecar_path(file).unlink(missing_ok=True)
     file.write_bytes(content)
@@ -139,22 +139,24 @@ def test_open_rejects_wrong_number_without_checksum(file, part, key, value):
     parts, (how, number) = Parts(file.read_bytes()), value.split()
     column = getattr(parts, part)[key]
     column[0] = int(number) + (int(column[0]) if how == "by" else 0)
-    assert_rejected(file, parts.data.tobytes())
+    assert_file_rejected(file, parts.data.tobytes())
 
 
 @pytest.mark.parametrize("change", OTHERS)
 def test_open_rejects_contradicting_parts_without_checksum(file, change):
     parts = Parts(file.read_bytes())
     change(parts)
-    assert_rejected(file, parts.data.tobytes())
+    assert_file_rejected(file, parts.data.tobytes())
 
 
 def test_open_rejects_changed_length_without_checksum(file):
     content = file.read_bytes()
     for end in ENDS:
-        assert_rejected(file, content[: int(len(content) * end) if isinstance(end, float) else end])
-    assert_rejected(file, content + bytes(24))
-    assert_rejected(
+        assert_file_rejected(
+            file, content[: int(len(content) * end) if isinstance(end, float) else end]
+        )
+    assert_file_rejected(file, content + bytes(24))
+    assert_file_rejected(
         file, bytes(HEADER.itemsize) + content[HEADER.itemsize :]
     )  # the header is missing
 

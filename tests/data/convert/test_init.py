@@ -59,14 +59,14 @@ def convert_to_first_step(source: Path, target: Path) -> int:
     return steps[0]
 
 
-def test_convert_keeps_images_labels_and_options(folder, tmp_path):
-    paths = convert(folder, tmp_path, RAW, do_nothing)
+def test_convert_keeps_images_labels_and_options(image_folder, tmp_path):
+    paths = convert(image_folder, tmp_path, RAW, do_nothing)
     assert paths == [tmp_path / "train.beton", tmp_path / "val.beton"]
     for split in ("train", "val"):
         expected = [
             (label, Image.open(path).tobytes())
             for label, name in enumerate(CLASSES)
-            for path in (folder / split / name).iterdir()
+            for path in (image_folder / split / name).iterdir()
         ]
         assert read_samples(tmp_path / f"{split}.beton") == sorted(expected)
     assert list_names(tmp_path) == {
@@ -77,22 +77,24 @@ def test_convert_keeps_images_labels_and_options(folder, tmp_path):
     }
     note = json.loads(get_sidecar_path(tmp_path / "train.beton").read_text())
     assert (tuple(note["classes"]), note["examples"]) == (CLASSES, 37)
-    assert (note["source"], note["options"]["write_mode"]) == (str(folder), "raw")
+    assert (note["source"], note["options"]["write_mode"]) == (str(image_folder), "raw")
     assert len(note["source_sha256"]) == 32
 
 
-def test_convert_shuffles_by_seed_unless_disabled(folder, tmp_path):
+def test_convert_shuffles_by_seed_unless_disabled(image_folder, tmp_path):
     labels = []
     for change in ({}, {"seed": 1}, {"shuffle": False}):
         path = tmp_path / "a.beton"
-        convert(folder / "train", path, ConvertOptions("raw", workers=1, **change), do_nothing)
+        convert(
+            image_folder / "train", path, ConvertOptions("raw", workers=1, **change), do_nothing
+        )
         labels.append(open_beton(path).labels.tolist())
     assert labels[0] != labels[1]
     assert sorted(labels[0]) == sorted(labels[1]) == labels[2]
 
 
-def test_forecast_is_close_and_writes_nothing(folder, tmp_path):
-    prediction = forecast(folder, tmp_path, RAW)
+def test_forecast_is_close_and_writes_nothing(image_folder, tmp_path):
+    prediction = forecast(image_folder, tmp_path, RAW)
     assert (
         prediction.images,
         prediction.sampled_images,
@@ -100,7 +102,7 @@ def test_forecast_is_close_and_writes_nothing(folder, tmp_path):
         prediction.unreadable,
     ) == (48, 48, 0, ())
     assert not list_names(tmp_path)
-    convert(folder, tmp_path, RAW, do_nothing, prediction)
+    convert(image_folder, tmp_path, RAW, do_nothing, prediction)
     written = sum(path.stat().st_size for path in tmp_path.glob("*.beton"))
     assert abs(prediction.bytes / written - 1) < 0.05
     assert 0 < prediction.minutes < 1
@@ -114,8 +116,12 @@ def test_beton_converts_to_another_size(betons, tmp_path):
     assert (new.classes, new.labels.tolist()) == (old.classes, old.labels.tolist())
 
 
-def test_interrupted_conversion_resumes_bit_identical(folder, tmp_path, small_chunks):
-    source, whole, target = folder / "train", tmp_path / "whole.beton", tmp_path / "train.beton"
+def test_interrupted_conversion_resumes_bit_identical(image_folder, tmp_path, small_chunks):
+    source, whole, target = (
+        image_folder / "train",
+        tmp_path / "whole.beton",
+        tmp_path / "train.beton",
+    )
     convert(source, whole, RAW, do_nothing)
     convert_interrupted(source, target, after=16)
     assert not target.exists()
@@ -133,9 +139,9 @@ def test_interrupted_conversion_resumes_bit_identical(folder, tmp_path, small_ch
     }
 
 
-def test_finished_split_is_not_converted_again(folder, tmp_path):
+def test_finished_split_is_not_converted_again(image_folder, tmp_path):
     images, out = tmp_path / "images", tmp_path / "out"
-    shutil.copytree(folder, images)
+    shutil.copytree(image_folder, images)
     train, val = convert(images, out, RAW, do_nothing)
     old = train.stat().st_mtime_ns
     val.unlink()
@@ -158,9 +164,9 @@ def test_finished_split_is_not_converted_again(folder, tmp_path):
     assert train.stat().st_mtime_ns > old
 
 
-def test_convert_rejects_resume_with_other_options_or_source(folder, tmp_path, small_chunks):
+def test_convert_rejects_resume_with_other_options_or_source(image_folder, tmp_path, small_chunks):
     source, target = tmp_path / "train", tmp_path / "a.beton"
-    shutil.copytree(folder / "train", source)
+    shutil.copytree(image_folder / "train", source)
     convert_interrupted(source, target, after=16)
     assert forecast(source, target, ConvertOptions("raw", seed=1)).resumed_images == 0
     assert forecast(source, target, RAW).resumed_images == 16
@@ -187,9 +193,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_killed_conversion_leaves_no_worker_or_file(forks, folder, tmp_path):
+def test_killed_conversion_leaves_no_worker_or_file(forks, image_folder, tmp_path):
     (tmp_path / "convert_slowly.py").write_text(CONVERT)
-    source, target = folder / "train", tmp_path / "train.beton"
+    source, target = image_folder / "train", tmp_path / "train.beton"
     process = forks.run(tmp_path, "convert_slowly", str(source), str(target))
     while not (match := re.search(r"^7 (\d+) (\d+)\n", process.read_streams()[0], re.MULTILINE)):
         assert process.poll() is None, process.read_streams()
@@ -203,23 +209,25 @@ def test_killed_conversion_leaves_no_worker_or_file(forks, folder, tmp_path):
     assert target.read_bytes() == (tmp_path / "whole.beton").read_bytes()
 
 
-def test_second_conversion_to_one_file_is_rejected(folder, tmp_path):
+def test_second_conversion_to_one_file_is_rejected(image_folder, tmp_path):
     writer = beton_writer.BetonWriter(tmp_path / "train.beton", 5, convert_module.PAGE_SIZE, "key")
     with pytest.raises(NotReadyError, match="another conversion"):
-        convert(folder / "train", tmp_path / "train.beton", RAW, do_nothing)
+        convert(image_folder / "train", tmp_path / "train.beton", RAW, do_nothing)
     writer.close()
 
 
-def test_convert_rejects_full_disk_before_writing(folder, tmp_path, monkeypatch):
+def test_convert_rejects_full_disk_before_writing(image_folder, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(NotReadyError, match=r"has 1 kB free; about [\d.]+ MB are needed"):
-        convert(folder, tmp_path / "out", RAW, do_nothing)
+        convert(image_folder, tmp_path / "out", RAW, do_nothing)
     assert not (tmp_path / "out").exists()
 
 
-def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chunks, monkeypatch):
+def test_disk_full_during_conversion_keeps_old_file(
+    image_folder, tmp_path, small_chunks, monkeypatch
+):
     target = tmp_path / "train.beton"
-    convert(folder / "train", target, ConvertOptions("jpg", workers=1), do_nothing)
+    convert(image_folder / "train", target, ConvertOptions("jpg", workers=1), do_nothing)
     old = target.read_bytes(), get_sidecar_path(target).read_bytes()
     write, limit = beton_writer.write_all, convert_module.PAGE_SIZE + 100_000
 
@@ -231,17 +239,17 @@ def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chun
     with monkeypatch.context() as patch:
         patch.setattr(beton_writer, "write_all", fail_when_full)
         with pytest.raises(NotReadyError, match=r"No space left on device.*kept"):
-            convert(folder / "train", target, RAW, do_nothing)
+            convert(image_folder / "train", target, RAW, do_nothing)
     assert (target.read_bytes(), get_sidecar_path(target).read_bytes()) == old
-    assert convert_to_first_step(folder / "train", target) > 4
+    assert convert_to_first_step(image_folder / "train", target) > 4
     assert len(open_beton(target)) == 37
 
 
 @pytest.fixture
-def with_bad_images(folder: Path, tmp_path: Path) -> tuple[Path, list[str]]:
+def with_bad_images(image_folder: Path, tmp_path: Path) -> tuple[Path, list[str]]:
     """Eight images, and the paths of a truncated image and of a file that is not an image."""
     root = tmp_path / "images"
-    for path in sorted((folder / "val").glob("*/*"))[:8]:
+    for path in sorted((image_folder / "val").glob("*/*"))[:8]:
         copy = root / path.parent.name / path.name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
@@ -302,7 +310,7 @@ def test_source_truncated_after_open_is_named(betons, tmp_path):
     assert source.encode(0, RAW) == "is damaged: the file was truncated after it was opened"
 
 
-def test_unverified_file_is_rejected_when_repeated(folder, tmp_path, monkeypatch):
+def test_unverified_file_is_rejected_when_repeated(image_folder, tmp_path, monkeypatch):
     write = beton_writer.write_all
 
     def damaged(file, data):
@@ -311,45 +319,45 @@ def test_unverified_file_is_rejected_when_repeated(folder, tmp_path, monkeypatch
     monkeypatch.setattr(beton_writer, "write_all", damaged)
     for _ in range(2):
         with pytest.raises(TrainingError, match="was not read back"):
-            convert(folder, tmp_path, RAW, do_nothing)
+            convert(image_folder, tmp_path, RAW, do_nothing)
         assert not list_names(tmp_path)
 
 
 def test_conversion_killed_during_verification_finishes_when_repeated(
-    folder, tmp_path, monkeypatch
+    image_folder, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
         patch.setattr(convert_module, "_verify", lambda path: 1 / 0)  # as if killed
         with pytest.raises(ZeroDivisionError):
-            convert(folder / "val", tmp_path / "a.beton", RAW, do_nothing)
+            convert(image_folder / "val", tmp_path / "a.beton", RAW, do_nothing)
     assert not (tmp_path / "a.beton").exists()
-    convert(folder / "val", tmp_path / "a.beton", RAW, do_nothing)
+    convert(image_folder / "val", tmp_path / "a.beton", RAW, do_nothing)
     assert list_names(tmp_path) == {"a.beton", "a.beton.json"}
 
 
-def test_convert_keeps_file_of_another_source(folder, tmp_path):
+def test_convert_keeps_file_of_another_source(image_folder, tmp_path):
     target = tmp_path / "a.beton"
-    convert(folder / "val", target, RAW, do_nothing)
+    convert(image_folder / "val", target, RAW, do_nothing)
     old = target.read_bytes()
-    convert(folder / "val", target, ConvertOptions("jpg", workers=1), do_nothing)
+    convert(image_folder / "val", target, ConvertOptions("jpg", workers=1), do_nothing)
     assert target.read_bytes() != old
-    wrong = (folder / "train", target), (target, target), (folder, tmp_path / "b.beton")
+    wrong = (image_folder / "train", target), (target, target), (image_folder, tmp_path / "b.beton")
     for source, place in wrong:
         with pytest.raises(RecipeError, match=r"overwritten\n    .*a2\.beton|and a folder is"):
             convert(source, place, RAW, do_nothing)
     target.write_text("mine")
     with pytest.raises(RecipeError, match="already exists, and nothing is overwritten"):
-        convert(folder / "val", target, RAW, do_nothing)
+        convert(image_folder / "val", target, RAW, do_nothing)
     assert target.read_text() == "mine"
-    convert(folder / "train", tmp_path / "b.half.beton", RAW, do_nothing)
+    convert(image_folder / "train", tmp_path / "b.half.beton", RAW, do_nothing)
     with pytest.raises(RecipeError, match=r"b\.half\.beton.*already exists"):
-        convert(folder / "val", tmp_path / "b.beton", replace(RAW, levels=2), do_nothing)
+        convert(image_folder / "val", tmp_path / "b.beton", replace(RAW, levels=2), do_nothing)
 
 
-def test_source_is_identified_by_resolved_path(folder, tmp_path, monkeypatch):
+def test_source_is_identified_by_resolved_path(image_folder, tmp_path, monkeypatch):
     for name, images in (("one", "val"), ("two", "train")):
         (tmp_path / name).mkdir()
-        shutil.copytree(folder / images, tmp_path / name / "images")
+        shutil.copytree(image_folder / images, tmp_path / name / "images")
     target = tmp_path / "a.beton"
     monkeypatch.chdir(tmp_path / "one")
     convert(Path("images"), target, RAW, do_nothing)
@@ -364,14 +372,14 @@ def test_source_is_identified_by_resolved_path(folder, tmp_path, monkeypatch):
     assert target.read_bytes() == old
 
 
-def test_convert_rejects_wrong_sources_targets_and_options(folder, tmp_path):
+def test_convert_rejects_wrong_sources_targets_and_options(image_folder, tmp_path):
     (tmp_path / "empty" / "ant").mkdir(parents=True)
-    shutil.copytree(folder, tmp_path / "images")
+    shutil.copytree(image_folder, tmp_path / "images")
     (tmp_path / "images/val/dog").mkdir()
     target = tmp_path / "a.beton"
     for source, place, options, kind, message in (
-        (folder / "train", tmp_path, RAW, RecipeError, r"ends in \.beton"),
-        (folder, tmp_path, ConvertOptions("smart"), RecipeError, "write_mode"),
+        (image_folder / "train", tmp_path, RAW, RecipeError, r"ends in \.beton"),
+        (image_folder, tmp_path, ConvertOptions("smart"), RecipeError, "write_mode"),
         (tmp_path / "nowhere", target, RAW, NotReadyError, "nowhere` does not exist"),
         (tmp_path / "empty", target, RAW, NotReadyError, "has no images"),
         (tmp_path / "images", tmp_path, RAW, NotReadyError, "dog"),

@@ -85,19 +85,19 @@ def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
         write_rows(path, cells, [*labels], described, group)
 
 
-def assert_rejected(folder: Path, message: str) -> None:
+def assert_shards_rejected(folder: Path, message: str) -> None:
     """Assert that shards are rejected for this reason."""
     with pytest.raises(NotReadyError, match=message):
         find_shards(folder)
 
 
 @pytest.mark.parametrize("kind", ["json", "number", "name", "parquet"])
-def test_shards_convert_like_folders(kind, folder, tmp_path):
+def test_shards_convert_like_folders(kind, image_folder, tmp_path):
     if kind == "parquet":
-        write_parquet(folder, tmp_path / "shards")
+        write_parquet(image_folder, tmp_path / "shards")
     else:
-        write_tars(folder, tmp_path / "shards", kind)
-    convert(folder, tmp_path / "from-folder", RAW, do_nothing)
+        write_tars(image_folder, tmp_path / "shards", kind)
+    convert(image_folder, tmp_path / "from-folder", RAW, do_nothing)
     convert(tmp_path / "shards", tmp_path / "from-shards", RAW, do_nothing)
     for split in ("train.beton", "val.beton"):
         expected = read_samples(tmp_path / "from-folder" / split)
@@ -106,8 +106,8 @@ def test_shards_convert_like_folders(kind, folder, tmp_path):
         assert expected
 
 
-def test_changed_shard_is_another_source(folder, tmp_path):
-    write_tars(folder, tmp_path)
+def test_changed_shard_is_another_source(image_folder, tmp_path):
+    write_tars(image_folder, tmp_path)
     alone, other = find_shards(tmp_path), tmp_path / "test-0000.tar"
     other.write_bytes(b"not even read")  # only the first by name is read
     write_tar(tmp_path / "train-9.tar", {"x.jpg": b"", "x.cls": b"ant"})
@@ -117,8 +117,8 @@ def test_changed_shard_is_another_source(folder, tmp_path):
     assert forecast(tmp_path, tmp_path / "out", RAW).left_out == (str(other),)
 
 
-def test_row_groups_stay_together_in_random_order(folder, tmp_path):
-    write_parquet(folder, tmp_path, group=3)
+def test_row_groups_stay_together_in_random_order(image_folder, tmp_path):
+    write_parquet(image_folder, tmp_path, group=3)
     source = find_shards(tmp_path)["train"]
     order = source.shuffle(np.random.default_rng(0))
     assert sorted(order) == [*range(len(source.images.labels))] != [*order]
@@ -151,38 +151,38 @@ def test_row_groups_stay_together_in_random_order(folder, tmp_path):
 )
 def test_incomplete_sample_is_named(members, message, tmp_path):
     write_tar(tmp_path / "a.tar", members)
-    assert_rejected(tmp_path, message)
+    assert_shards_rejected(tmp_path, message)
 
 
 def test_samples_of_one_name_stay_separate(tmp_path):
     twice = [("0.jpg", b"x"), ("0.cls", b"0"), ("0.jpg", b"y"), ("0.cls", b"1")]
     write_tar(tmp_path / "a.tar", twice)
-    assert_rejected(tmp_path, "more than one image or label: 0.jpg, 0.cls, 0.jpg, 0.cls")
+    assert_shards_rejected(tmp_path, "more than one image or label: 0.jpg, 0.cls, 0.jpg, 0.cls")
 
 
 def test_damaged_or_unlabeled_shards_are_named(tmp_path):
     writer, path = pytest.importorskip("pyarrow.parquet"), tmp_path / "a.parquet"
     path.write_bytes(b"PAR1" * 10)
-    assert_rejected(tmp_path, "cannot be read as a parquet file")
+    assert_shards_rejected(tmp_path, "cannot be read as a parquet file")
     with path.open("wb") as file:
         file.truncate(1 << 31)
         file.seek(0, os.SEEK_END)
         file.write(((1 << 31) - 4).to_bytes(4, "little") + b"PAR1")
-    assert_rejected(tmp_path, "its description is larger than 67,108,864 bytes")
+    assert_shards_rejected(tmp_path, "its description is larger than 67,108,864 bytes")
     writer.write_table(pytest.importorskip("pyarrow").table({"img": [b""], "label": [1]}), path)
-    assert_rejected(tmp_path, "needs one column image and one label, and has img, label")
+    assert_shards_rejected(tmp_path, "needs one column image and one label, and has img, label")
     write_rows(path, [], [])
-    assert_rejected(tmp_path, r"a\.parquet has no images")
+    assert_shards_rejected(tmp_path, r"a\.parquet has no images")
     write_tar(tmp_path / "a.tar", {"a.jpg": bytes(2000), "a.cls": b"1"})
     os.truncate(tmp_path / "a.tar", 1000)
-    assert_rejected(tmp_path, "cannot be read as a tar file")
+    assert_shards_rejected(tmp_path, "cannot be read as a tar file")
     for name, label in (("a", b"2"), ("b", b"cat")):
         write_tar(tmp_path / f"{name}.tar", {"a.jpg": b"x", "a.cls": label})
-    assert_rejected(tmp_path, "numbers and labels that are names: 2, cat")
+    assert_shards_rejected(tmp_path, "numbers and labels that are names: 2, cat")
 
 
-def test_archive_next_to_class_folders_is_ignored(folder, tmp_path):
-    (tmp_path / "train").symlink_to(folder / "train")
+def test_archive_next_to_class_folders_is_ignored(image_folder, tmp_path):
+    (tmp_path / "train").symlink_to(image_folder / "train")
     (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(b"anything")
     assert find_shards(tmp_path) == {}
 
@@ -193,7 +193,7 @@ def test_archive_next_to_class_folders_is_ignored(folder, tmp_path):
 )
 def test_class_names_in_shards_are_validated(names, tmp_path):
     write_rows(tmp_path / "a.parquet", [*TWO], [0, 1], describe_classes({"names": names}))
-    assert_rejected(tmp_path, "must name at least 2 different classes")
+    assert_shards_rejected(tmp_path, "must name at least 2 different classes")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_repeated_large_value_is_decoded_in_parts(tmp_path, monkeypatch):
 @pytest.mark.parametrize("labels", [[None], [True], [-1], [10**6], ["a" * 201], [""], [0.5]])
 def test_parquet_rejects_value_that_is_not_label(tmp_path, labels):
     write_rows(tmp_path / "a.parquet", [TWO[0]], labels)
-    assert_rejected(
+    assert_shards_rejected(
         tmp_path, "has no label in row 0: a number from 0 to 999,999, or a name of at most 200"
     )
 
@@ -263,7 +263,9 @@ def test_parquet_rejects_two_label_columns(tmp_path):
     columns = [arrow.array([{"bytes": b"x"}]), arrow.array([0]), arrow.array([1])]
     table = arrow.Table.from_arrays(columns, names=["image", "label", "label"])
     pytest.importorskip("pyarrow.parquet").write_table(table, path)
-    assert_rejected(tmp_path, "needs one column image and one label, and has image, label, label")
+    assert_shards_rejected(
+        tmp_path, "needs one column image and one label, and has image, label, label"
+    )
 
 
 def test_class_names_file_is_read_within_limits(tmp_path):
@@ -272,7 +274,7 @@ def test_class_names_file_is_read_within_limits(tmp_path):
     names.write_bytes(b"\xff\xfe\n\xff\xfd\xff\n")
     assert len(find_shards(tmp_path)[""].classes) == 2
     names.write_text("ant\n")
-    assert_rejected(tmp_path, "at least 2 different classes")
+    assert_shards_rejected(tmp_path, "at least 2 different classes")
     names.unlink()
     os.mkfifo(names)
-    assert_rejected(tmp_path, "Not a regular file")
+    assert_shards_rejected(tmp_path, "Not a regular file")

@@ -26,7 +26,7 @@ def write_archive(path: Path, names: list[str] = NAMES, form: int = tarfile.USTA
     return path
 
 
-def start(path: Path, number: int) -> int:
+def find_header(path: Path, number: int) -> int:
     """Return the offset of the header of a member."""
     with tarfile.open(path) as file:
         return file.getmembers()[number].offset
@@ -75,7 +75,7 @@ def test_members_reads_long_headers_of_every_file(tmp_path):
 
 def change_size(path: Path, size: bytes) -> None:
     """Change the size in the 31st header, and update its checksum."""
-    content, place = bytearray(path.read_bytes()), start(path, 30)
+    content, place = bytearray(path.read_bytes()), find_header(path, 30)
     content[place + 124 : place + 136] = size
     content[place + 148 : place + 156] = b" " * 8
     content[place + 148 : place + 156] = b"%06o\0 " % sum(content[place : place + 512])
@@ -101,9 +101,9 @@ def insert_headers(path: Path, text: bytes, times: int = 1, size: int = 0) -> No
 @pytest.mark.parametrize(
     ("message", "damage"),
     [
-        ("truncated at byte 46,080", lambda path: os.truncate(path, start(path, 30))),
-        ("truncated at byte 46,080", lambda path: os.truncate(path, start(path, 30) + 99)),
-        ("truncated", lambda path: os.truncate(path, start(path, 30) + 600)),
+        ("truncated at byte 46,080", lambda path: os.truncate(path, find_header(path, 30))),
+        ("truncated at byte 46,080", lambda path: os.truncate(path, find_header(path, 30) + 99)),
+        ("truncated", lambda path: os.truncate(path, find_header(path, 30) + 600)),
         (
             "size of 15.jpg is wrong",
             lambda path: change_size(path, b"\x80" + (1 << 80).to_bytes(11, "big")),
@@ -135,7 +135,7 @@ def test_members_misses_no_file_after_a_changed_header(tmp_path):
     path, draw = write_archive(tmp_path / "a.tar"), random.Random(0)
     whole, expected = path.read_bytes(), read_members(path)
     for _ in range(300):
-        place = start(path, 0) + 512 * 3 * draw.randrange(len(NAMES)) + draw.randrange(512)
+        place = find_header(path, 0) + 512 * 3 * draw.randrange(len(NAMES)) + draw.randrange(512)
         content = bytearray(whole)
         content[place] ^= 1 << draw.randrange(8)
         (tmp_path / "b.tar").write_bytes(content)

@@ -17,10 +17,10 @@ from tests.tables import parse_rows
 
 
 @pytest.fixture
-def half_folders(folder: Path, tmp_path: Path) -> Path:
+def half_folders(image_folder: Path, tmp_path: Path) -> Path:
     """Return a folder with the images of both splits under unknown names."""
     for split, name in (("train", "one half"), ("val", "other")):
-        shutil.copytree(folder / split, tmp_path / "halves" / name)
+        shutil.copytree(image_folder / split, tmp_path / "halves" / name)
     return tmp_path / "halves"
 
 
@@ -77,10 +77,10 @@ A/ant B/ANT | A/Bee B/bee | has the same folders
 """
     ),
 )
-def test_classes_that_look_like_splits_are_rejected(folder, tmp_path, ants, bees, parts):
+def test_classes_that_look_like_splits_are_rejected(image_folder, tmp_path, ants, bees, parts):
     for name, places in (("ant", ants), ("bee", bees)):
         for place in places.split():
-            shutil.copytree(folder / "train" / name, tmp_path / place)
+            shutil.copytree(image_folder / "train" / name, tmp_path / place)
     error = explain_rejected_images(make_small_config(tmp_path, val_share=0.1))
     for part in parts.format(root=tmp_path).split("  # "):
         assert part in error
@@ -98,21 +98,21 @@ steam_train | test_tube
 """
     ),
 )
-def test_folders_resembling_splits_are_classes(folder, tmp_path, ants, bees):
+def test_folders_resembling_splits_are_classes(image_folder, tmp_path, ants, bees):
     for name, places in (("ant", ants), ("bee", bees)):
         for place in places.split():
             (tmp_path / place).mkdir(parents=True)
             count = 2 if "crops" in place or "flips" in place else 9
-            for path in sorted((folder / "train" / name).iterdir())[:count]:
+            for path in sorted((image_folder / "train" / name).iterdir())[:count]:
                 shutil.copy(path, tmp_path / place)
     expected = {place.partition("/")[0] for place in (*ants.split(), *bees.split())}
     assert {*count_images(make_small_config(tmp_path, val_share=0.2))[2]} == expected
 
 
-def test_nested_classes_are_suggested_only_if_unambiguous(folder, tmp_path):
+def test_nested_classes_are_suggested_only_if_unambiguous(image_folder, tmp_path):
     offer = "data.nested_classes=true makes each of these a class"
     for place in ("hot/ant", "hot/other", "cold/bee", "cold/other"):
-        shutil.copytree(folder / "train" / "ant", tmp_path / place)
+        shutil.copytree(image_folder / "train" / "ant", tmp_path / place)
     assert offer not in "".join(
         data.survey_images(make_small_config(tmp_path, val_share=0.1)).notes
     )

@@ -15,10 +15,10 @@ from tests.data.loaders import make_small_config
 
 
 @pytest.fixture
-def copied_folder(folder: Path, tmp_path: Path) -> Path:
+def copied_folder(image_folder: Path, tmp_path: Path) -> Path:
     """Return a folder whose validation images are copies of its training images."""
     for split in ("train", "val"):
-        shutil.copytree(folder / "train", tmp_path / "twice" / split)
+        shutil.copytree(image_folder / "train", tmp_path / "twice" / split)
     return tmp_path / "twice"
 
 
@@ -28,15 +28,15 @@ def get_note(root: Path, **changes) -> str:
     return next((one for one in notes if "byte-identical" in one), "")
 
 
-def test_plan_notes_validation_equal_to_training(copied_folder, folder):
+def test_plan_notes_validation_equal_to_training(copied_folder, image_folder):
     assert get_note(copied_folder).startswith(
         "32 of 32 validation images that were compared are byte-identical"
     )
     assert f"resnet-recipes doctor data {copied_folder} compares all" in get_note(copied_folder)
-    assert not get_note(folder)
+    assert not get_note(image_folder)
 
 
-def test_copies_are_found_under_other_names_and_links(copied_folder, folder):
+def test_copies_are_found_under_other_names_and_links(copied_folder, image_folder):
     for number, path in enumerate(sorted((copied_folder / "val").glob("*/*"))):
         path.rename(path.with_name(f"renamed{number}.jpg"))
     assert get_note(copied_folder).startswith("32 of 32 ")
@@ -44,7 +44,7 @@ def test_copies_are_found_under_other_names_and_links(copied_folder, folder):
     (copied_folder / "val").symlink_to(copied_folder / "train")
     assert get_note(copied_folder).startswith("32 of 32 ")
     (copied_folder / "val").unlink()
-    shutil.copytree(folder / "val", copied_folder / "val")
+    shutil.copytree(image_folder / "val", copied_folder / "val")
     shutil.copy(copied_folder / "val/bee/001.jpg", copied_folder / "train/ant/copy.jpg")
     assert get_note(copied_folder).startswith("1 of 11 ")
     assert str(copied_folder / "val/bee/001.jpg") in get_note(copied_folder)
@@ -88,6 +88,6 @@ def test_unfetched_or_unreadable_files_are_not_copies(copied_folder):
     assert not get_note(copied_folder)
 
 
-def test_an_image_is_not_a_copy_of_itself(folder):
-    listing = Listing.of(folder / "train")
+def test_an_image_is_not_a_copy_of_itself(image_folder):
+    listing = Listing.of(image_folder / "train")
     assert find_copies(listing, listing).paths == []

@@ -35,9 +35,9 @@ SWAPPED = {"ant": "bee", "bee": "ant", "cat": "cat"}
 
 
 @pytest.fixture
-def flowers(folder: Path, tmp_path: Path) -> Path:
+def flowers(image_folder: Path, tmp_path: Path) -> Path:
     """Return 37 images in three class folders, without splits."""
-    return Path(shutil.copytree(folder / "train", tmp_path / "flowers"))
+    return Path(shutil.copytree(image_folder / "train", tmp_path / "flowers"))
 
 
 def list_validation(config: DataConfig) -> set[str]:
@@ -52,7 +52,7 @@ def read_labels(root: Path) -> dict[str, str]:
     return dict(zip((Path(path).name for path in val.paths), labels, strict=True))
 
 
-def list_notes(root: Path, **changes) -> str:
+def list_layout_notes(root: Path, **changes) -> str:
     """Return the notes about these images."""
     facts = data.survey_images(make_small_config(root, **changes))
     return "\n".join((*facts.notes, *facts.details))
@@ -83,7 +83,7 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
     assert count_images(config) == (28, 9, CLASSES)
     message = "9 images are set aside for validation, a share of 0.25 of each class"
-    assert message in list_notes(flowers, val_share=0.25)
+    assert message in list_layout_notes(flowers, val_share=0.25)
     with closing(data.open_eval(config, data.survey_images(config), ONE_RANK)) as loader:
         labels = np.concatenate([batch.labels.numpy().copy() for batch in loader.batches()])
     assert np.bincount(labels).tolist() == [3, 3, 3]
@@ -122,13 +122,13 @@ def test_folds_put_each_image_in_one_validation(flowers, parts):
 
 def test_folds_are_described_and_divide_training_images(flowers, copied_images):
     message = "13 images are set aside for validation, part 1/3 of each class, the same with every"
-    assert message in list_notes(flowers, fold="1/3")
+    assert message in list_layout_notes(flowers, fold="1/3")
     config = make_small_config(copied_images, fold="1/3")
     assert count_images(config) == (24, 13, CLASSES)
     assert list_validation(config) | list_training(config) == {
         *Listing.of(copied_images / "train").names
     }
-    assert "val is not used: data.fold divides the training images" in list_notes(
+    assert "val is not used: data.fold divides the training images" in list_layout_notes(
         copied_images, fold="1/3"
     )
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
@@ -183,7 +183,9 @@ def test_share_is_taken_from_each_class_and_nested(copied_images):
     facts = data.survey_images(make_small_config(copied_images, share=0.3))
     assert facts.train_examples == len(chosen[2])
     assert facts.eval_examples == 11
-    assert "12 images are trained on, a fraction of 0.3" in list_notes(copied_images, share=0.3)
+    assert "12 images are trained on, a fraction of 0.3" in list_layout_notes(
+        copied_images, share=0.3
+    )
 
 
 def test_share_depends_on_val_seed_and_names(copied_images):
@@ -256,15 +258,15 @@ def test_single_and_empty_classes_are_explained(flowers):
     assert "(not read: " in message
 
 
-def test_nested_folders_become_classes_on_request(folder, tmp_path):
+def test_nested_folders_become_classes_on_request(image_folder, tmp_path):
     for split in ("train", "val"):
         for name, place in (("ant", "insects/ant"), ("bee", "insects/bee"), ("cat", "mammals")):
-            shutil.copytree(folder / split / name, tmp_path / split / place)
+            shutil.copytree(image_folder / split / name, tmp_path / split / place)
     assert count_images(make_small_config(tmp_path)) == (37, 11, ("insects", "mammals"))
-    assert "data.nested_classes=true makes each of these a class" in list_notes(tmp_path)
+    assert "data.nested_classes=true makes each of these a class" in list_layout_notes(tmp_path)
     nested = make_small_config(tmp_path, nested_classes=True)
     assert count_images(nested) == (37, 11, ("insects/ant", "insects/bee", "mammals"))
-    assert "nested_classes" not in list_notes(tmp_path, nested_classes=True)
+    assert "nested_classes" not in list_layout_notes(tmp_path, nested_classes=True)
 
 
 @pytest.mark.parametrize(
@@ -282,46 +284,46 @@ def test_nested_folders_become_classes_on_request(folder, tmp_path):
         ("train2017", "val2017", ""),
     ],
 )
-def test_foreign_split_names_are_read_and_reported(folder, tmp_path, train, val, more):
-    (tmp_path / train).symlink_to(folder / "train")
-    (tmp_path / val).symlink_to(folder / "val")
+def test_foreign_split_names_are_read_and_reported(image_folder, tmp_path, train, val, more):
+    (tmp_path / train).symlink_to(image_folder / "train")
+    (tmp_path / val).symlink_to(image_folder / "val")
     if more:
-        (tmp_path / more).symlink_to(folder / "train")
+        (tmp_path / more).symlink_to(image_folder / "train")
     assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
-    assert f"validation images come from {val}" in list_notes(tmp_path).splitlines()
+    assert f"validation images come from {val}" in list_layout_notes(tmp_path).splitlines()
 
 
-def test_nested_split_folders_count_once(folder, tmp_path):
+def test_nested_split_folders_count_once(image_folder, tmp_path):
     for split, name in (("train", "training_set"), ("val", "test_set")):
-        shutil.copytree(folder / split, tmp_path / name / name)
+        shutil.copytree(image_folder / split, tmp_path / name / name)
     assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
 
 
-def test_self_linked_folder_is_not_a_nested_split(folder, tmp_path):
+def test_self_linked_folder_is_not_a_nested_split(image_folder, tmp_path):
     for split in ("train", "val"):
         (tmp_path / split).mkdir()
         (tmp_path / split / split).symlink_to(tmp_path / split)
     assert "has no images" in explain_rejected_images(make_small_config(tmp_path))
 
 
-def test_split_folders_in_table_paths_divide_it(folder, tmp_path):
+def test_split_folders_in_table_paths_divide_it(image_folder, tmp_path):
     lines = ["path,label"]
     for split, name in (("train", "seg_train"), ("val", "seg_test")):
-        for path in sorted(shutil.copytree(folder / split, tmp_path / name).glob("*/*")):
+        for path in sorted(shutil.copytree(image_folder / split, tmp_path / name).glob("*/*")):
             lines.append(f"{path.relative_to(tmp_path)},{path.parent.name}")
     (tmp_path / "labels.csv").write_text("\n".join(lines))
     assert count_images(make_small_config(tmp_path / "labels.csv")) == (37, 11, CLASSES)
 
 
 @pytest.fixture
-def image_table(folder: Path, tmp_path: Path) -> Path:
+def image_table(image_folder: Path, tmp_path: Path) -> Path:
     """Return a table of all images of `folder`, which are next to it without class folders.
 
     No name contains `val`.
     """
     lines = ["path,label,split"]
     (tmp_path / "pictures").mkdir()
-    for path in sorted(folder.glob("*/*/*.jpg")):
+    for path in sorted(image_folder.glob("*/*/*.jpg")):
         split, label = path.parts[-3:-1]
         name = f"pictures/{split}{path.name}"
         shutil.copy(path, tmp_path / name)
@@ -330,9 +332,9 @@ def image_table(folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "labels.csv"
 
 
-def test_table_gives_images_and_labels_of_folders(folder, image_table):
+def test_table_gives_images_and_labels_of_folders(image_folder, image_table):
     assert count_images(make_small_config(image_table)) == (37, 11, CLASSES)
-    assert "validation images come from test" in list_notes(image_table).splitlines()
+    assert "validation images come from test" in list_layout_notes(image_table).splitlines()
     share = replace(ONE_RANK, eval_size=11)
     mine, theirs = (
         next(
@@ -340,7 +342,7 @@ def test_table_gives_images_and_labels_of_folders(folder, image_table):
                 make_small_config(root), data.survey_images(make_small_config(root)), share
             ).batches()
         )
-        for root in (image_table, folder)
+        for root in (image_table, image_folder)
     )
     assert np.array_equal(mine.pixels, theirs.pixels)
     assert np.array_equal(mine.labels, theirs.labels)
@@ -353,12 +355,12 @@ def test_table_without_splits_is_split_randomly(image_table):
     assert count_images(make_small_config(image_table, val_share=0.25))[1] == 12
 
 
-def test_hugging_face_metadata_gives_labels(folder, tmp_path):
+def test_hugging_face_metadata_gives_labels(image_folder, tmp_path):
     rows = []
     for split, name in (("train", "train"), ("val", "test")):
         (tmp_path / name).mkdir()
         lines = ["file_name,label"]
-        for path in sorted((folder / split).glob("*/*.jpg")):
+        for path in sorted((image_folder / split).glob("*/*.jpg")):
             shutil.copy(path, tmp_path / name / path.name)
             label = path.parent.name
             lines.append(f"{path.name},{label}")
@@ -377,7 +379,7 @@ def test_tables_without_labels_are_named(copied_images):
     (copied_images / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
     (copied_images / "labels.csv").write_text("path,label\na.jpg,x\n")
     assert count_images(make_small_config(copied_images)) == (37, 11, CLASSES)
-    assert f"not from {copied_images}/labels.csv, {copied_images}/train.csv" in list_notes(
+    assert f"not from {copied_images}/labels.csv, {copied_images}/train.csv" in list_layout_notes(
         copied_images
     )
 
@@ -409,8 +411,8 @@ def images_with_tables(copied_images: Path) -> Path:
     return copied_images
 
 
-def test_table_next_to_folders_gives_labels_and_note(images_with_tables, folder):
-    theirs, table = read_labels(folder), images_with_tables / "val.csv"
+def test_table_next_to_folders_gives_labels_and_note(images_with_tables, image_folder):
+    theirs, table = read_labels(image_folder), images_with_tables / "val.csv"
     assert read_labels(images_with_tables) == {
         name: SWAPPED[label] for name, label in theirs.items()
     }
@@ -427,7 +429,7 @@ def test_table_next_to_folders_gives_labels_and_note(images_with_tables, folder)
     assert read_labels(images_with_tables) == theirs
     train = f"labels come from {images_with_tables}/train.csv"
     message = f"{train} and the names of folders in {images_with_tables}/val"
-    assert message in list_notes(images_with_tables)
+    assert message in list_layout_notes(images_with_tables)
 
 
 def test_flat_images_are_labeled_by_their_table(images_with_tables):

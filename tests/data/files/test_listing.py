@@ -16,7 +16,7 @@ from tests.data.loaders import ONE_RANK, make_small_config
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def listed_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a dataset with cached listings, in a separate cache, although it is small and new."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(listing, "_MIN_CACHED_IMAGES", 1)
@@ -43,8 +43,8 @@ EXPECTED = [
 ]
 
 
-def test_cached_listing_equals_the_original(root):
-    first, second = Listing.of(root / "train"), Listing.of(root / "train")
+def test_cached_listing_equals_the_original(listed_dataset):
+    first, second = Listing.of(listed_dataset / "train"), Listing.of(listed_dataset / "train")
     assert (first.is_cached, second.is_cached) == (False, True)
     assert list_names_and_sizes(first) == list_names_and_sizes(second) == EXPECTED
     assert first.digest == second.digest
@@ -62,8 +62,8 @@ def test_cached_listing_equals_the_original(root):
         "mkdir cow",
     ],
 )
-def test_folder_change_is_seen_with_old_mtime(root, command):
-    split = root / "train"
+def test_folder_change_is_seen_with_old_mtime(listed_dataset, command):
+    split = listed_dataset / "train"
     before, times = Listing.of(split), {folder: os.stat(folder) for folder, *_ in os.walk(split)}
     subprocess.run(command, shell=True, cwd=split, check=True)
     for folder, status in times.items():
@@ -73,75 +73,79 @@ def test_folder_change_is_seen_with_old_mtime(root, command):
     assert command == "mkdir cow" or after.digest != before.digest
 
 
-def test_hundred_nested_folders_are_rejected(root):
-    (root / "train" / ("a/" * 102)).mkdir(parents=True)
+def test_hundred_nested_folders_are_rejected(listed_dataset):
+    (listed_dataset / "train" / ("a/" * 102)).mkdir(parents=True)
     with pytest.raises(OSError, match="More than 100 nested folders"):
-        Listing.of(root / "train")
+        Listing.of(listed_dataset / "train")
 
 
-def test_listing_of_changing_folder_is_not_cached(root, monkeypatch):
+def test_listing_of_changing_folder_is_not_cached(listed_dataset, monkeypatch):
     monkeypatch.setattr(listing, "_SETTLING_NANOSECONDS", 60 * 10**9)
-    assert not Listing.of(root / "train").is_cached
-    assert not get_cache_path(root / "train").exists()
+    assert not Listing.of(listed_dataset / "train").is_cached
+    assert not get_cache_path(listed_dataset / "train").exists()
 
 
-def test_unreadable_size_is_an_error(root, monkeypatch):
+def test_unreadable_size_is_an_error(listed_dataset, monkeypatch):
     class Entry:
         def stat(self):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(root / "train/ant/0.jpg"))
+            raise OSError(
+                errno.EIO, os.strerror(errno.EIO), str(listed_dataset / "train/ant/0.jpg")
+            )
 
     walk = listing.walk
     monkeypatch.setattr(listing, "walk", lambda *args: [(name, Entry()) for name, _ in walk(*args)])
     with pytest.raises(NotReadyError) as caught:
-        data.survey_images(DataConfig(root=str(root)))
+        data.survey_images(DataConfig(root=str(listed_dataset)))
     (problem,) = caught.value.problems
     assert "ant/0.jpg" in f"{problem.key}={problem.value}"
     assert problem.clause == "cannot be read: Input/output error"
 
 
-def test_dead_link_has_no_size(root):
-    (root / "train/ant/0.jpg").unlink()
-    (root / "train/ant/0.jpg").symlink_to("nowhere.jpg")
-    assert list_names_and_sizes(Listing.of(root / "train"))[0] == ("ant/0.jpg", -1)
+def test_dead_link_has_no_size(listed_dataset):
+    (listed_dataset / "train/ant/0.jpg").unlink()
+    (listed_dataset / "train/ant/0.jpg").symlink_to("nowhere.jpg")
+    assert list_names_and_sizes(Listing.of(listed_dataset / "train"))[0] == ("ant/0.jpg", -1)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"\x93NUMPY\x01\x00"])
-def test_damaged_cache_is_ignored(root, content):
-    Listing.of(root / "train")
-    get_cache_path(root / "train").write_bytes(content)
-    assert list_names_and_sizes(Listing.of(root / "train")) == EXPECTED
+def test_damaged_cache_is_ignored(listed_dataset, content):
+    Listing.of(listed_dataset / "train")
+    get_cache_path(listed_dataset / "train").write_bytes(content)
+    assert list_names_and_sizes(Listing.of(listed_dataset / "train")) == EXPECTED
 
 
-def test_unwritable_cache_folder_is_reported(root, monkeypatch):
+def test_unwritable_cache_folder_is_reported(listed_dataset, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
     messages = []
-    assert list_names_and_sizes(Listing.of(root / "train", messages.append)) == EXPECTED
+    assert list_names_and_sizes(Listing.of(listed_dataset / "train", messages.append)) == EXPECTED
     assert "cannot cache the listing in /dev/null/nowhere/resnet-recipes" in messages[0]
 
 
-def test_small_datasets_are_not_cached(root, monkeypatch):
+def test_small_datasets_are_not_cached(listed_dataset, monkeypatch):
     monkeypatch.undo()
-    assert not Listing.of(root / "train").is_cached
-    assert not Listing.of(root / "train").is_cached
+    assert not Listing.of(listed_dataset / "train").is_cached
+    assert not Listing.of(listed_dataset / "train").is_cached
 
 
-def test_facts_report_cached_listing_and_digest(root):
-    config = make_small_config(root)
+def test_facts_report_cached_listing_and_digest(listed_dataset):
+    config = make_small_config(listed_dataset)
     first, second = data.survey_images(config), data.survey_images(config)
     assert "using the cached listing" in "".join(second.details)
     assert "earlier start" not in "".join(first.details)
     assert first.digest == second.digest
-    (root / "val" / "ant" / "0.jpg").write_bytes(b"more")
-    (root / "val" / "ant").touch()
+    (listed_dataset / "val" / "ant" / "0.jpg").write_bytes(b"more")
+    (listed_dataset / "val" / "ant").touch()
     changed = data.survey_images(config)
     assert changed.train_digest == first.train_digest
     assert changed.digest != first.digest
 
 
-def test_file_changed_in_place_is_named(root):
-    config = make_small_config(root)
-    Listing.of(root / "val")
-    (root / "val" / "ant" / "0.jpg").write_bytes(b"more")  # does not change the folder's time
+def test_file_changed_in_place_is_named(listed_dataset):
+    config = make_small_config(listed_dataset)
+    Listing.of(listed_dataset / "val")
+    (listed_dataset / "val" / "ant" / "0.jpg").write_bytes(
+        b"more"
+    )  # does not change the folder's time
     facts = data.survey_images(config)
     with pytest.raises(
         TrainingError, match=r"ant/0\.jpg.*has 4 bytes, but had 0 when it was listed"

@@ -14,14 +14,16 @@ from resnet_recipes.data.files import table
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def listed_images(tmp_path: Path) -> Path:
     """Return a folder with a.jpg, b.jpg and "c, d.jpg"."""
     for name in ("a.jpg", "b.jpg", "c, d.jpg"):
         (tmp_path / name).write_bytes(b"12345")
     return tmp_path
 
 
-def read(folder: Path, text: str | bytes, name: str = "labels.csv") -> list[tuple[str, str, str]]:
+def read_table(
+    folder: Path, text: str | bytes, name: str = "labels.csv"
+) -> list[tuple[str, str, str]]:
     """Return (name, label, split) of each row."""
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -46,8 +48,8 @@ ROWS = [("a.jpg", "cat", ""), ("c, d.jpg", "dog", "")]
         ),
     ],
 )
-def test_tables_of_many_programs_are_parsed(folder, text, name):
-    assert read(folder, text, name) == ROWS
+def test_tables_of_many_programs_are_parsed(listed_images, text, name):
+    assert read_table(listed_images, text, name) == ROWS
 
 
 @pytest.mark.parametrize(
@@ -58,8 +60,8 @@ def test_tables_of_many_programs_are_parsed(folder, text, name):
         ("path,label\nx/train/a,x\n", [""]),
     ],
 )
-def test_split_is_a_column_or_first_folder(folder, text, splits):
-    assert [row[2] for row in read(folder, text)] == splits
+def test_split_is_a_column_or_first_folder(listed_images, text, splits):
+    assert [row[2] for row in read_table(listed_images, text)] == splits
 
 
 @pytest.mark.parametrize(
@@ -93,8 +95,8 @@ def test_split_is_a_column_or_first_folder(folder, text, splits):
         ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
     ],
 )
-def test_table_errors_name_their_line(folder, text, message):
-    path = folder / "labels.csv"
+def test_table_errors_name_their_line(listed_images, text, message):
+    path = listed_images / "labels.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(NotReadyError) as caught:
         table.list_rows(path, table.read_rows(path))
@@ -104,17 +106,17 @@ def test_table_errors_name_their_line(folder, text, message):
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("text", ["[1]\n", "{\n", "[" * 100_000 + "\n"])
-def test_table_rejects_other_json_lines_and_fifos(folder, text):
+def test_table_rejects_other_json_lines_and_fifos(listed_images, text):
     with pytest.raises(NotReadyError, match="cannot be read as a table"):
-        read(folder, text, "metadata.jsonl")
-    os.mkfifo(folder / "labels.csv")
+        read_table(listed_images, text, "metadata.jsonl")
+    os.mkfifo(listed_images / "labels.csv")
     with pytest.raises(NotReadyError, match="Not a regular file"):
-        table.read_rows(folder / "labels.csv")
+        table.read_rows(listed_images / "labels.csv")
 
 
-def test_table_follows_absolute_paths_and_links(folder, tmp_path):
+def test_table_follows_absolute_paths_and_links(listed_images, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "link").symlink_to(folder)
+    (tmp_path / "link").symlink_to(listed_images)
     (tmp_path / "elsewhere" / "labels.csv").write_text(
         f"path,label\n{tmp_path}/link/a.jpg,x\n../b.jpg,y\n"
     )
@@ -144,7 +146,7 @@ def test_label_column_is_found_in_first_line(text, tmp_path, monkeypatch):
     assert not table.has_labels(path)
 
 
-def test_listing_requests_thousand_sizes_per_task(folder, monkeypatch):
+def test_listing_requests_thousand_sizes_per_task(listed_images, monkeypatch):
     tasks, submit = [], ThreadPoolExecutor.submit
 
     def record_task(self, *work):
@@ -153,8 +155,8 @@ def test_listing_requests_thousand_sizes_per_task(folder, monkeypatch):
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", record_task)
     for number in range(2500):
-        (folder / f"{number}.png").write_bytes(bytes(number % 7))
-    path = folder / "labels.csv"
+        (listed_images / f"{number}.png").write_bytes(bytes(number % 7))
+    path = listed_images / "labels.csv"
     path.write_text("path,label\n" + "".join(f"{number}.png,a\n" for number in range(2500)))
     listing = table.list_rows(path, table.read_rows(path))
     assert len(tasks) == 3

@@ -26,10 +26,10 @@ KINDS = {"png.png": {}, "cmyk.jpg": {}, "gray.jpg": {}, "progressive.jpg": {"pro
 
 
 @pytest.fixture
-def files(folder: Path, tmp_path: Path) -> Files:
+def files(image_folder: Path, tmp_path: Path) -> Files:
     """The training images, and four images of other kinds."""
-    shutil.copytree(folder / "train", tmp_path / "train")
-    image = Image.open(next((folder / "train").rglob("*.jpg")))
+    shutil.copytree(image_folder / "train", tmp_path / "train")
+    image = Image.open(next((image_folder / "train").rglob("*.jpg")))
     for name, options in KINDS.items():
         image.convert({"cmyk.jpg": "CMYK", "gray.jpg": "L"}.get(name, "RGB")).save(
             tmp_path / "train" / "ant" / name, **options

@@ -44,10 +44,10 @@ STEPS = 7  # more than two epochs of 41 images in batches of 12
 
 
 @pytest.fixture(scope="module")
-def mixed_images(folder: Path, tmp_path_factory) -> Path:
+def mixed_images(image_folder: Path, tmp_path_factory) -> Path:
     """The images of `folder`, small images, and images that the engine cannot decode."""
     root = tmp_path_factory.mktemp("mixed") / "images"
-    shutil.copytree(folder, root)
+    shutil.copytree(image_folder, root)
     picture = make_image(7)
     (root / "train" / "ant" / "a.png").write_bytes(encode_image(picture, "PNG"))
     (root / "train" / "bee" / "cmyk.jpg").write_bytes(encode_image(picture.convert("CMYK")))
@@ -67,7 +67,7 @@ def make_memory_config(root: Path, **changes) -> DataConfig:
     return make_small_config(root, memory_pixels=LONGEST, **changes)
 
 
-def read(
+def read_batches(
     loader: data.TrainLoader | data.EvalLoader, *first: int, count: int = STEPS
 ) -> list[bytes]:
     """Return the pixels of the next batches."""
@@ -82,7 +82,7 @@ def read_crops(config: DataConfig, augment: object = None, first: int = 0, **sha
         closing(data.open_train(config, facts, mine, augment)) as train,
         closing(data.open_eval(config, facts, mine)) as evaluation,
     ):
-        return read(train, first, count=STEPS - first) + read(evaluation, count=99)
+        return read_batches(train, first, count=STEPS - first) + read_batches(evaluation, count=99)
 
 
 VARIANTS = {
@@ -147,11 +147,11 @@ def test_image_is_decoded_once_by_all_processes(copied_mixed_images):
     expected = read_crops(make_memory_config(copied_mixed_images))
     config = make_memory_config(copied_mixed_images, workers=2)
     with closing(open_training(config)) as first:
-        read(first, count=8)  # more than two epochs: every image
+        read_batches(first, count=8)  # more than two epochs: every image
         with closing(open_training(config)) as second:
             for path in (copied_mixed_images / "train").glob("*/*"):
                 path.write_bytes(b"x" * path.stat().st_size)
-            assert read(second) == expected[:STEPS]
+            assert read_batches(second) == expected[:STEPS]
 
 
 def _read_all(pickled: bytes) -> None:
@@ -181,7 +181,7 @@ def _read_epoch(config: DataConfig, pipe: Connection) -> None:
     """Read an epoch as rank 1 of 2, and keep the loader open until a message arrives."""
     second = replace(ONE_RANK, rank=1, world_size=2)
     with closing(open_training(config, batching=second)) as loader:
-        read(loader, count=2 * STEPS)
+        read_batches(loader, count=2 * STEPS)
         pipe.send("read")
         pipe.recv()
 
@@ -204,7 +204,7 @@ def test_two_ranks_share_one_copy(mixed_images):
     process = context.Process(target=_read_epoch, args=(config, theirs))
     process.start()
     with closing(open_training(config, batching=replace(ONE_RANK, world_size=2))) as loader:
-        read(loader, count=2 * STEPS)
+        read_batches(loader, count=2 * STEPS)
         assert ours.recv() == "read"
         (rss, pss), (other_rss, other_pss) = map(_measure_kilobytes, (os.getpid(), process.pid))
         ours.send("stop")
@@ -241,7 +241,7 @@ def test_images_whose_memory_was_freed_are_decoded_again(
     with closing(open_training(config, augment)) as loader:
         for left in (200_000, 199_999, 150_000, 99_999, 200_000, 0, 200_000):
             free_memory[0] = left
-            assert read(loader) == expected
+            assert read_batches(loader) == expected
 
 
 @requires_engine
@@ -348,7 +348,7 @@ def read_error(config: DataConfig, spoil: Callable[[], object]) -> str:
     with closing(open_training(config)) as loader:
         spoil()
         try:
-            read(loader)
+            read_batches(loader)
         except TrainingError as error:
             return str(error)
         return str(loader.source.skipped)

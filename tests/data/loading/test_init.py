@@ -70,7 +70,7 @@ def make_pipeline(
     return Pipeline(Grays(in_threads, bad), capacity, skip_bad=bool(bad))
 
 
-def run(
+def run_pipeline(
     workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12
 ) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches of a pipeline."""
@@ -80,17 +80,17 @@ def run(
 
 @pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
 def test_batches_are_equal_from_threads_processes_and_caller(bad):
-    expected = run(0, bad=bad)
+    expected = run_pipeline(0, bad=bad)
     assert [pixels.shape for pixels, _ in expected[:3]] == [
         (7, 3, side, side) for side in (4, 5, 6)
     ]
-    assert is_identical(run(1, bad=bad), expected)
-    assert is_identical(run(3, bad=bad), expected)
-    assert is_identical(run(2, in_threads=False, bad=bad), expected)
+    assert is_identical(run_pipeline(1, bad=bad), expected)
+    assert is_identical(run_pipeline(3, bad=bad), expected)
+    assert is_identical(run_pipeline(2, in_threads=False, bad=bad), expected)
 
 
 def test_repeated_image_has_two_crops():
-    pixels, labels = run(0, count=1)[0]
+    pixels, labels = run_pipeline(0, count=1)[0]
     assert labels.tolist() == [0, 0, 0, 0, 0, 0, 0]
     assert len(set(pixels[:, 0, 0, 0])) == 7
 
@@ -106,14 +106,14 @@ def test_skipped_image_is_replaced_by_the_next():
 
 def test_hundred_bad_images_in_a_row_raise_an_error():
     with pytest.raises(TrainingError, match="image 0 and the 99 images after it cannot be read"):
-        run(2, bad=tuple(range(40)))
+        run_pipeline(2, bad=tuple(range(40)))
 
 
 def test_new_iteration_ends_the_earlier_one():
     pipeline = make_pipeline(2, prefetch=3)
     first = pipeline.run(list_orders(99))
     next(first)
-    assert is_identical(copy_batches(pipeline.run(list_orders(5)), 5), run(0, count=5))
+    assert is_identical(copy_batches(pipeline.run(list_orders(5)), 5), run_pipeline(0, count=5))
     with pytest.raises(RuntimeError, match="ended when the loader was closed"):
         next(first)
     pipeline.close()
@@ -191,7 +191,7 @@ def test_unpinnable_memory_is_used_with_a_note(monkeypatch):
 STOP, STEPS, PREFETCH = 4, 8, 2
 
 
-class Case(NamedTuple):
+class LoaderCase(NamedTuple):
     """A backend and format for training images."""
 
     config: DataConfig
@@ -239,7 +239,9 @@ def wrap_fill(fill: Callable, decoded: Counter) -> Callable:
         "python",
     ]
 )
-def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+def loader_case(
+    request: pytest.FixtureRequest, image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> LoaderCase:
     """Class folders and .beton files with the engine, and class folders in Python."""
     decoded, kind = Counter(), request.param
     for storage in (NativeImages, TrainImages):
@@ -247,21 +249,24 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
     if kind == "python":
         request.getfixturevalue("without_engine")
     in_threads = kind != "python"  # images decoded by processes could not be record_fill here
-    root, backend = folder, "torchvision"
+    root, backend = image_folder, "torchvision"
     if kind == "beton":
         root, backend = request.getfixturevalue("betons"), "ffcv"
     config = make_small_config(root, backend, workers=2 * in_threads, prefetch=PREFETCH)
-    return Case(config, data.survey_images(config), PREFETCH * in_threads, decoded)
+    return LoaderCase(config, data.survey_images(config), PREFETCH * in_threads, decoded)
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
 @pytest.mark.parametrize(("rank", "world"), [(0, 1), (0, 2), (1, 2)])
-def test_run_decodes_its_steps_once_plus_prefetch(case, rank, world, repeats):
-    case = case._replace(config=replace(case.config, repeats=repeats))
+def test_run_decodes_its_steps_once_plus_prefetch(loader_case, rank, world, repeats):
+    loader_case = loader_case._replace(config=replace(loader_case.config, repeats=repeats))
     batching = Batching(rank, world, global_size=12, eval_size=4, seed=5, groups=world)
-    steps = case.decode_by_step(batching, STEPS + PREFETCH)
+    steps = loader_case.decode_by_step(batching, STEPS + PREFETCH)
     assert [step.total() for step in steps] == [12 // world] * len(steps)
     # without a stop, before it, and after it
     for first, end in ((0, STEPS), (0, STOP), (STOP, STEPS)):
-        decoded, needed = case.run(batching, first, end - first), sum(steps[first:end], Counter())
-        assert needed <= decoded <= needed + sum(steps[end : end + case.ahead], Counter())
+        decoded, needed = (
+            loader_case.run(batching, first, end - first),
+            sum(steps[first:end], Counter()),
+        )
+        assert needed <= decoded <= needed + sum(steps[end : end + loader_case.ahead], Counter())

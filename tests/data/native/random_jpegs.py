@@ -17,7 +17,7 @@ _AC_SYMBOLS = (
 )
 
 
-class Kind(NamedTuple):
+class JpegKind(NamedTuple):
     """The properties of a JPEG."""
 
     height: int
@@ -43,7 +43,7 @@ class _Codes:
         return _make_segment(0xC4, bytes([number, *self.counts, *self.symbols]))
 
 
-def make_random_jpeg(kind: Kind, rng: np.random.Generator) -> bytes:
+def make_random_jpeg(kind: JpegKind, rng: np.random.Generator) -> bytes:
     """Return a JPEG with random coefficients, few in most blocks, and random Huffman tables."""
     tables = _Codes(_DC_COUNTS, _DC_SYMBOLS, rng), _Codes(_AC_COUNTS, _AC_SYMBOLS, rng)
     steps = np.concatenate([[8], rng.integers(1, 12, 63)])
@@ -71,7 +71,7 @@ def _make_segment(marker: int, content: bytes) -> bytes:
     return bytes([0xFF, marker]) + struct.pack(">H", len(content) + 2) + content
 
 
-def _scan(kind: Kind, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -> bytes:
+def _scan(kind: JpegKind, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -> bytes:
     """Return the scan data: its units, with a marker after each interval."""
     across, down = (max(axis) for axis in zip(*kind.factors, strict=True))
     blocks = [h * v for h, v in kind.factors]

@@ -48,7 +48,7 @@ def test_resize_is_within_one_level_of_pillow(engine, chosen, side):
         assert np.abs(image - np.asarray(theirs).astype(int)).max() <= 1
 
 
-def make_noise(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
+def make_random_pixels(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
     """Return noise, uint8 [height, width, 3]; every second image is black and white."""
     pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
     return pixels if rng.random() < 0.5 else (pixels > 127) * np.uint8(255)
@@ -72,7 +72,7 @@ def test_evaluation_crop_of_noise_equals_pillow(require_engine, chosen, scalar):
     sizes += rng.integers(1, 300, (60, 2)).tolist()
     with closing(Engine(1, scalar=scalar)) as engine:
         for height, width in sizes:
-            raw, resize = make_noise(rng, height, width), int(rng.integers(1, 280))
+            raw, resize = make_random_pixels(rng, height, width), int(rng.integers(1, 280))
             side = int(rng.integers(1, resize + 1))
             how = {"geometry": CENTER, "resize": resize, "filter": chosen}
             batch = Batch([raw], side, size=(height, width), raw=True, **how)

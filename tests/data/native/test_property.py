@@ -11,7 +11,7 @@ from PIL import Image
 from resnet_recipes.data.images.decode import Picture
 from resnet_recipes.data.native.rows import Status
 from tests.data.native.batch import Batch
-from tests.data.native.random_jpegs import Kind, make_random_jpeg
+from tests.data.native.random_jpegs import JpegKind, make_random_jpeg
 
 
 def parse_factors(text: str) -> list[tuple[tuple[int, int], ...]]:
@@ -29,7 +29,7 @@ LONGEST = 40  # pixels
 CASES = int(os.environ.get("RESNET_RECIPES_CASES", "300"))
 
 
-class Case(NamedTuple):
+class CropCase(NamedTuple):
     """A JPEG, and the crop and size of its output."""
 
     data: bytes
@@ -55,10 +55,10 @@ class Case(NamedTuple):
         return pixels[:, ::-1] if self.mirror else pixels
 
 
-def make_random_case(kinds: list, rng: np.random.Generator) -> Case:
+def make_random_case(kinds: list, rng: np.random.Generator) -> CropCase:
     """Return a random case with one of these sampling factors."""
     height, width = (int(side) for side in rng.integers(1, LONGEST + 1, 2))
-    kind = Kind(height, width, kinds[rng.integers(len(kinds))], int(rng.integers(0, 6)))
+    kind = JpegKind(height, width, kinds[rng.integers(len(kinds))], int(rng.integers(0, 6)))
     shrink = int(rng.choice([0, 1, 2, 4, 8]))
     if min(height, width) < shrink:
         shrink = 1
@@ -67,12 +67,12 @@ def make_random_case(kinds: list, rng: np.random.Generator) -> Case:
     place = rng.integers(0, np.array([width, height]) - size + 1) // max(1, shrink) * max(1, shrink)
     whole, mirror, bicubic = (rng.random(3) < 0.5).tolist()
     box = tuple(np.concatenate([place, size]).tolist())
-    return Case(
+    return CropCase(
         make_random_jpeg(kind, rng), box, side, shrink, whole and shrink < 2, mirror, bicubic
     )
 
 
-def fill_case(engine, case: Case) -> tuple[Status, np.ndarray]:
+def fill_case(engine, case: CropCase) -> tuple[Status, np.ndarray]:
     """Return the status of a case, and its pixels."""
     columns = {name: getattr(case, name) for name in ("box", "whole", "mirror", "filter")}
     batch = Batch([case.data], case.side, **columns)

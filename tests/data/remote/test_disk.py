@@ -11,7 +11,7 @@ from resnet_recipes.data.remote import disk
 
 
 @pytest.fixture
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def copy_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """The two locations of copies: the user's cache, and the folder for temporary files."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
@@ -28,8 +28,8 @@ def mounts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return file_systems
 
 
-def test_existing_copy_is_continued_in_place(folders):
-    cache, temporary = folders
+def test_existing_copy_is_continued_in_place(copy_locations):
+    cache, temporary = copy_locations
     assert disk.choose_folder("", "set", "v.part", 1000) == cache / "set"
     (temporary / "set").mkdir(parents=True)
     assert disk.choose_folder("", "set", "v.part", 1000) == temporary / "set"
@@ -38,21 +38,21 @@ def test_existing_copy_is_continued_in_place(folders):
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "tmpfs", "ramfs"])
-def test_network_disk_or_memory_must_be_named(folders, mounts, tmp_path, kind):
+def test_network_disk_or_memory_must_be_named(copy_locations, mounts, tmp_path, kind):
     device = os.stat(tmp_path).st_dev
-    (folders[1]).mkdir()
+    (copy_locations[1]).mkdir()
     mounts.append((f"{os.major(device)}:{os.minor(device)}", kind))
-    assert not disk.is_local(folders[1])
+    assert not disk.is_local(copy_locations[1])
     assert (
         disk.choose_folder(str(tmp_path / "named"), "set", "v.part", 1)
         == tmp_path / "named" / "set"
     )
 
 
-def test_folder_of_another_user_is_not_used(folders, tmp_path):
+def test_folder_of_another_user_is_not_used(copy_locations, tmp_path):
     (tmp_path / "theirs").mkdir()
-    folders[1].symlink_to(tmp_path / "theirs")
-    assert not disk.is_local(folders[1])
+    copy_locations[1].symlink_to(tmp_path / "theirs")
+    assert not disk.is_local(copy_locations[1])
 
 
 @pytest.mark.parametrize("planted", ["link", "file", "open", "theirs"])
@@ -78,11 +78,11 @@ def test_copy_folder_writable_by_others_is_rejected(planted, tmp_path, monkeypat
     assert not [*elsewhere.iterdir()]
 
 
-def test_fetched_files_need_no_more_space(folders, set_free_space):
-    part = folders[0] / "set" / "v.part"
+def test_fetched_files_need_no_more_space(copy_locations, set_free_space):
+    part = copy_locations[0] / "set" / "v.part"
     part.mkdir(parents=True)
     (part / "train.beton").write_bytes(bytes(1 << 20))
     set_free_space(1 << 16)
-    assert disk.choose_folder("", "set", "v.part", 1 << 20) == folders[0] / "set"
+    assert disk.choose_folder("", "set", "v.part", 1 << 20) == copy_locations[0] / "set"
     with pytest.raises(NotReadyError, match=r"has 65\.5 kB free, and the copy needs"):
         disk.choose_folder("", "set", "w.part", 1 << 20)

@@ -58,7 +58,7 @@ def config(site: type[Site], tmp_path: Path) -> DataConfig:
     return DataConfig(root=site.address, cache=str(tmp_path / "cache"))
 
 
-def fetch(config: DataConfig) -> Path:
+def fetch_folder(config: DataConfig) -> Path:
     """Return the folder of the copy."""
     local = data.fetch(config)
     assert local is not None
@@ -90,14 +90,16 @@ def write_sums(folder: Path) -> None:
 def test_copy_equals_original_and_is_fetched_once(config, site, origin):
     assert data.fetch(config, stopped=lambda: True) is None
     assert not list_requested_ranges(site)
-    copied_images = fetch(config)
+    copied_images = fetch_folder(config)
     assert {path.name: path.read_bytes() for path in copied_images.iterdir()} == {
         name: (origin / name).read_bytes() for name in FILES
     }
     pieces = sum(-(-(origin / name).stat().st_size // PIECE_BYTES) for name in FILES)
     assert len(list_requested_ranges(site)) == len({*list_requested_ranges(site)}) == pieces
     site.asked.clear()
-    assert fetch(config) == Path(data.fetch(config, stopped=lambda: True).root) == copied_images
+    assert (
+        fetch_folder(config) == Path(data.fetch(config, stopped=lambda: True).root) == copied_images
+    )
     assert not list_requested_ranges(site)
 
 
@@ -123,7 +125,7 @@ def test_require_trusted_url_needs_typed_address_and_cache(changes, is_rejected,
 
 
 def test_require_trusted_url_trusts_images_fetched_before(config, site):
-    fetch(config)
+    fetch_folder(config)
     data.require_trusted_url(config, [], "resnet-recipes eval a")
     data.require_trusted_url(replace(config, backend="synthetic", cache="/other"), [], "eval")
     with pytest.raises(NotReadyError):
@@ -137,7 +139,7 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
     assert "are still to be fetched before the first step" in facts.notes[0]
     asked = len(list_requested_ranges(site))
     assert asked < sum(-(-(betons / name).stat().st_size // PIECE_BYTES) for name in FILES)
-    fetch(config)
+    fetch_folder(config)
     assert "read from a copy on this machine" in data.survey_images(config).notes[0]
 
 
@@ -147,7 +149,9 @@ def test_fetch_repeats_failed_requests(config, site, origin, monkeypatch, troubl
     monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=1))
     monkeypatch.setattr(base, "RETRY_SECONDS", (0.0,) * 9)
     setattr(site, trouble, 2)
-    assert (fetch(config) / "train.beton").read_bytes() == (origin / "train.beton").read_bytes()
+    assert (fetch_folder(config) / "train.beton").read_bytes() == (
+        origin / "train.beton"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("cut", [0, 2])  # journal bytes lost in a kill
@@ -157,7 +161,7 @@ def test_stopped_fetch_continues_without_repeating(config, site, cut):
     os.truncate(journal, journal.stat().st_size - cut)
     before = {*list_requested_ranges(site)}
     site.asked.clear()
-    fetch(config)
+    fetch_folder(config)
     again = before & {*list_requested_ranges(site)}
     assert before
     assert len(again) == bool(cut)
@@ -172,7 +176,7 @@ def test_stop_does_not_wait_for_comparison(config, origin):
         return megabytes.count(total // 10**6) > 12  # complete; pieces are being compared
 
     assert data.fetch(config, lambda done, _: megabytes.append(done), stopped) is None
-    assert (fetch(config) / "train.beton").is_file()
+    assert (fetch_folder(config) / "train.beton").is_file()
 
 
 def test_failed_fetch_keeps_fetched_files(config, site):
@@ -183,7 +187,7 @@ def test_failed_fetch_keeps_fetched_files(config, site):
     )
     site.busy = 0
     site.asked.clear()
-    fetch(config)
+    fetch_folder(config)
     total = sum((site.folder / name).stat().st_size for name in FILES) / PIECE_BYTES
     assert len(list_requested_ranges(site)) < total
 
@@ -193,7 +197,7 @@ def test_copy_never_mixes_file_versions(config, site, origin):
     new = (origin / "val.beton").read_bytes()
     (origin / "train.beton").write_bytes(new)  # a new size and ETag
     (origin / "train.beton.json").unlink()
-    copied_images = fetch(config)
+    copied_images = fetch_folder(config)
     assert (copied_images / "train.beton").read_bytes() == new
     assert sorted(path.name for path in copied_images.parent.iterdir()) == sorted(
         [copied_images.name, "lock"]
@@ -244,7 +248,7 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
     path.write_bytes(right)
     os.utime(path, (1, 1))
     site.asked.clear()
-    assert (fetch(config) / "val.beton").read_bytes() == right
+    assert (fetch_folder(config) / "val.beton").read_bytes() == right
     assert {word.split()[1] for word in list_requested_ranges(site)} == {
         "/val.beton",
         "/SHA256SUMS",
@@ -312,7 +316,7 @@ def test_full_disk_is_rejected_before_fetch(config, site, set_free_space):
 
 def test_processes_of_one_machine_fetch_once(config, site):
     with ThreadPoolExecutor(3) as pool:
-        assert len({*pool.map(fetch, [config] * 3)}) == 1
+        assert len({*pool.map(fetch_folder, [config] * 3)}) == 1
     assert len(list_requested_ranges(site)) == len({*list_requested_ranges(site)})
 
 
@@ -333,7 +337,7 @@ def test_table_fetches_its_images(table, origin):
     facts = data.survey_images(table)
     local = data.survey_images(replace(table, root=str(origin / "labels.csv")))
     assert facts.digest == local.digest
-    copied_images = fetch(table)
+    copied_images = fetch_folder(table)
     assert copied_images.name == "labels.csv"
     remote_names, local_names = (
         {path.name: path.read_bytes() for path in (root / "img").iterdir()}
@@ -357,7 +361,7 @@ def test_remote_tables_label_images_in_class_folders(config, origin):
     notes = data.survey_images(config).notes
     message = f"labels come from {config.root}/train.csv and {config.root}/val.csv"
     assert sum(message in note for note in notes) == 1
-    listing = list_split(replace(config, root=str(fetch(config))), "val")
+    listing = list_split(replace(config, root=str(fetch_folder(config))), "val")
     assert (listing.names, listing.classes) == (["val/b/0.png", "val/a/0.png"], ("a", "b"))
 
 
@@ -382,7 +386,7 @@ def test_remote_table_errors_name_the_address(table, origin):
 
 
 def test_plan_notes_uncompared_copies(table, origin):
-    fetch(table)
+    fetch_folder(table)
     Image.new("RGB", (9, 9)).save(origin / "img" / "a b%1.png")
     assert "whether its images still are was not compared" in data.survey_images(table).notes[0]
 
@@ -400,6 +404,6 @@ def test_bucket_objects_are_read_through_fsspec(origin, tmp_path, monkeypatch):
     memory = fsspec.filesystem("memory")
     memory.put(f"{origin}/", "/images/", recursive=True)
     config = DataConfig(root="memory://images", cache=str(tmp_path / "cache"))
-    assert (fetch(config) / "val.beton").read_bytes() == (origin / "val.beton").read_bytes()
+    assert (fetch_folder(config) / "val.beton").read_bytes() == (origin / "val.beton").read_bytes()
     memory.pipe("/images/val.beton", (origin / "val.beton").read_bytes()[:-1])
     assert "truncated" in explain_rejected_images(config)

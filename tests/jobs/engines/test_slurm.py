@@ -33,7 +33,7 @@ echo "scontrol $@"
 """
 
 
-def run(
+def start_script(
     folder: Path, text: str, code: int = 0, tenths: int = 1, task: int = 0
 ) -> subprocess.Popen[str]:
     """Start a script, with stand-ins first in PATH.
@@ -81,11 +81,11 @@ STRANGE = [
 def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
     text = format_script(["recipe=mild"], ONE_NODE)
     assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
-    out, _ = run(tmp_path, text).communicate(timeout=10)
+    out, _ = start_script(tmp_path, text).communicate(timeout=10)
     assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234", "gpus=4"]
     text = format_script(["recipe=mild"], TWO_NODES)
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n" in text
-    out, _ = run(tmp_path, text).communicate(timeout=10)
+    out, _ = start_script(tmp_path, text).communicate(timeout=10)
     assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234"]
 
 
@@ -93,7 +93,7 @@ def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
 def test_script_quotes_names_and_arguments(recipe, tmp_path):
     words = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"]
     text = format_script(words, ONE_NODE)
-    process = run(tmp_path, text)
+    process = start_script(tmp_path, text)
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
     words = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME", "#SBATCH --array=0-999", ""]
@@ -113,9 +113,9 @@ def test_script_quotes_names_and_arguments(recipe, tmp_path):
 @pytest.mark.parametrize("task", [0, len(STRANGE) - 1])
 def test_array_task_trains_its_own_run(task, tmp_path):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
-    out, _ = run(tmp_path, format_array(runs, TWO_NODES, "4:00:00"), task=task).communicate(
-        timeout=10
-    )
+    out, _ = start_script(
+        tmp_path, format_array(runs, TWO_NODES, "4:00:00"), task=task
+    ).communicate(timeout=10)
     words = [*SRUN_WORDS, *runs[f"run-{task}"], f"run.name=run-{task}", ""]
     assert out == "\n".join(words)
     assert not list(tmp_path.rglob("OWNED"))
@@ -126,7 +126,7 @@ def test_array_has_a_task_per_run_and_limit(tmp_path):
     assert "#SBATCH --array=0-1\n" in format_array(runs, ONE_NODE, "4:00:00")
     text = format_array(runs, ONE_NODE, "4:00:00", at_a_time=1)
     assert "#SBATCH --array=0-1%1\n" in text
-    (process := run(tmp_path, text, task=2)).communicate(timeout=10)
+    (process := start_script(tmp_path, text, task=2)).communicate(timeout=10)
     assert process.returncode == 2
 
 
@@ -180,7 +180,7 @@ def test_seconds_parses_time_limits_as_slurm(time, length):
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
 def test_stopped_job_saves_and_requeues(number, tmp_path):
-    process = run(tmp_path, format_script(["recipe=hot"], ONE_NODE), tenths=50)
+    process = start_script(tmp_path, format_script(["recipe=hot"], ONE_NODE), tenths=50)
     process.stdout.readline()
     time.sleep(0.3)
     process.send_signal(number)
@@ -192,13 +192,13 @@ def test_stopped_job_saves_and_requeues(number, tmp_path):
 
 def test_stopped_array_task_requeues_alone(tmp_path):
     text = format_array({"a": ["recipe=mild"], "b": ["recipe=hot"]}, ONE_NODE, "4:00:00")
-    out, _ = run(tmp_path, text, code=75, task=1).communicate(timeout=10)
+    out, _ = start_script(tmp_path, text, code=75, task=1).communicate(timeout=10)
     assert "scontrol requeue 41230_1\n" in out
 
 
 def test_failed_job_is_not_requeued(tmp_path):
     out, _ = (
-        process := run(tmp_path, format_script(["recipe=hot"], ONE_NODE), code=1)
+        process := start_script(tmp_path, format_script(["recipe=hot"], ONE_NODE), code=1)
     ).communicate(timeout=10)
     assert process.returncode == 1
     assert "requeue" not in out

@@ -17,7 +17,7 @@ from resnet_recipes.training import distributed
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.precision import Precision
 from tests.checks import is_identical
-from tests.methods.inputs import make_gradients, make_small_model
+from tests.methods.inputs import make_gradients, make_policy_network
 from tests.tables import parse_rows
 
 every_optimizer = pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_optimizer_defaults_are_valid_and_wrong_values_rejected(optimizer):
 
 @every_optimizer
 def test_resumed_optimizer_matches_uninterrupted_one(optimizer):
-    complete, resumed = make_small_model(), make_small_model()
+    complete, resumed = make_policy_network(), make_policy_network()
     ours = optimizer(lr=0.01).build(complete)
     for step, grads in enumerate(make_gradients(complete, 6)):
         take_step(complete, ours, grads)
@@ -87,7 +87,7 @@ def test_resumed_optimizer_matches_uninterrupted_one(optimizer):
 
 @every_optimizer
 def test_state_copies_match_size_of_state(optimizer):
-    model = make_small_model()
+    model = make_policy_network()
     built = optimizer(lr=0.01).build(model)
     take_step(model, built, next(make_gradients(model, 1)))
     state_tensors = sum(
@@ -102,7 +102,7 @@ def test_state_copies_match_size_of_state(optimizer):
 
 @every_optimizer
 def test_overflow_changes_nothing_without_host_sync(optimizer):
-    model = make_small_model()
+    model = make_policy_network()
     built = optimizer(lr=0.01).build(model)
     for grads in make_gradients(model, 2):
         take_step(model, built, grads)
@@ -134,7 +134,7 @@ def test_scaler_sets_scale_and_overflow_during_step(optimizer):
 
 @every_optimizer
 def test_scaled_gradient_is_unscaled(optimizer):
-    unscaled, scaled = make_small_model(), make_small_model()
+    unscaled, scaled = make_policy_network(), make_policy_network()
     ours, theirs = optimizer(lr=0.01).build(unscaled), optimizer(lr=0.01).build(scaled)
     for grads in make_gradients(unscaled, 3):
         take_step(unscaled, ours, grads)
@@ -183,7 +183,10 @@ def test_ranks_keep_bit_identical_weights_and_state(launcher, tmp_path):
 
 @every_optimizer
 def test_channels_last_weights_take_equal_steps(optimizer):
-    contiguous, other = make_small_model(), make_small_model().to(memory_format=torch.channels_last)
+    contiguous, other = (
+        make_policy_network(),
+        make_policy_network().to(memory_format=torch.channels_last),
+    )
     ours, theirs = optimizer(lr=0.01).build(contiguous), optimizer(lr=0.01).build(other)
     for grads in make_gradients(contiguous, 3):
         take_step(contiguous, ours, grads)
@@ -205,7 +208,7 @@ norm_layers | bn1.bias bn1.weight downsample.1.bias downsample.1.weight
     ),
 )
 def test_policy_exempts_its_parameters(policy, expected):
-    model = make_small_model()
+    model = make_policy_network()
     names = {id(p): name for name, p in model.named_parameters()}
     groups = OPTIMIZERS[0](weight_decay=0.3, no_decay=policy).groups(model)
     exempt = {

@@ -6,7 +6,7 @@ from torch import nn
 
 from resnet_recipes.methods import optimizers
 from resnet_recipes.methods.optimizers import DecoupledSGDW
-from tests.methods.inputs import make_small_model
+from tests.methods.inputs import make_policy_network
 from tests.tables import parse_rows
 
 
@@ -53,7 +53,7 @@ def test_checkpoint_keeps_peak_rate_and_momentum():
 
 
 def test_backbone_rate_leaves_decay_at_peak_unchanged():
-    model = make_small_model()
+    model = make_policy_network()
     optimizer = DecoupledSGDW(lr=0.1, weight_decay=0.01, backbone_rate=0.25).build(model)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     for group in optimizer.param_groups:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from resnet_recipes.methods.optimizers import LAMB, LARS, OPTIMIZERS, SGD, AdamW, DecoupledSGDW
-from tests.methods.inputs import make_gradients, make_small_model
+from tests.methods.inputs import make_gradients, make_policy_network
 
 PEAK, DECAY, STEPS = 0.3, 0.02, 50
 
@@ -71,7 +71,7 @@ def test_step_matches_formula(settings, formula):
 
     Their norms are zero, so no ratio can be computed.
     """
-    model = make_small_model().double()
+    model = make_policy_network().double()
     torch.nn.init.zeros_(model.fc.weight)
     optimizer, params = settings.build(model), list(model.parameters())
     weights = [p.detach().clone() for p in params]

@@ -24,7 +24,7 @@ def small_tiles(monkeypatch):
         monkeypatch.setattr(maps, name, size)
 
 
-def draw_values(shape):
+def make_random_map(shape):
     """Return random values in channels_last memory."""
     return torch.randn(shape).to(memory_format=torch.channels_last)
 
@@ -36,11 +36,11 @@ def check_memory(*feature_maps):
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_blur_and_gradient_match_float64(shape, stride):
-    x = draw_values(shape)
+    x = make_random_map(shape)
     reference = x.double().requires_grad_()
     expected = blur.unfused(reference, stride)
     y = blurs.forward(x, stride)
-    g = draw_values(y.shape)
+    g = make_random_map(y.shape)
     (expected * g).sum().backward()
     dx = blurs.forward(g, 1) if stride == 1 else blurs.backward(g, *shape[2:])
     assert torch.allclose(y.double(), expected.detach(), rtol=0, atol=1e-6)
@@ -50,7 +50,7 @@ def test_blur_and_gradient_match_float64(shape, stride):
 
 def test_blur_of_float16_is_rounded_once():
     torch.manual_seed(0)
-    x = draw_values((1, 8, 4, 6)).half()
+    x = make_random_map((1, 8, 4, 6)).half()
     assert torch.equal(blurs.forward(x, 2), blur.unfused(x.double(), 2).half())
 
 
@@ -59,14 +59,14 @@ def test_blur_of_float16_is_rounded_once():
 def test_max_pool_and_gradient_match_torch(shape, stride):
     """The channels have, in turn, no equal values, many equal values, zeros of a ReLU, and NaN."""
     torch.manual_seed(1)
-    x = draw_values(shape)
+    x = make_random_map(shape)
     x[:, 1::4] = x[:, 1::4].round()
     x[:, 2::4] = x[:, 2::4].relu()
     x[:, 3::4] = x[:, 3::4].where(x[:, 3::4] <= 1, torch.nan)
     expected = F.max_pool2d(x.requires_grad_(), 3, stride, 1)
     y, places = pools.forward(x.detach(), stride)
     assert torch.equal(y.nan_to_num(9.0), expected.detach().nan_to_num(9.0))
-    g = draw_values(y.shape)
+    g = make_random_map(y.shape)
     expected.backward(g)
     dx = pools.backward(g, places, stride, *shape[2:])
     assert torch.allclose(dx, x.grad, rtol=0, atol=1e-6)
