@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEMO := data/demo
 # tests whose results depend on the instructions of the CPU: sums, rounding, kernels
 PROCESSOR_TESTS := tests/ops tests/methods tests/network tests/training tests/test_gpu_session.py
-FLOOR_TESTS := tests/base tests/recipe tests/methods tests/planning tests/run_folder tests/data/images
+FLOOR_TESTS := tests/base tests/recipe tests/methods tests/planning tests/run_folder tests/data/images tests/report/test_summary_figures.py
 NIGHTLY := https://download.pytorch.org/whl/nightly/cpu
 
 .PHONY: help demo docs test processors check floors previews fuzz setup clean

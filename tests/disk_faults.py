@@ -1,6 +1,8 @@
-"""Flipped bits and full disks, for tests of files that must be complete or be rejected."""
+"""Damaged files, full disks and special files, for tests of files that must be rejected."""
 
+import os
 import resource
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,3 +24,23 @@ def limit_file_size(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def make_special_file(path: Path, kind: str) -> Path:
+    """Create a path of a kind that no run leaves behind."""
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            here = os.getcwd()
+            os.chdir(path.parent)  # socket paths are limited to 107 bytes
+            server.bind(path.name)
+            os.chdir(here)
+    elif kind == "sparse":
+        path.touch()
+        os.truncate(path, 60 << 30)
+    else:
+        path.symlink_to({"device": "/dev/zero", "nowhere": "/nowhere", "loop": path}[kind])
+    return path

@@ -12,6 +12,7 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import WEIGHTS
+from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.training.run import Run
 from tests.images import CLASSES, create_random_images
 
@@ -106,3 +107,9 @@ def make_run_folder(
             json.dumps({"code": 75 if state == "stopped" else 1, "message": f"it {state}"})
         )
     return folder
+
+
+def release_and_record(held: LockedFolder, folders: list[Path]) -> None:
+    """Append the folder of a run that would be trained, and release its lock."""
+    with held:
+        folders.append(held.path.resolve())

@@ -21,13 +21,8 @@ from resnet_recipes import cli
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.registry import get_usage
 from resnet_recipes.data import demo
+from tests.pages import PAGES, ROOT, list_code_blocks
 from tests.run_folders import make_run_folder
-
-ROOT = Path(__file__).parents[1]
-PAGES = {
-    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-}
 
 #: Flags that make `resnet-train` exit without starting a run.
 ASKS = {"--list", "--describe", "--cfg", "--version", "--help", "--dry-run"}
@@ -61,21 +56,6 @@ UNPLANNED = (
     *("finetune", "recipe=finetune", "model.weights=", "methods.distill."),
     *("model.name=timm:", "model.name=torchvision:"),
 )
-
-
-def list_code_blocks(page: str, *languages: str) -> Iterator[tuple[str, str]]:
-    """Yield language and text of the code blocks in these languages; "" means unlabeled.
-
-    A command in a table counts as an unlabeled block.
-    """
-    for language, block in re.findall(
-        r"^```(\w*)[^\n]*\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE
-    ):
-        if language in languages:
-            yield language, block
-    if "" in languages:  # a cell that contains only a command without a placeholder
-        for command in re.findall(r"(?<=\| )`(resnet-[^`]*[/=][^`]*)`(?= \|)", PAGES[page]):
-            yield "", command
 
 
 def list_command_arguments(page: str) -> Iterator[list[str]]:
@@ -161,7 +141,7 @@ def test_every_documented_command_works(page, thousands_of_images, home):
 
 
 def place_paths(words: list[str], images: Path, home: Path) -> list[str]:
-    """Return the arguments with paths under `home`, where data folders are links to `images`."""
+    """Return the arguments with paths under `home`, with links to the images as data folders."""
     moved = [re.sub(r"(^|=)(/data/|/storage/|~/)", rf"\1{home}/", word) for word in words]
     moved = [re.sub(r"^data=\w+://(.*?)/[\w.]*$", rf"data={home}/\1", word) for word in moved]
     sources = [

@@ -12,8 +12,8 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.doctor import cuda
 from resnet_recipes.methods import ORDER
+from tests.pages import PAGES, list_code_blocks
 from tests.sources import ROOT, assert_none, list_nodes, parse_sources
-from tests.test_documented_commands import PAGES, list_code_blocks
 
 PACKAGE = ROOT / "resnet_recipes"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import tempfile
 import pytest
 
 from resnet_recipes.base import atomic
-from tests.base.test_reading import make_special_file
+from tests.disk_faults import make_special_file
 
 
 def test_file_has_its_name_only_after_the_block(tmp_path):

@@ -1,35 +1,14 @@
 """Untrusted files are rejected immediately unless they are regular, of sane size and plain."""
 
 import os
-import socket
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import MAX_DEPTH, open_regular, parse_json, read_bytes, read_json
+from tests.disk_faults import make_special_file
 from tests.tables import parse_rows
-
-
-def make_special_file(path: Path, kind: str) -> Path:
-    """Create a path of a kind that no run leaves behind."""
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as server:
-            here = os.getcwd()
-            os.chdir(path.parent)  # socket paths are limited to 107 bytes
-            server.bind(path.name)
-            os.chdir(here)
-    elif kind == "sparse":
-        path.touch()
-        os.truncate(path, 60 << 30)
-    else:
-        path.symlink_to({"device": "/dev/zero", "nowhere": "/nowhere", "loop": path}[kind])
-    return path
 
 
 @pytest.mark.timeout(20)

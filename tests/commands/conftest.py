@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.lock import LockedFolder
 from tests.images import create_random_images
+from tests.run_folders import release_and_record
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +32,6 @@ def run_folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     folders = []
     monkeypatch.setattr(
         "resnet_recipes.jobs.launcher.start",
-        lambda held, *_: record_run(held, folders) or Ending(75),
+        lambda held, *_: release_and_record(held, folders) or Ending(75),
     )
     return folders
-
-
-def record_run(held: LockedFolder, folders: list[Path]) -> None:
-    """Append the folder of a run that would be trained, and release its lock."""
-    with held:
-        folders.append(held.path.resolve())

@@ -12,7 +12,7 @@ from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import Summary
 from tests.commands.golden import run_line, work_in
-from tests.report.conftest import Terminal
+from tests.report.terminals import TerminalStream
 from tests.run_folders import make_run_folder
 from tests.tables import parse_rows
 
@@ -50,7 +50,7 @@ data_wait_share: 0.02}
 
 def show_summary() -> str:
     """Return the screen of a run that has ended."""
-    err, out = Terminal(), Terminal()
+    err, out = TerminalStream(), TerminalStream()
     values = dict.fromkeys(Summary.__annotations__, 10.0) | yaml.safe_load(SUMMARY)
     values |= {
         "ema": Metrics(76.5, 93.2, 1.0, 50_000),

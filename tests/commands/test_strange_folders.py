@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from tests.base.test_reading import make_special_file
+from tests.disk_faults import make_special_file
 from tests.run_folders import make_run_folder
 
 pytestmark = pytest.mark.timeout(30)  # opening a FIFO would block

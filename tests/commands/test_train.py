@@ -14,8 +14,8 @@ from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen_recipe import read
 from resnet_recipes.run_folder.ending import Ending
-from tests.commands.conftest import record_run
 from tests.plans import TINY
+from tests.run_folders import release_and_record
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def torchrun_folders(run_folders: list[Path], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, value)
     trained: list[Path] = []
     monkeypatch.setattr(
-        "resnet_recipes.jobs.rank.run_rank", lambda held, *_: record_run(held, trained)
+        "resnet_recipes.jobs.rank.run_rank", lambda held, *_: release_and_record(held, trained)
     )
     return trained
 

@@ -49,7 +49,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def betons(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The images of `folder` as train.beton and val.beton, with JPEG and raw samples."""
+    """The images of `image_folder` as train.beton and val.beton, with JPEG and raw samples."""
     return convert_to_small_pages(
         image_folder, tmp_path_factory.mktemp("betons"), ConvertOptions(workers=1)
     )

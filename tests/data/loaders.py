@@ -96,3 +96,12 @@ def read_samples(path: Path) -> list[tuple[int, bytes]]:
     beton = open_beton(path)
     samples = enumerate(beton.labels)
     return sorted((int(label), beton.sample(index).tobytes()) for index, label in samples)
+
+
+def make_empty_rows(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
+    """Return rows to fill."""
+    count = len(indices)
+    pixels = np.empty((count, side, side, 3), np.uint8)
+    return Rows(
+        epoch, indices, indices % 2, pixels, np.empty(count, np.int64), np.zeros(count, bool)
+    )

@@ -31,15 +31,20 @@ from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.inference.images import open_labeled
-from tests.data.images.test_init import make_empty_rows
-from tests.data.loaders import ONE_RANK, convert_to_small_pages, requires_engine, train_pixels
+from tests.data.loaders import (
+    ONE_RANK,
+    convert_to_small_pages,
+    make_empty_rows,
+    requires_engine,
+    train_pixels,
+)
 
 OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 
 
 @pytest.fixture(scope="module")
 def levels(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The images of `folder` as files with two levels."""
+    """The images of `image_folder` as files with two levels."""
     root = convert_to_small_pages(image_folder, tmp_path_factory.mktemp("levels"), OPTIONS)
     names = [path.name for path in sorted(root.glob("*.beton"))]
     assert names == ["train.beton", "train.half.beton", "val.beton"]

@@ -22,7 +22,7 @@ readers = pytest.mark.parametrize(
 
 @pytest.fixture
 def beton_folder(image_folder: Path, tmp_path: Path) -> Path:
-    """The images of `root` as JPEGs in train.beton and val.beton."""
+    """The images of `image_folder` as JPEGs in train.beton and val.beton."""
     convert(image_folder, tmp_path / "betons", ConvertOptions("jpg", workers=1), lambda *_: None)
     return tmp_path / "betons"
 

@@ -20,7 +20,7 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import read_run
-from tests.jobs.test_survival import assert_same
+from tests.jobs.small_runs import assert_same_weights
 from tests.plans import make_recipe
 
 #: The stable phase of 16 steps ends at step 12, the stable phase of 24 at step 18; an epoch has 4.
@@ -69,7 +69,7 @@ def test_extended_run_is_bit_identical_even_if_killed(prepare_run, launcher):
     shutil.rmtree(longer.parent / "short")
     launcher.train(longer, 2)
     assert {record[4] for record in read_measurements(alone) if record[0] == "step"} == {16, 24, 32}
-    assert_same(longer, alone, 24)
+    assert_same_weights(longer, alone, 24)
     assert read_measurements(longer) == read_measurements(alone)
     assert read_run(longer).extends.endswith("short at step 12")
     assert read_run(longer).pflops == read_run(alone).pflops

@@ -34,7 +34,7 @@ from resnet_recipes.training.reporter import RunReporter
 from tests.checks import get_error
 from tests.data.loaders import requires_engine
 from tests.images import create_random_images
-from tests.jobs.test_survival import read_state
+from tests.jobs.small_runs import copy_as_killed, read_state
 from tests.plans import make_recipe
 from tests.run_folders import create_unstarted_run
 
@@ -56,16 +56,6 @@ def new_run(tmp_path: Path) -> Callable[..., Path]:
         )
 
     return make
-
-
-def copy_as_killed(step: int, run: Path) -> Path:
-    """Return a copy of a finished run as if it was killed right after a checkpoint."""
-    folder = Path(tempfile.mkdtemp(dir=run.parent))
-    (folder / "checkpoints").mkdir()
-    saved = f"checkpoints/step-{step:08d}"
-    for name in ("config.yaml", "data.json", f"{saved}.pt", f"{saved}.json"):
-        shutil.copy(run / name, folder / name)
-    return folder
 
 
 def find_differing(run: Path, other: Path) -> list[str]:

@@ -4,38 +4,20 @@ import os
 import random
 import resource
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
-import torch
 
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import run_job
-from resnet_recipes.jobs.watchdog import Observer
-from resnet_recipes.network import archive
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import BEST_WEIGHTS, WEIGHTS
 from resnet_recipes.run_folder.ending import find_first_failure, read_ending
-from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
-from resnet_recipes.training.checkpoint import Checkpoints
 from tests.jobs.launcher import Launcher
-from tests.run_folders import create_unstarted_run
-
-STEPS = 10
-
-SMALL = (
-    "data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32 "
-    "model.name=resnet18 model.num_classes=auto batch.global_size=6 "
-    f"batch.eval_size=25 max_duration={STEPS}ba ssr=1 schedule.warmup=1ba "
-    "checkpoint.interval=3ba evaluation.interval=4ba checkpoint.best=loss "
-    "log.interval=3ba launch.device=cpu optimizer.lr=0.01 methods.sam.interval=2 "
-    "methods.ema.half_life=4ba methods.ema.update_interval=1ba"
-).split()
+from tests.jobs.small_runs import SMALL_HOT, STEPS, SmallRun, assert_same_weights
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +29,8 @@ def configs() -> dict[int, Recipe]:
     The order in which ranks add matters only for three or more.
     """
     return {
-        ranks: compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe for ranks in (1, 2, 3)
+        ranks: compose("hot", [*SMALL_HOT, f"batch.bn_size={6 // ranks}"]).recipe
+        for ranks in (1, 2, 3)
     }
 
 
@@ -71,93 +54,20 @@ def train_until_sigterm(process: RankProcess, step: int) -> int:
     return run_job(process)
 
 
-class Run:
-    """A run folder and its ranks."""
-
-    def __init__(self, folder: Path, configs: dict[int, Recipe], launcher: Launcher, ranks: int):
-        self.folder, self.launcher, self.ranks = (
-            create_unstarted_run(folder, configs[ranks]),
-            launcher,
-            ranks,
-        )
-
-    def start(self, function: Callable[..., int] | None = None, **arguments: int) -> "Run":
-        """Start or resume the run; a function may replace the work of its ranks."""
-        self.observer = Observer(self.folder)
-        self.command = self.launcher.start(self.folder, self.ranks, function, **arguments)
-        return self
-
-    def await_step(self, step: int) -> list[int]:
-        """Wait until all ranks have done `step` steps since the start; return their process ids."""
-        while True:
-            beats = [beat for beat in self.observer.read_beats() if beat.step >= step]
-            if len(beats) == self.ranks:
-                return [beat.pid for beat in beats]
-            assert find_first_failure(self.observer.read_endings()) is None
-            time.sleep(0.002)
-
-    def wait(self) -> tuple[int, list[int]]:
-        """Wait for the end; return the exit codes of the launcher and of ranks that wrote one."""
-        code, *_ = self.command.wait()
-        return code, [ending.code for ending in self.observer.read_endings()]
-
-    def finish(self) -> "Run":
-        """Train until the end."""
-        assert self.start().wait() == (0, [0] * self.ranks), self.command.read_streams()
-        return self
-
-    def find_newest_step(self) -> int:
-        """Return the step of the newest readable checkpoint."""
-        return Checkpoints(self.folder / "checkpoints", 2).load_newest()[0]
-
-    def list_evaluations(self) -> list[int]:
-        """Return the steps of the recorded evaluations."""
-        records = filter_kind(read_metrics(self.folder / "metrics.jsonl"), "evaluation")
-        return [record["step"] for record in records]
-
-
 @pytest.fixture(scope="module")
 def train_uninterrupted(
     tmp_path_factory: pytest.TempPathFactory, configs: dict, launcher: Launcher
-) -> Callable[[int], Run]:
+) -> Callable[[int], SmallRun]:
     """Return a function that returns a finished, uninterrupted run on a number of ranks."""
     return cache(
-        lambda ranks: Run(
+        lambda ranks: SmallRun(
             tmp_path_factory.mktemp("untouched") / str(ranks), configs, launcher, ranks
         ).finish()
     )
 
 
-def read_state(folder: Path, step: int = STEPS) -> dict:
-    """Return a checkpoint of a run."""
-    return archive.read(folder / f"checkpoints/step-{step:08d}.pt")
-
-
-def assert_same(folder: Path, other: Path, step: int = STEPS) -> None:
-    """Check that the weights of two runs are bit-identical."""
-    a, b = read_state(folder, step), read_state(other, step)
-    for part in ("model", "optimizer", "methods", "precision", "best"):
-        left, right = dict(list_tensors(a[part])), dict(list_tensors(b[part]))
-        assert left.keys() == right.keys()
-        assert [name for name in left if not torch.equal(left[name], right[name])] == []
-
-
-def list_tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every value in a state with its key; plain numbers as tensors."""
-    if isinstance(value, torch.Tensor):
-        yield key, value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from list_tensors(item, f"{key}/{name}")
-    elif isinstance(value, list):
-        for i, item in enumerate(value):
-            yield from list_tensors(item, f"{key}/{i}")
-    elif isinstance(value, int | float):
-        yield key, torch.tensor(value)
-
-
 def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, launcher, train_uninterrupted):
-    run = Run(tmp_path / "run", configs, launcher, 1)
+    run = SmallRun(tmp_path / "run", configs, launcher, 1)
     run.start(train_with_file_limit, size=100_000)
     os.kill(run.await_step(3)[0], signal.SIGTERM)
     assert run.wait() == (1, [1])  # not 75: nothing could be saved
@@ -176,7 +86,7 @@ def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, launcher, t
     content = bytearray(last.read_bytes())
     content[random.Random(1).randrange(len(content))] ^= 4
     last.write_bytes(content)
-    assert_same(run.finish().folder, train_uninterrupted(1).folder)
+    assert_same_weights(run.finish().folder, train_uninterrupted(1).folder)
     assert "was skipped" in (run.folder / "metrics.jsonl").read_text()
 
 
@@ -189,7 +99,7 @@ def test_weights_are_written_when_last_checkpoint_fails(
         for name in ("weights.safetensors", f"checkpoints/step-{STEPS:08d}.pt")
     )
     assert weights + 100_000 < checkpoint
-    run = Run(tmp_path / "run", configs, launcher, 1)
+    run = SmallRun(tmp_path / "run", configs, launcher, 1)
     run.start(train_with_file_limit, size=weights + 100_000)
     assert run.wait() == (0, [0])
     for name in ("weights.safetensors", "weights-raw.safetensors"):
@@ -201,7 +111,7 @@ def test_weights_are_written_when_last_checkpoint_fails(
 def test_weights_larger_than_disk_are_reported_with_the_disk(
     tmp_path, configs, launcher, largest_file
 ):
-    run = Run(tmp_path / "run", configs, launcher, 1)
+    run = SmallRun(tmp_path / "run", configs, launcher, 1)
     config = run.folder / "config.yaml"
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
     run.start(train_with_file_limit, size=largest_file)
@@ -212,7 +122,7 @@ def test_weights_larger_than_disk_are_reported_with_the_disk(
 
 
 def test_run_never_writes_to_a_recreated_folder(tmp_path, configs, launcher):
-    run = Run(tmp_path / "run", configs, launcher, 1)
+    run = SmallRun(tmp_path / "run", configs, launcher, 1)
     run.start().await_step(1)
     run.folder.rename(tmp_path / "gone")  # deleting file by file would race with the rank
     run.folder.mkdir()
@@ -227,7 +137,7 @@ def test_run_never_writes_to_a_recreated_folder(tmp_path, configs, launcher):
 def test_two_ranks_resume_after_stops_and_evaluation(
     tmp_path, configs, launcher, train_uninterrupted
 ):
-    run, saved = Run(tmp_path / "run", configs, launcher, 2), []
+    run, saved = SmallRun(tmp_path / "run", configs, launcher, 2), []
     for step in (1, 4, 5, STEPS):
         assert run.start(train_until_sigterm, step=step).wait() == (75, [75, 75])
         saved.append(run.find_newest_step())
@@ -244,7 +154,7 @@ def test_two_ranks_resume_after_stops_and_evaluation(
 
 
 def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, launcher, train_uninterrupted):
-    run = Run(tmp_path / "run", configs, launcher, 3)
+    run = SmallRun(tmp_path / "run", configs, launcher, 3)
     os.kill(run.start().await_step(1)[2], signal.SIGTERM)
     assert run.wait() == (75, [75, 75, 75])
     assert len({beat.step for beat in watchdog.read_beats(run.folder)}) == 1
@@ -253,4 +163,4 @@ def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, launcher, t
     assert run.wait() == (1, [1, 1])
     ending = read_ending(run.folder / "exit.json")
     assert (ending.error, ending.rank) == ("SIGKILL", killed)
-    assert_same(run.finish().folder, train_uninterrupted(3).folder)
+    assert_same_weights(run.finish().folder, train_uninterrupted(3).folder)

@@ -9,7 +9,7 @@ from torchvision.models import resnet50
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool, ConvBlur2d
 from resnet_recipes.methods.module_class import change_class
 from tests.methods.inputs import make_network
-from tests.ops.test_blur import blur_by_definition
+from tests.ops.cpu_operations import blur_by_definition
 
 #: Values that the settings must reject.
 WRONG = {"min_channels": [0]}

@@ -22,9 +22,9 @@ from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
-from tests.base.test_reading import make_special_file
 from tests.checks import get_error, is_identical
 from tests.data.mutants import damage_randomly
+from tests.disk_faults import make_special_file
 from tests.images import CLASSES
 from tests.run_folders import create_trained_run
 from tests.tiny_networks import build_narrow_resnet18

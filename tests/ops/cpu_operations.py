@@ -1,6 +1,7 @@
-"""The fused operations in plain torch, registered for CPUs: for tests without a GPU."""
+"""The fused operations in plain torch, registered for CPUs, and the blur's definition."""
 
 import torch
+import torch._dynamo.testing
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -74,3 +75,14 @@ for _name, _function in {
     "max_pool_backward": pool_backward,
 }.items():
     _library.impl(_name, _function, "CPU")
+
+
+def blur_by_definition(x: Tensor, stride: int = 1) -> Tensor:
+    """Blur by definition: a weighted sum of nine shifted maps."""
+    height, width, padded = *x.shape[2:], F.pad(x, (1, 1, 1, 1))
+    blurred = sum(
+        (1, 2, 1)[i] * (1, 2, 1)[j] / 16 * padded[..., i : i + height, j : j + width]
+        for i in range(3)
+        for j in range(3)
+    )
+    return blurred[..., ::stride, ::stride]

@@ -3,24 +3,12 @@
 import pytest
 import torch
 import torch._dynamo.testing
-import torch.nn.functional as F
-from torch import Tensor
 
 import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes.ops import blur
+from tests.ops.cpu_operations import blur_by_definition
 
 SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
-
-
-def blur_by_definition(x: Tensor, stride: int = 1) -> Tensor:
-    """Blur by definition: a weighted sum of nine shifted maps."""
-    height, width, padded = *x.shape[2:], F.pad(x, (1, 1, 1, 1))
-    blurred = sum(
-        (1, 2, 1)[i] * (1, 2, 1)[j] / 16 * padded[..., i : i + height, j : j + width]
-        for i in range(3)
-        for j in range(3)
-    )
-    return blurred[..., ::stride, ::stride]
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -8,43 +7,18 @@ import torchvision
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning import network_facts
 from resnet_recipes.planning.layers import count_operations
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from tests.checks import get_error
+from tests.planning.small_plans import make_facts, make_small_recipe, plan_small
 from tests.plans import plan_imagenet
-from tests.tables import parse_rows, parse_settings, parse_values
-
-
-def make_facts(
-    examples: int = 1_281_167, classes: int = 1000, backend: str = "torchvision"
-) -> DataFacts:
-    """Return the facts of a data folder."""
-    return DataFacts(
-        backend, Path("/data"), examples, 50, tuple(f"c{index}" for index in range(classes))
-    )
-
-
-def make_small_recipe(words: str = "") -> Recipe:
-    """Return a recipe for 1,000 images: 10 steps of 100 per epoch."""
-    base = "name=small max_duration=10ep schedule.warmup=1ep optimizer.lr=0.1 data.root=/data"
-    recipe, problems = build_recipe(
-        parse_settings(f"{base} batch.global_size=100 batch.bn_size=100 {words}")
-    )
-    assert not problems
-    return recipe
-
-
-def plan_small(recipe: Recipe, examples: int = 1000, ranks: int = 1, **facts_changes) -> Plan:
-    """Plan a small recipe on ten classes."""
-    return make_plan(recipe, make_facts(examples, classes=10, **facts_changes), ranks)
+from tests.tables import parse_rows, parse_values
 
 
 def list_plan_problems(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:

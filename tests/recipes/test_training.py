@@ -12,8 +12,7 @@ from PIL import Image
 
 from resnet_recipes.recipe.compose import compose
 from tests import run_folders
-from tests.jobs.test_ranks import copy_as_killed
-from tests.jobs.test_survival import assert_same
+from tests.jobs.small_runs import assert_same_weights, copy_as_killed
 from tests.tables import parse_rows
 
 pytestmark = pytest.mark.slow
@@ -82,7 +81,7 @@ def test_baseline_learns_and_resumes_bit_identical(
     name, ranks, two_class_images, launcher, tmp_path
 ):
     whole = launcher.train(begin_run(tmp_path / "whole", name, two_class_images, ranks), ranks)
-    assert_same(launcher.train(copy_as_killed(6, whole), ranks), whole, 12)
+    assert_same_weights(launcher.train(copy_as_killed(6, whole), ranks), whole, 12)
     losses = [
         record["loss"]
         for record in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())

@@ -1,6 +1,5 @@
-"""A manually written run of four epochs with two image sizes, and a terminal."""
+"""A manually written run of four epochs with two image sizes."""
 
-import io
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,13 +10,6 @@ from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import WeightFiles
-
-
-class Terminal(io.StringIO):
-    """A stream that reports being a terminal."""
-
-    def isatty(self):
-        return True
 
 
 @pytest.fixture

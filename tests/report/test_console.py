@@ -13,7 +13,7 @@ from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import WeightFiles
-from tests.report.conftest import Terminal
+from tests.report.terminals import TerminalStream
 from tests.tables import parse_values
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
@@ -43,7 +43,11 @@ def show_run(facts, driver, console):
 
 def make_console(kind, **options):
     """Return a console and its two streams: terminals for a live console, pipes otherwise."""
-    err, out = (Terminal(), Terminal()) if kind is LiveConsole else (io.StringIO(), io.StringIO())
+    err, out = (
+        (TerminalStream(), TerminalStream())
+        if kind is LiveConsole
+        else (io.StringIO(), io.StringIO())
+    )
     console = kind(err, out, **options)
     console.err, console.out = err, out
     return console
@@ -72,9 +76,9 @@ def test_progress_omits_top5_of_five_classes_or_fewer(kind, has_top5, facts):
 
 def test_open_console_is_live_only_on_a_terminal(monkeypatch):
     assert isinstance(open_console(io.StringIO(), io.StringIO()), PlainConsole)
-    assert isinstance(open_console(Terminal(), io.StringIO()), LiveConsole)
+    assert isinstance(open_console(TerminalStream(), io.StringIO()), LiveConsole)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(open_console(Terminal(), io.StringIO()), PlainConsole)
+    assert isinstance(open_console(TerminalStream(), io.StringIO()), PlainConsole)
 
 
 def test_plain_output_has_one_line_per_event(facts, simulator):

@@ -7,7 +7,7 @@ import pytest
 
 from resnet_recipes.report import progress
 from resnet_recipes.report.progress import Pace, ProgressLine
-from tests.report.conftest import Terminal
+from tests.report.terminals import TerminalStream
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_waiting_ignores_earlier_progress_in_speed(clock):
 
 
 def test_waiting_removes_its_bar_from_the_terminal(clock):
-    err = Terminal()
+    err = TerminalStream()
     with ProgressLine("training", "steps", stream=err) as show:
         show(0, 40)
         clock[0] = 110.0

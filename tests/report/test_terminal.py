@@ -18,10 +18,10 @@ from resnet_recipes.report.terminal import (
     make_lasting,
     protect_output,
 )
-from tests.report.conftest import Terminal
+from tests.report.terminals import TerminalStream
 
 
-class Screen(Terminal):
+class Screen(TerminalStream):
     """A terminal that tracks the content of its screen."""
 
     def list_lines(self) -> list[str]:

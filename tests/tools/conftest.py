@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-TOOL = Path(__file__).parents[2] / "tools" / "null_device"
+from tests.tools.null_device import NULL_DEVICE
+
 HEADERS = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include" / "cuda_runtime_api.h"
 
 
@@ -21,7 +22,7 @@ def null_environment(tmp_path_factory):
         pytest.skip("needs a build of torch for CUDA 13")
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    spec = importlib.util.spec_from_file_location("run", TOOL / "run.py")
+    spec = importlib.util.spec_from_file_location("run", NULL_DEVICE / "run.py")
     run = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run)
     folder = tmp_path_factory.mktemp("null_device")

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from tests.tools.conftest import TOOL
+from tests.tools.null_device import NULL_DEVICE
 
 pytestmark = pytest.mark.slow
 
@@ -361,7 +361,7 @@ def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
 @pytest.mark.parametrize("recipe", [name for name in LIMITS if name not in SCRIPTS])
 def test_step_of_other_recipes_makes_few_requests(recipe, run_python):
     a_step_asks_for_little_and_waits_only_for_an_old_copy(
-        recipe, *run_python(str(TOOL / "step.py"), *recipe.split())
+        recipe, *run_python(str(NULL_DEVICE / "step.py"), *recipe.split())
     )
 
 

@@ -19,7 +19,7 @@ def make_batch_norm_network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 2))
 
 
-def take_step(
+def take_scaled_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, images: torch.Tensor
 ) -> None:
     precision.before_step()
@@ -36,19 +36,19 @@ def test_overflow_skips_step_and_restores_statistics(first):
     optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
     good = torch.randn(8, 3, 8, 8)
     if not first:
-        take_step(model, optimizer, precision, good)
+        take_scaled_step(model, optimizer, precision, good)
     slots = [optimizer.state[p] for p in model.parameters()]
     before, momenta = copy.deepcopy((model.state_dict(), slots))
     bad = good.clone()
     bad[0, 0, 0, 0] = float("inf")
-    take_step(model, optimizer, precision, bad)
+    take_scaled_step(model, optimizer, precision, bad)
     for key, value in model.state_dict().items():
         assert torch.equal(value, before[key]) or "num_batches" in key
     for p, old in zip(model.parameters(), momenta, strict=True):
         now = optimizer.state[p]["momentum_buffer"]
         assert torch.equal(now, old.get("momentum_buffer", torch.zeros_like(now)))
     assert precision.scaler.get_scale() == 2.0**15  # halved once
-    take_step(model, optimizer, precision, good)
+    take_scaled_step(model, optimizer, precision, good)
     assert not torch.equal(model[0].weight, before["0.weight"])
     assert all(value.isfinite().all() for value in model.state_dict().values())
 

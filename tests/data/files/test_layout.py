@@ -317,7 +317,7 @@ def test_split_folders_in_table_paths_divide_it(image_folder, tmp_path):
 
 @pytest.fixture
 def image_table(image_folder: Path, tmp_path: Path) -> Path:
-    """Return a table of all images of `folder`, which are next to it without class folders.
+    """Return a table of all images of `image_folder`, which are next to it without class folders.
 
     No name contains `val`.
     """

@@ -18,8 +18,8 @@ from resnet_recipes.data.images.decode import (
     resize_exactly,
 )
 from resnet_recipes.data.images.jpeg import count_passes
-from tests.base.test_reading import make_special_file
 from tests.data.native.batch import JPEGS, declare_size, decode_with_pillow
+from tests.disk_faults import make_special_file
 from tests.images import HEIGHT, WIDTH, encode_image, make_photo
 from tests.tables import parse_rows
 

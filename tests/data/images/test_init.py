@@ -14,10 +14,10 @@ from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images import NativeImages, use_engine
 from resnet_recipes.data.images.decode import ChangedError
 from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImages
-from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
+from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
 from resnet_recipes.data.native import Engine
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.data.loaders import make_rows, requires_engine
+from tests.data.loaders import make_empty_rows, make_rows, requires_engine
 
 pytestmark = requires_engine
 
@@ -68,15 +68,6 @@ def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
 
     monkeypatch.setattr(Engine, "fill", fill)
     assert np.array_equal(fill_all(storage, files), expected)
-
-
-def make_empty_rows(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
-    """Return rows to fill."""
-    count = len(indices)
-    pixels = np.empty((count, side, side, 3), np.uint8)
-    return Rows(
-        epoch, indices, indices % 2, pixels, np.empty(count, np.int64), np.zeros(count, bool)
-    )
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ STEPS = 7  # more than two epochs of 41 images in batches of 12
 
 @pytest.fixture(scope="module")
 def mixed_images(image_folder: Path, tmp_path_factory) -> Path:
-    """The images of `folder`, small images, and images that the engine cannot decode."""
+    """The images of `image_folder`, small images, and images that the engine cannot decode."""
     root = tmp_path_factory.mktemp("mixed") / "images"
     shutil.copytree(image_folder, root)
     picture = make_image(7)

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, torchx
-from tests.jobs.engines.test_slurm import STRANGE
+from tests.jobs.engines.strange_names import STRANGE_NAMES
 
 ONE, TWO = Allocation(1, 4), Allocation(2, 8)
-WORDS = ["recipe=mild", *(f"data=/{name}" for name in STRANGE), "run.x=$HOME ${a} $$ $(HOME)"]
+WORDS = ["recipe=mild", *(f"data=/{name}" for name in STRANGE_NAMES), "run.x=$HOME ${a} $$ $(HOME)"]
 
 TRAINED = ["resnet-train", "--resume", "auto", *WORDS, "run.name=Mild_1", "run.root=/storage/runs"]
 

@@ -18,6 +18,7 @@ from resnet_recipes.jobs.engines.slurm import (
 )
 from resnet_recipes.jobs.group import SAVE_SECONDS
 from resnet_recipes.recipe.sections import RunConfig
+from tests.jobs.engines.strange_names import STRANGE_NAMES
 from tests.tables import parse_rows
 
 SRUN = """#!/bin/bash
@@ -64,19 +65,6 @@ ONE_NODE, TWO_NODES = Allocation(1, 4), Allocation(2, 8)
 SRUN_WORDS = ["--kill-on-bad-exit=0", "--wait=300", "--cpu-bind=none"]
 SRUN_WORDS += ["resnet-train", "--resume", "auto"]
 
-STRANGE = [
-    "x$(touch OWNED).yaml",
-    "a b.yaml",
-    "-rf.yaml",
-    "`touch OWNED`.yaml",
-    'q"; touch OWNED; ".yaml',
-    "n\ntouch OWNED\n.yaml",
-    "'; touch OWNED; '.yaml",
-    "caf\u00e9.yaml",
-    "#.yaml",
-    "%j.yaml",
-]
-
 
 def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
     text = format_script(["recipe=mild"], ONE_NODE)
@@ -89,7 +77,7 @@ def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
     assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234"]
 
 
-@pytest.mark.parametrize("recipe", STRANGE)
+@pytest.mark.parametrize("recipe", STRANGE_NAMES)
 def test_script_quotes_names_and_arguments(recipe, tmp_path):
     words = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"]
     text = format_script(words, ONE_NODE)
@@ -110,9 +98,9 @@ def test_script_quotes_names_and_arguments(recipe, tmp_path):
     assert flags == [f"#SBATCH --{name}" for name in names.split()]
 
 
-@pytest.mark.parametrize("task", [0, len(STRANGE) - 1])
+@pytest.mark.parametrize("task", [0, len(STRANGE_NAMES) - 1])
 def test_array_task_trains_its_own_run(task, tmp_path):
-    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
+    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE_NAMES)}
     out, _ = start_script(
         tmp_path, format_array(runs, TWO_NODES, "4:00:00"), task=task
     ).communicate(timeout=10)
@@ -135,10 +123,10 @@ def test_array_has_a_task_per_run_and_limit(tmp_path):
 )
 @pytest.mark.parametrize("allocation", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
 def test_script_passes_shellcheck(allocation):
-    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
+    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE_NAMES)}
     for text in (
         format_array(runs, allocation, "4:00:00"),
-        *(format_script([f"recipe={name}", f"data={name}"], allocation) for name in STRANGE),
+        *(format_script([f"recipe={name}", f"data={name}"], allocation) for name in STRANGE_NAMES),
     ):
         process = subprocess.run(
             ["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text

@@ -13,7 +13,7 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
-from tests.ops.interpreted.test_selftest import register
+from tests.ops.interpreted.interpreted_kernels import register_kernels
 from tests.plans import SMALL
 from tests.tables import parse_settings
 from tests.training.recording import record
@@ -68,7 +68,7 @@ def test_step_with_kernels_matches_torch(monkeypatch):
     fused = {name: getattr(ops, name).fused for name in Operations._fields if name != "notes"}
     monkeypatch.setattr(ops, "choose", lambda *_: Operations(**fused))
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
-        register(library, ops.batch_norm)
+        register_kernels(library, ops.batch_norm)
         actual, actual_loss = train_step("auto")
     assert actual.operations.list_fused() == list(fused)
     torch.testing.assert_close(actual_loss, loss)

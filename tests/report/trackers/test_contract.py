@@ -9,7 +9,7 @@ import pytest
 from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report.trackers import TRACKERS, find_missing
 from resnet_recipes.run_folder.lock import reject_links
-from tests.report.trackers.test_trackers import SETTINGS, skip_without
+from tests.report.trackers.tracker_packages import TRACKED_SETTINGS, skip_without
 
 EACH = [pytest.param(name, marks=skip_without(name)) for name in TRACKERS]
 
@@ -23,7 +23,7 @@ def test_tracker_accepts_run_resume_and_end(name, tmp_path, monkeypatch):
     module = importlib.import_module(f"resnet_recipes.report.trackers.{name}")
     for begun in (0, 5):
         curves = module.Curves(folder)
-        curves.begin(SETTINGS, begun)
+        curves.begin(TRACKED_SETTINGS, begun)
         for step in range(begun + 1, begun + 8):
             curves.scalars(step, {"train/loss": 1 / step, "train/lr": 0.1, "epoch": step / 10})
         curves.scalars(begun + 7, {"val/top1": 70, "epoch": (begun + 7) / 10})

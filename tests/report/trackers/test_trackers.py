@@ -1,7 +1,6 @@
 """Data sent to trackers, read back with the readers of each tracker."""
 
 import csv
-import importlib.util
 import io
 import threading
 import time
@@ -17,25 +16,11 @@ from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.report.trackers import TRACKERS, Background, find_missing, open_trackers
+from resnet_recipes.report.trackers import Background, find_missing, open_trackers
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import WeightFiles
-
-SETTINGS = {
-    "optimizer.lr": 2.0,
-    "methods.ema.half_life": "100ba",
-    "data.flip": True,
-    "data.crop_scale": [0.5, 1.0],
-}
-
-
-def skip_without(name: str) -> pytest.MarkDecorator:
-    """Skip a test if the package of a tracker is missing."""
-    package = TRACKERS[name][0]
-    return pytest.mark.skipif(
-        importlib.util.find_spec(package) is None, reason=f"{package} is not installed"
-    )
+from tests.report.trackers.tracker_packages import TRACKED_SETTINGS, skip_without
 
 
 def record_session(
@@ -46,7 +31,7 @@ def record_session(
     Return the warnings, except that a tracker is slow, which happens on a busy machine.
     """
     facts = RunFacts("small", folder, 20, 10, 16, (10**9, 10**9), 10, "CPU")
-    trackers = open_trackers(names, folder, SETTINGS)
+    trackers = open_trackers(names, folder, TRACKED_SETTINGS)
     stream = io.StringIO()
     console = PlainConsole(stream, stream)
     with closing(Recorder(facts, console, trackers=trackers)) as recorder:
@@ -73,7 +58,7 @@ def test_tensorboard_curves_continue_on_resume(tmp_path):
     assert [event.step for event in events.Scalars("train/loss")] == list(range(1, 11))
     assert events.Scalars("train/loss")[3].value == pytest.approx(0.25)
     assert events.Scalars("val/ema_top1")[-1].value == 70.0
-    assert read_settings(events) == SETTINGS | {"data.crop_scale": "[0.5, 1.0]"}
+    assert read_settings(events) == TRACKED_SETTINGS | {"data.crop_scale": "[0.5, 1.0]"}
 
 
 def read_settings(events: Any) -> dict[str, object]:

@@ -1,0 +1,112 @@
+"""Small runs of Hot in processes, and comparisons of their checkpoints, for tests of jobs."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from resnet_recipes.jobs.watchdog import Observer
+from resnet_recipes.network import archive
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder.ending import find_first_failure
+from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
+from resnet_recipes.training.checkpoint import Checkpoints
+from tests.jobs.launcher import Launcher
+from tests.run_folders import create_unstarted_run
+
+STEPS = 10
+
+SMALL_HOT = (
+    "data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32 "
+    "model.name=resnet18 model.num_classes=auto batch.global_size=6 "
+    f"batch.eval_size=25 max_duration={STEPS}ba ssr=1 schedule.warmup=1ba "
+    "checkpoint.interval=3ba evaluation.interval=4ba checkpoint.best=loss "
+    "log.interval=3ba launch.device=cpu optimizer.lr=0.01 methods.sam.interval=2 "
+    "methods.ema.half_life=4ba methods.ema.update_interval=1ba"
+).split()
+
+
+class SmallRun:
+    """A run folder and its ranks."""
+
+    def __init__(self, folder: Path, configs: dict[int, Recipe], launcher: Launcher, ranks: int):
+        self.folder, self.launcher, self.ranks = (
+            create_unstarted_run(folder, configs[ranks]),
+            launcher,
+            ranks,
+        )
+
+    def start(self, function: Callable[..., int] | None = None, **arguments: int) -> "SmallRun":
+        """Start or resume the run; a function may replace the work of its ranks."""
+        self.observer = Observer(self.folder)
+        self.command = self.launcher.start(self.folder, self.ranks, function, **arguments)
+        return self
+
+    def await_step(self, step: int) -> list[int]:
+        """Wait until all ranks have done `step` steps since the start; return their process ids."""
+        while True:
+            beats = [beat for beat in self.observer.read_beats() if beat.step >= step]
+            if len(beats) == self.ranks:
+                return [beat.pid for beat in beats]
+            assert find_first_failure(self.observer.read_endings()) is None
+            time.sleep(0.002)
+
+    def wait(self) -> tuple[int, list[int]]:
+        """Wait for the end; return the exit codes of the launcher and of ranks that wrote one."""
+        code, *_ = self.command.wait()
+        return code, [ending.code for ending in self.observer.read_endings()]
+
+    def finish(self) -> "SmallRun":
+        """Train until the end."""
+        assert self.start().wait() == (0, [0] * self.ranks), self.command.read_streams()
+        return self
+
+    def find_newest_step(self) -> int:
+        """Return the step of the newest readable checkpoint."""
+        return Checkpoints(self.folder / "checkpoints", 2).load_newest()[0]
+
+    def list_evaluations(self) -> list[int]:
+        """Return the steps of the recorded evaluations."""
+        records = filter_kind(read_metrics(self.folder / "metrics.jsonl"), "evaluation")
+        return [record["step"] for record in records]
+
+
+def read_state(folder: Path, step: int = STEPS) -> dict:
+    """Return a checkpoint of a run."""
+    return archive.read(folder / f"checkpoints/step-{step:08d}.pt")
+
+
+def assert_same_weights(folder: Path, other: Path, step: int = STEPS) -> None:
+    """Check that the weights of two runs are bit-identical."""
+    a, b = read_state(folder, step), read_state(other, step)
+    for part in ("model", "optimizer", "methods", "precision", "best"):
+        left, right = dict(list_tensors(a[part])), dict(list_tensors(b[part]))
+        assert left.keys() == right.keys()
+        assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
+def list_tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every value in a state with its key; plain numbers as tensors."""
+    if isinstance(value, torch.Tensor):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from list_tensors(item, f"{key}/{name}")
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from list_tensors(item, f"{key}/{i}")
+    elif isinstance(value, int | float):
+        yield key, torch.tensor(value)
+
+
+def copy_as_killed(step: int, run: Path) -> Path:
+    """Return a copy of a finished run as if it was killed right after a checkpoint."""
+    folder = Path(tempfile.mkdtemp(dir=run.parent))
+    (folder / "checkpoints").mkdir()
+    saved = f"checkpoints/step-{step:08d}"
+    for name in ("config.yaml", "data.json", f"{saved}.pt", f"{saved}.json"):
+        shutil.copy(run / name, folder / name)
+    return folder
