@@ -15,35 +15,37 @@ MAX_BYTES = 64 << 20  # size limit of files read into memory; a million class na
 MAX_DEPTH = 32  # levels of lists and objects in JSON
 
 
-def open_regular(path: str | os.PathLike[str], most: float = math.inf) -> FileIO:
-    """Open a regular file of at most `most` bytes for unbuffered reading.
+def open_regular(path: str | os.PathLike[str], max_bytes: float = math.inf) -> FileIO:
+    """Open a regular file of at most `max_bytes` bytes for unbuffered reading.
 
     Raises OSError for anything else. A FIFO does not block.
     """
     file = FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     facts = os.fstat(file.fileno())
-    if stat.S_ISREG(facts.st_mode) and facts.st_size <= most:
+    if stat.S_ISREG(facts.st_mode) and facts.st_size <= max_bytes:
         return file
     file.close()
     if stat.S_ISREG(facts.st_mode):
-        raise OSError(errno.EFBIG, f"Larger than {most:,} bytes", str(path))
+        raise OSError(errno.EFBIG, f"Larger than {max_bytes:,} bytes", str(path))
     raise OSError(errno.EINVAL, "Not a regular file", str(path))
 
 
-def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a file. Raises NotReadyError unless it is regular and small enough.
 
-    `most` is the maximum number of bytes.
+    `max_bytes` is the maximum.
     """
     try:
-        with BufferedReader(open_regular(path, most)) as file:
-            # read(most) would first allocate a buffer of `most` bytes
-            return file.read(min(most, os.fstat(file.fileno()).st_size))
+        with BufferedReader(open_regular(path, max_bytes)) as file:
+            # read(max_bytes) would first allocate a buffer of that size
+            return file.read(min(max_bytes, os.fstat(file.fileno()).st_size))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise make_read_error(path, error) from None
 
 
-def read_json(path: Path, most: int = MAX_BYTES, may_be_absent: bool = False) -> dict[str, Any]:
+def read_json(
+    path: Path, max_bytes: int = MAX_BYTES, may_be_absent: bool = False
+) -> dict[str, Any]:
     """Return the JSON object in a file, within the limits of `parse_json`.
 
     An absent file is an empty object if `may_be_absent`. Raises NotReadyError if the file cannot be
@@ -52,7 +54,7 @@ def read_json(path: Path, most: int = MAX_BYTES, may_be_absent: bool = False) ->
     if may_be_absent and not os.path.lexists(path):
         return {}
     try:
-        value = parse_json(read_bytes(path, most).decode())
+        value = parse_json(read_bytes(path, max_bytes).decode())
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")
     except ValueError as error:

@@ -149,9 +149,9 @@ def _count_slips(typed: str, name: str, long: int) -> int | None:
     one by one, so that layer_decay does not match weight_decay.
     """
     name = name.replace("-", "_")
-    pairs, most = list(zip(typed.split("_"), name.split("_"), strict=False)), 2
+    pairs, max_slips = list(zip(typed.split("_"), name.split("_"), strict=False)), 2
     if typed.count("_") != name.count("_"):
-        pairs, most = [(typed.replace("_", ""), name.replace("_", ""))], 1
+        pairs, max_slips = [(typed.replace("_", ""), name.replace("_", ""))], 1
     if typed.removeprefix("un").removeprefix("no").lstrip("_") == name != typed:
         return None  # the opposite setting
     count = 0
@@ -162,7 +162,7 @@ def _count_slips(typed: str, name: str, long: int) -> int | None:
         if edits > (2 if size >= long else 1) or (edits and is_other):
             return None
         count += edits
-    return count if count <= most else None
+    return count if count <= max_slips else None
 
 
 def _count_edits(typed: str, name: str) -> int:

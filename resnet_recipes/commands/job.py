@@ -149,9 +149,9 @@ def _format_slurm(
     time = arguments.flags.get("--time", usual)
     if "-m" not in arguments:
         return slurm.format_script(drop_arguments(words, *GPUS_KEYS), allocation, time)
-    most = int(arguments.flags.get("--parallel", "0"))
+    parallel = int(arguments.flags.get("--parallel", "0"))
     chained = _chain_stable_phases(runs, allocation.nodes * allocation.ranks)
-    return slurm.format_array(chained, allocation, time, most or None)
+    return slurm.format_array(chained, allocation, time, parallel or None)
 
 
 def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
@@ -200,7 +200,10 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
 
 def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of --time and --parallel."""
-    time, most = arguments.flags.get("--time", "24:00:00"), arguments.flags.get("--parallel", "1")
+    time, parallel = (
+        arguments.flags.get("--time", "24:00:00"),
+        arguments.flags.get("--parallel", "1"),
+    )
     if not (length := slurm.parse_seconds(time)):
         rule = Rule("must be a time limit as Slurm accepts it")
         yield Problem("--time", time, rule, ("--time 24:00:00", "--time 2-00:00:00"))
@@ -209,8 +212,8 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
         rule = Rule(f"must be at least {least} minutes: the run saves 3 minutes before the limit")
         yield Problem("--time", time, rule, "--time 1:00:00")
     if "--parallel" in arguments and "-m" not in arguments:
-        yield Problem("--parallel", most, "is only for a sweep", "-m")
-    elif problem := find_number_problem("--parallel", most, 1):
+        yield Problem("--parallel", parallel, "is only for a sweep", "-m")
+    elif problem := find_number_problem("--parallel", parallel, 1):
         yield problem
 
 

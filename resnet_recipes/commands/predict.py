@@ -66,13 +66,15 @@ def run(arguments: Arguments) -> int:
 
     paths = _find_images(first[0], images)
     network = open_network([*first, *settings], USAGE.example).to_device()
-    most = min(int(top), network.network.about.num_classes)
+    class_count = min(int(top), network.network.about.num_classes)
     bad: list[Prediction] = []
-    each: Iterable[Prediction] = _count(predict_images(network, paths, most), bad, len(paths))
+    each: Iterable[Prediction] = _count(
+        predict_images(network, paths, class_count), bad, len(paths)
+    )
     if gallery := arguments.flags.get("--gallery"):
         each = predictions = list(each)
     if "--csv" in arguments:
-        _write_csv(arguments.flags["--csv"], each, most)
+        _write_csv(arguments.flags["--csv"], each, class_count)
     elif "--json" in arguments:
         print(json.dumps(list(map(_list_fields, each)), indent=1))
     else:
@@ -169,9 +171,11 @@ def _list_fields(one: "Prediction") -> dict[str, object]:
     return {"file": one.file, "classes": classes}
 
 
-def _write_csv(file_name: str, predictions: "Iterable[Prediction]", most: int) -> None:
+def _write_csv(file_name: str, predictions: "Iterable[Prediction]", class_count: int) -> None:
     """Write a row for each image when it is ready: its classes, or why it is unreadable."""
-    heads = [f"{head}_{rank}" for rank in range(1, most + 1) for head in ("class", "probability")]
+    heads = [
+        f"{head}_{rank}" for rank in range(1, class_count + 1) for head in ("class", "probability")
+    ]
     with open_output("--csv", file_name) as file:
         file.write(format_csv_line(["file", *heads, "error"]).encode())
         for one in predictions:

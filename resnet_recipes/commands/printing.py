@@ -84,8 +84,8 @@ def format_table(
 
 
 def _align(cells: Sequence[str], width: int) -> list[str]:
-    side = ">" if all(map(_NUMBER.fullmatch, cells[1:])) else "<"
-    return [f"{cell:{side}{width}}" for cell in cells]
+    alignment = ">" if all(map(_NUMBER.fullmatch, cells[1:])) else "<"
+    return [f"{cell:{alignment}{width}}" for cell in cells]
 
 
 def format_or_dash(value: float | None, write: Callable[[float], str]) -> str:

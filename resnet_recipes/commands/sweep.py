@@ -125,9 +125,9 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
 
 def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:
     """Yield the problems of --parallel."""
-    most, unit = (gpus, "GPU") if gpus else (count_cores(), "core")
-    if problem := find_number_problem("--parallel", parallel, 1, most):
-        yield problem._replace(fix=Hint(f"this machine has {format_count(most, unit)}"))
+    available, unit = (gpus, "GPU") if gpus else (count_cores(), "core")
+    if problem := find_number_problem("--parallel", parallel, 1, available):
+        yield problem._replace(fix=Hint(f"this machine has {format_count(available, unit)}"))
     elif int(parallel) > 1 and gpus:
         for word in select_arguments(words, *GPUS_KEYS):
             yield Problem(

@@ -31,8 +31,14 @@ def compute_tensorflow_crops(
         draws.reshape(-1, TENSORFLOW_ATTEMPTS, 4), 2, 0
     )
     aspect = ratio[0] + (ratio[1] - ratio[0]) * ratio_draws
-    least, most = scale[0] * image_height * image_width, scale[1] * image_height * image_width
-    lowest, highest = np.rint(np.sqrt(least / aspect)), np.rint(np.sqrt(most / aspect))
+    smallest_area, largest_area = (
+        scale[0] * image_height * image_width,
+        scale[1] * image_height * image_width,
+    )
+    lowest, highest = (
+        np.rint(np.sqrt(smallest_area / aspect)),
+        np.rint(np.sqrt(largest_area / aspect)),
+    )
     fitting = np.floor((image_width + 0.5 - 1e-7) / aspect)
     fitting -= np.rint(fitting * aspect) > image_width
     highest = np.minimum(
@@ -41,13 +47,13 @@ def compute_tensorflow_crops(
     lowest = np.minimum(lowest, highest)
     height = lowest + np.floor(height_draws * (highest - lowest + 1))
     # rounding may overshoot the range by a pixel
-    height += height * np.rint(height * aspect) < least
-    height -= height * np.rint(height * aspect) > most
+    height += height * np.rint(height * aspect) < smallest_area
+    height -= height * np.rint(height * aspect) > largest_area
     width = np.rint(height * aspect)
     area = height * width
     fits = (
-        (area >= np.maximum(least, MIN_COVERED * image_height * image_width))
-        & (area <= most)
+        (area >= np.maximum(smallest_area, MIN_COVERED * image_height * image_width))
+        & (area <= largest_area)
         & (area > 0)
     )
     fits &= (width <= image_width) & (height <= image_height)

@@ -223,8 +223,8 @@ def _list_notes(config: DataConfig, train: Listing, val: Listing, has_table: boo
 
 def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
     """Yield a note if the largest class has at least three times the images of the smallest."""
-    most, least = int(counts.max()), int(counts[counts > 0].min())
-    if most < 3 * least:
+    largest, smallest = int(counts.max()), int(counts[counts > 0].min())
+    if largest < 3 * smallest:
         return
     few = int(((counts > 0) & (counts < MIN_CLASS_IMAGES)).sum())
     rare = f"; {few} of them fewer than {MIN_CLASS_IMAGES}" if few else ""
@@ -232,7 +232,7 @@ def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
     if config.sampling == "natural":
         note = "data.sampling=sqrt shows images of rare classes more often"
         note += ", 'methods.class_weights={}' gives them a larger weight"
-    yield f"classes have from {least:,} to {most:,} training images{rare}: {note}"
+    yield f"classes have from {smallest:,} to {largest:,} training images{rare}: {note}"
 
 
 def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:

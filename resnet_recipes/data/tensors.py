@@ -20,12 +20,12 @@ class TensorFile(NamedTuple):
     metadata: dict[str, str]
 
 
-def read_tensors(path: Path, most: float = math.inf) -> TensorFile:
-    """Return the contents of a file of at most `most` bytes.
+def read_tensors(path: Path, max_bytes: float = math.inf) -> TensorFile:
+    """Return the contents of a file of at most `max_bytes` bytes.
 
     Raises OSError, or ValueError with a phrase for the user.
     """
-    with open_regular(path, most) as file:
+    with open_regular(path, max_bytes) as file:
         length = int.from_bytes(file.read(8), "little")
         try:
             header = parse_json(file.read(min(length, _MAX_HEADER_BYTES)).decode())

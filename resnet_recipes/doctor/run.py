@@ -50,9 +50,9 @@ def _check_memory(root: Path) -> Finding:
 def _check_files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _MIN_OPEN_FILES:
-        most = _MIN_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MIN_OPEN_FILES)
+        limit = _MIN_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MIN_OPEN_FILES)
         what = f"a process may open {soft} files, too few for many loader workers"
-        return Finding("warn", what, f"ulimit -n {most}")
+        return Finding("warn", what, f"ulimit -n {limit}")
     return Finding("ok", f"a process may open {soft} files")
 
 

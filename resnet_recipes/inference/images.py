@@ -75,12 +75,12 @@ def open_labeled(
 
 def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Samples:
     samples = open_samples(path)
-    beton, most = samples.beton, samples.labels.max()
+    beton, highest = samples.beton, samples.labels.max()
     if beton.sidecar and classes and beton.classes != tuple(classes):
         clause = "has different classes from the network, or another order"
         raise make_error(path, clause, _OTHER_CLASSES)
-    if most >= num_classes:
-        clause = f"has labels up to {most}; the network has {num_classes} classes"
+    if highest >= num_classes:
+        clause = f"has labels up to {highest}; the network has {num_classes} classes"
         raise make_error(path, clause, _OTHER_CLASSES)
     return samples
 

@@ -55,8 +55,8 @@ class Box(NamedTuple):
 def draw_box(images: Tensor, alpha: float, rng: np.random.Generator) -> Box:
     """Return a random box in [N, 3, H, W] images."""
     height, width = images.shape[-2:]
-    side = np.sqrt(rng.beta(alpha, alpha))
-    rows, cols = _draw_span(height, side, rng), _draw_span(width, side, rng)
+    fraction = np.sqrt(rng.beta(alpha, alpha))
+    rows, cols = _draw_span(height, fraction, rng), _draw_span(width, fraction, rng)
     area = (rows.stop - rows.start) * (cols.stop - cols.start)
     return Box(rows, cols, area / (height * width))
 
@@ -68,7 +68,7 @@ def paste(images: Tensor, pieces: Tensor, rows: slice, cols: slice) -> Tensor:
     return images
 
 
-def _draw_span(size: int, side: float, rng: np.random.Generator) -> slice:
-    """Return a slice of `side * size` pixels, rounded to even, around a random center, clipped."""
-    center, half = int(rng.integers(size)), int(size * side) // 2
+def _draw_span(size: int, fraction: float, rng: np.random.Generator) -> slice:
+    """Return a slice of `fraction * size` pixels, rounded to even, at a random center, clipped."""
+    center, half = int(rng.integers(size)), int(size * fraction) // 2
     return slice(max(0, center - half), min(size, center + half))

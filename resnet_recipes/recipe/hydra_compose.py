@@ -114,8 +114,8 @@ def _list_choices(word: str) -> list[str]:
     ]
 
 
-def _list_texts(override: str, most: int) -> list[str]:
-    """Return at most `most` values of a sweep such as "seed=1,2,3"; empty without a sweep.
+def _list_texts(override: str, max_texts: int) -> list[str]:
+    """Return at most `max_texts` values of a sweep such as "seed=1,2,3"; empty without a sweep.
 
     Raises ValueError for a sweep without a list of values.
     """
@@ -136,10 +136,10 @@ def _list_texts(override: str, most: int) -> list[str]:
         # Hydra would list all numbers of a range before it shuffles them: count them first.
         if (
             isinstance(values, RangeSweep)
-            and len(numbers := list(islice(values.range(), most))) == most
+            and len(numbers := list(islice(values.range(), max_texts))) == max_texts
         ):
             return list(map(str, numbers))
-        return list(islice(parsed.sweep_iterator(transformer=_format_text), most))
+        return list(islice(parsed.sweep_iterator(transformer=_format_text), max_texts))
     except (HydraException, ArithmeticError, ValueError):
         raise ValueError(
             Rule("must be a range of finite numbers with a step other than 0")

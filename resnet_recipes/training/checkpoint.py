@@ -125,15 +125,15 @@ class Checkpoints:
                 f"{self._describe_newest()}"
             )
 
-    def load_newest(self, most: float = inf) -> SavedState | None:
-        """Return the newest intact checkpoint of at most `most` steps, or None.
+    def load_newest(self, last_step: float = inf) -> SavedState | None:
+        """Return the newest intact checkpoint up to `last_step`, or None.
 
         The state is memory-mapped: copy the tensors that you keep. Each damaged checkpoint is
         noted. Raises TrainingError if all are damaged.
         """
         self._finish()
         skipped = []
-        steps = sorted((step for step in self._list_steps() if step <= most), reverse=True)
+        steps = sorted((step for step in self._list_steps() if step <= last_step), reverse=True)
         for step in steps:
             try:
                 state = self._read_verified(step)
@@ -287,13 +287,13 @@ class Checkpoints:
         return f"the newest checkpoint is from step {max(self._good):,}"
 
 
-def _open_file(path: Path, most: int) -> FileIO:
-    """Open a regular file of at most `most` bytes.
+def _open_file(path: Path, max_bytes: int) -> FileIO:
+    """Open a regular file of at most `max_bytes` bytes.
 
     Raises ArchiveError for permanent errors and OSError for others.
     """
     try:
-        return open_regular(path, most)
+        return open_regular(path, max_bytes)
     except OSError as error:
         if error.errno in _PERMANENT_ERRNOS:
             raise ArchiveError(f"it cannot be read ({error.strerror})") from None

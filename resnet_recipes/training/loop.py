@@ -48,7 +48,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
                 generator.manual_seed(seed)
         torch.backends.cudnn.benchmark = plan.size_at(step) in run.searched_sizes
         for group in run.optimizer.param_groups:
-            group["lr"] = plan.lr_at(step) * group["rate"]  # "rate": factor of the group
+            group["lr"] = plan.lr_at(step) * group["lr_factor"]  # "lr_factor": factor of the group
 
         # Every method gets the complete batch once, even if several gradients are computed on it.
         with torch.no_grad():

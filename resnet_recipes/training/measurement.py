@@ -298,12 +298,14 @@ def measure_loader_rates(
     return new, repeated
 
 
-def _time_batches(loader: TrainLoader, seconds: float, most: int | None = None) -> list[float]:
-    """Return the seconds of each batch from the second on: at least two, at most `most`."""
+def _time_batches(
+    loader: TrainLoader, seconds: float, max_batches: int | None = None
+) -> list[float]:
+    """Return the seconds of each batch from the second on: at least two, at most `max_batches`."""
     batches, laps = loader.batches(), list[float]()
     next(batches)
     start = last = time.perf_counter()
-    while len(laps) < 2 or (last - start < seconds and len(laps) != most):
+    while len(laps) < 2 or (last - start < seconds and len(laps) != max_batches):
         next(batches)
         now = time.perf_counter()
         laps.append(now - last)

@@ -111,9 +111,9 @@ class Confusion:
     def _list_classes(self) -> Iterator[ClassResult]:
         """Yield every class that has images or predictions, in the order of labels."""
         labels, best = self._labels, self._best
-        most = int(torch.cat([labels, best]).max()) + 1
+        num_classes = int(torch.cat([labels, best]).max()) + 1
         counts = (
-            values.bincount(minlength=most).tolist()
+            values.bincount(minlength=num_classes).tolist()
             for values in (labels, labels[labels == best], best)
         )
         for label, (images, correct, predicted) in enumerate(zip(*counts, strict=True)):

@@ -148,9 +148,9 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
 
 def find_misfits(run: Run, state: State) -> Iterator[str]:
     """Yield each tensor in `state` whose shape or dtype differs from the tensor in `run`."""
-    for name, expected, actual in _pair_tensors(run, state):
-        if _describe(expected) != _describe(actual):
-            yield f"{name}: is {_describe(actual)}, but this run needs {_describe(expected)}"
+    for name, current, saved in _pair_tensors(run, state):
+        if _describe(current) != _describe(saved):
+            yield f"{name}: is {_describe(saved)}, but this run needs {_describe(current)}"
 
 
 def _pair_tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]]:
@@ -181,8 +181,8 @@ def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
     """Yield reasons why the run cannot resume from `state`: changed settings, data or teachers."""
     yield from find_changed_settings(state["recipe"], run.plan.recipe)
     facts, classes = run.plan.facts, tuple(state["classes"])
-    old = {"backend": state["backend"], "train_digest": state["train_digest"]}
-    if others := facts.describe_differences(replace(facts, **old, classes=classes)):
+    saved_facts = {"backend": state["backend"], "train_digest": state["train_digest"]}
+    if others := facts.describe_differences(replace(facts, **saved_facts, classes=classes)):
         yield Problem("data.root", str(facts.root), f"has other {others} than when the run started")
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:
@@ -190,26 +190,26 @@ def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
             yield Problem(teacher.key, teacher.text, clause, Hint("put the original file back"))
 
 
-def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
+def find_changed_settings(saved_recipe: State, recipe: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that changed and affects the weights."""
-    before, after = flatten_recipe(old), flatten(asdict(new))
-    for method in sorted(_list_methods(before) ^ _list_methods(after)):
-        verb = "uses" if method in _list_methods(before) else "does not use"
+    saved, current = flatten_recipe(saved_recipe), flatten(asdict(recipe))
+    for method in sorted(_list_methods(saved) ^ _list_methods(current)):
+        verb = "uses" if method in _list_methods(saved) else "does not use"
         clause = Statement(f"the run {verb} this method")
         yield Problem(method, None, clause, Hint("restore the value, or start a new run"))
-        fields = [key for key in before | after if f"{key}.".startswith(f"{method}.")]
-        before, after = (
+        fields = [key for key in saved | current if f"{key}.".startswith(f"{method}.")]
+        saved, current = (
             {key: value for key, value in settings.items() if key not in fields}
-            for settings in (before, after)
+            for settings in (saved, current)
         )
-    changed = [key for key in before | after if before.get(key) != after.get(key)]
+    changed = [key for key in saved | current if saved.get(key) != current.get(key)]
     if set(duration.SETTINGS) <= set(changed):  # epochs= sets both
         changed.remove(duration.SETTINGS[1])
     for key in sorted(changed):
         if not _is_in(key, (*SAFE_SETTINGS, *REPAIR_SETTINGS)):
-            difference = f"differs from the run, which {_describe_value(key, before)}"
+            difference = f"differs from the run, which {_describe_value(key, saved)}"
             yield Problem(
-                key, after.get(key), difference, Hint("restore the value, or start a new run")
+                key, current.get(key), difference, Hint("restore the value, or start a new run")
             )
 
 
@@ -247,18 +247,18 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
 
     Also lists the settings that did not exist when the run started.
     """
-    before, after = flatten_recipe(state["recipe"]), flatten(asdict(run.plan.recipe))
-    then, now = (
+    saved, current = flatten_recipe(state["recipe"]), flatten(asdict(run.plan.recipe))
+    saved_facts, current_facts = (
         {name: facts[key] for key, name in ROUNDING_FACTS.items()}
         | {"torch": facts["versions"].get("torch")}
         | facts["computed_by"]
         | {key: settings[key] for key in REPAIR_SETTINGS}
-        for facts, settings in ((state, before), (capture(run, 0), after))
+        for facts, settings in ((state, saved), (capture(run, 0), current))
     )
     warnings = [
-        f"not bit-identical to an uninterrupted run: {name} {then.get(name)} -> {now[name]}"
-        for name in now
-        if now[name] != then.get(name)
+        f"not bit-identical to an uninterrupted run: {name} {saved_facts.get(name)} -> {fact}"
+        for name, fact in current_facts.items()
+        if fact != saved_facts.get(name)
     ]
     plan, done, ranks = run.plan, state["step"], state["world_size"]
     is_planned = plan.saves_at(done) or done % plan.steps_per_epoch == 0
@@ -268,9 +268,9 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
             "statistics of all ranks, and the checkpoint of a stop within an epoch has rank 0's"
         )
     newer = [
-        f"{key}={after[key]}"
-        for key in sorted(before.keys() - flatten(state["recipe"]).keys())
-        if after.get(key) is not None and not _is_in(key, SAFE_SETTINGS)
+        f"{key}={current[key]}"
+        for key in sorted(saved.keys() - flatten(state["recipe"]).keys())
+        if current.get(key) is not None and not _is_in(key, SAFE_SETTINGS)
     ]
     if newer:
         warnings.append(

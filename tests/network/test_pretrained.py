@@ -252,13 +252,13 @@ def test_backbone_rate_scales_only_the_backbone(optimizer):
     model = build_model(CONFIG, 3, seed=0)
     settings = optimizer(lr=0.5, weight_decay=0.01, no_decay="one_dimensional", backbone_rate=0.1)
     groups = settings.build(model).param_groups
-    assert [(group["rate"], len(group["params"])) for group in groups] == [
+    assert [(group["lr_factor"], len(group["params"])) for group in groups] == [
         (0.1, 21),
         (1.0, 1),
         (0.1, 42),
         (1.0, 1),
     ]
-    assert {group["rate"] for group in optimizer().build(model).param_groups} == {1.0}
+    assert {group["lr_factor"] for group in optimizer().build(model).param_groups} == {1.0}
     assert "backbone rate 0.1" in settings.text()
 
 

@@ -87,8 +87,8 @@ class BetonWriter:
         pieces = []
         for row, (_, data) in zip(records, samples, strict=True):
             if len(data) > self.page_size:
-                most = format_bytes(self.page_size)
-                clause = f"takes {format_bytes(len(data))}; a page of the file has {most}"
+                page = format_bytes(self.page_size)
+                clause = f"takes {format_bytes(len(data))}; a page of the file has {page}"
                 size = f"{row['width']}x{row['height']}"
                 raise NotReadyError.of("image", size, clause, "max_resolution=500")
             padding = -self._end % self.page_size

@@ -87,13 +87,13 @@ def list_split(config: DataConfig, split: str, on_progress: Say = do_nothing) ->
     return listing
 
 
-def choose_images(listing: Listing, fraction: float, seed: int, most: np.ndarray) -> np.ndarray:
+def choose_images(listing: Listing, fraction: float, seed: int, limits: np.ndarray) -> np.ndarray:
     """Return which images are in this fraction of each class, bool [N].
 
-    The number is rounded, at least 1 and at most `most` [C]. A larger fraction includes all
+    The number is rounded, at least 1 and at most `limits` [C]. A larger fraction includes all
     images of a smaller fraction.
     """
-    counts = np.minimum(np.maximum(1, (fraction * listing.counts + 0.5).astype(int)), most)
+    counts = np.minimum(np.maximum(1, (fraction * listing.counts + 0.5).astype(int)), limits)
     firsts = np.cumsum(listing.counts) - listing.counts
     return _rank_images(listing, seed) < (firsts + counts)[listing.labels]
 

@@ -69,7 +69,7 @@ class OptimizerSettings(Section):
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.
 
-        A schedule sets "lr" of each group to the learning rate of the step times "rate" of the
+        A schedule sets "lr" of each group to the learning rate of the step times "lr_factor" of the
         group.
         """
         raise NotImplementedError
@@ -78,14 +78,14 @@ class OptimizerSettings(Section):
         """Return torch parameter groups: first those that decay, then those exempted by `no_decay`.
 
         Both keep the model's order, and are split in two if backbone and classifier use different
-        learning rates; "rate" is the factor on the learning rate.
+        learning rates; "lr_factor" is the factor on the learning rate.
         """
         is_exempt, rates = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
         groups: dict[tuple[bool, float], dict[str, Any]] = {
             (decays, rate): {
                 "params": [],
                 "weight_decay": self.weight_decay if decays else 0.0,
-                "rate": rate,
+                "lr_factor": rate,
             }
             for decays in (True, False)
             for rate in rates

@@ -47,7 +47,7 @@ class TorchDecoupledSGDW(TorchSGD):
         )
         for group in self.param_groups:
             # the peak learning rate, because schedules change only "lr"
-            group["initial_lr"] = settings.lr * group["rate"]
+            group["initial_lr"] = settings.lr * group["lr_factor"]
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:

@@ -57,8 +57,8 @@ def divide_rows(
     rows: int, tile: int, columns: int, device: torch.device, resident: int
 ) -> RowBlocks:
     """Divide the rows of a column between the programs that run at the same time."""
-    most = max(1, resident * _count_multiprocessors(device) // columns)
-    block_rows = -(-rows // (most * tile)) * tile
+    max_programs = max(1, resident * _count_multiprocessors(device) // columns)
+    block_rows = -(-rows // (max_programs * tile)) * tile
     return RowBlocks(-(-rows // block_rows), block_rows)
 
 

@@ -57,10 +57,10 @@ def test_backbone_rate_leaves_decay_at_peak_unchanged():
     optimizer = DecoupledSGDW(lr=0.1, weight_decay=0.01, backbone_rate=0.25).build(model)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     for group in optimizer.param_groups:
-        group["lr"] = 0.1 * group["rate"]
+        group["lr"] = 0.1 * group["lr_factor"]
         for parameter in group["params"]:
             parameter.grad = torch.zeros_like(parameter)
-    assert {group["rate"] for group in optimizer.param_groups} == {0.25, 1.0}
+    assert {group["lr_factor"] for group in optimizer.param_groups} == {0.25, 1.0}
     optimizer.step()
     for parameter, old in zip(model.parameters(), before, strict=True):
         torch.testing.assert_close(parameter.detach(), 0.99 * old)
