@@ -207,8 +207,11 @@ class Library:
     def _collect(self, entry: Entry, links: list[Link], below: tuple[Path, ...]) -> None:
         document = read(entry)
         if entry.path in below:
-            clause = Statement("recipes inherit from each other in a circle")
-            raise RecipeError([_make_defaults_problem(document, clause, "defaults: [mild]")])
+            circle = map(shorten_path, [*below[below.index(entry.path) :], entry.path])
+            clause = f"lead in a circle: {' -> '.join(circle)}"
+            hint = Hint("delete one of these recipes from the `defaults` of another")
+            place = document.locate("defaults")
+            raise RecipeError([Problem("defaults", None, clause, hint, where=place)])
         if len(links) + len(below) >= MAX_PARENTS:
             clause = Statement(f"a recipe may inherit from at most {MAX_PARENTS - 1} files")
             raise RecipeError.of(shorten_path(entry.path), None, clause)
