@@ -54,6 +54,9 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
 
     name = name or _choose_for_budget(changes, arguments)
     result = compose_words(name, changes, arguments.recipes, needs_data)
+    for word in dict.fromkeys(changes):
+        if word not in result.origin.words:
+            say(f"note: {word} has no effect: a later argument changes the same setting")
     run = result.recipe.run
     folder = Path(run.root, run.extends)
     # a command that resumes its own run is repeated until the other run exists
