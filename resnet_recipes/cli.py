@@ -156,7 +156,7 @@ def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequenc
         first, *below = name_as_typed(problem, argv).lines()
         lines += wrap_text(first, width, "  " if lines else "error: ", "    ")
         for line in below:
-            glue = "(?<!,) " if line.startswith("try:") else ""
+            glue = "(?<!,) " if line.startswith(("try:", "use:")) else ""
             lines += wrap_text(line, width, " " * 6, " " * 13, glue)
     status = "Nothing was started.  " if starts else ""
     return "\n".join([*lines, "", f"{status}[exit {error.exit_code}]"])

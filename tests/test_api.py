@@ -136,7 +136,7 @@ rr.compose({"name": "x"}, lr=0.1) | recipe is a complete config
 rr.compose(None) | recipe is not the name of a recipe, but None
 rr.compose(Path("none.yaml")) | recipe=none.yaml does not exist
 rr.compose("small", optimizer=rr.optim.LAMB()) | optimizer cannot be a LAMB here
-rr.plan("small") | must be what compose.. returns, and not 'small'\n    try:   compose."small"
+rr.plan("small") | must be what compose.. returns, and not 'small'\n    use:   compose."small"
 rr.plan(recipe, 0) | ranks=0: must be a whole number
 rr.plan(recipe, "2") | ranks=2: must be a whole number
 rr.plan(recipe, print) | ranks=.*: must be a whole number

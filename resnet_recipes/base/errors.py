@@ -90,9 +90,15 @@ def list_advice(fix: Fix) -> tuple[str, ...]:
     return tuple(filter(None, (fix,) if isinstance(fix, str) else fix))
 
 
+#: A complete command: a program with arguments, perhaps after a variable.
+_COMMAND = re.compile(r"(?:[A-Z_]+=\S* )?(?:resnet-\w+|[a-z]+ \S)")
+
+
 def label(advice: str) -> str:
-    """Return a line of a message: a command to try, or a hint."""
-    return f"hint:  {advice}" if isinstance(advice, Hint) else f"try:   {advice}"
+    """Return a line of a message: a command to try, arguments to use, or a hint."""
+    if isinstance(advice, Hint):
+        return f"hint:  {advice}"
+    return f"{'try' if _COMMAND.match(advice) else 'use'}:   {advice}"
 
 
 class Problem(NamedTuple):

@@ -209,7 +209,7 @@ def test_problem_is_a_sentence_below_its_section():
     )
     assert (
         str(problem)
-        == "methods.mixup.alpha=-1: must be positive\n    try:   methods.mixup.alpha=0.2"
+        == "methods.mixup.alpha=-1: must be positive\n    use:   methods.mixup.alpha=0.2"
     )
     assert str(Problem("data.root", None, "is not set")) == "data.root is not set"
     assert str(Problem("data.root", None, "must be set")) == "data.root must be set"

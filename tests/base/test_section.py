@@ -27,7 +27,7 @@ def get_problem(act: Callable[[], object]) -> str:
         *parse_rows(
             r"""
 batchsize | 3 | unknown setting batchsize=3; did you mean batch.global_size?
-max_duration | 3 | 100ba or 0.5dur\n    try:   max_duration=3ep
+max_duration | 3 | 100ba or 0.5dur\n    use:   max_duration=3ep
 data.train_size | 32.5 | data.train_size=32.5: must be a whole number
 data.flip | 1 | data.flip=1: must be true or false
 data.crop_scale | [1] | data.crop_scale=[1]: must be a list of 2 values

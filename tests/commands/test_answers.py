@@ -102,7 +102,7 @@ def read_advice(capsys: pytest.CaptureFixture[str]) -> str:
         _, first, *rest = rest
     if meant := re.search(r"did you mean (.*)\?$", first):
         return meant[1]
-    return re.sub("^(try:|hint:|valid:) *", "", rest[0].strip())
+    return re.sub("^(try:|use:|hint:|valid:) *", "", rest[0].strip())
 
 
 @pytest.mark.parametrize(("typed", "line"), SETTINGS)

@@ -34,8 +34,8 @@ def test_problem_quotes_the_argument_as_typed(argv, key, value, named):
 
 def test_suggested_value_keeps_the_typed_name():
     problem = Problem("optimizer.lr", "1%", "wrong", Value("0.01"))
-    assert name_as_typed(problem, ["lr=1%"]).lines()[1] == "try:   lr=0.01"
-    assert name_as_typed(problem, ["optimizer.lr=1%"]).lines()[1] == "try:   optimizer.lr=0.01"
+    assert name_as_typed(problem, ["lr=1%"]).lines()[1] == "use:   lr=0.01"
+    assert name_as_typed(problem, ["optimizer.lr=1%"]).lines()[1] == "use:   optimizer.lr=0.01"
 
 
 def test_paths_are_relative_to_current_folder():

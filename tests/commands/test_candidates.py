@@ -151,8 +151,8 @@ def test_missing_recipe_is_suggested_from_the_images(
     if not has_val:
         shutil.rmtree(small_images / "val")
     message = run_command("resnet-train data=images", 2).err
-    fix = f"resnet-train {name} data=images" if has_val else f"recipe={name}"
-    assert f"recipe is missing\n      try:   {fix}\n      hint:" in message
+    fix = f"try:   resnet-train {name} data=images" if has_val else f"use:   recipe={name}"
+    assert f"recipe is missing\n      {fix}\n      hint:" in message
     assert re.search(f"images (of|have about) {side} px", message)
     assert ("data.val_share=0.1" in message) == (not has_val)
 

@@ -62,7 +62,7 @@ def test_unreadable_images_are_found_before_the_steps(split, unread_images, run_
     message = run_command(f"resnet-train mild {FILES} --check", 3).err
     assert f"has unreadable images in {split}: 3, such as images/{split}/pattern" in message
     assert "try:   resnet-recipes doctor data images\n" in message
-    assert ("try:   data.on_bad_image=skip\n" in message) == (split == "train")
+    assert ("use:   data.on_bad_image=skip\n" in message) == (split == "train")
     skipped = run_command(
         f"resnet-train mild {FILES} data.on_bad_image=skip --check", 3 * (split == "val")
     )

@@ -124,7 +124,7 @@ def test_unnamed_network_suggests_working_settings(timm_logits, run_command):
     assert "hint:  name the network: model.name=timm:NAME or" in message
     Path("mine.pth").rename("test_vit.pth")
     message = run_command("resnet-recipes plan finetune model.weights=test_vit.pth", 3).err
-    assert f"try:   {NAME}\n" in message
+    assert f"use:   {NAME}\n" in message
     message = run_command("resnet-recipes eval test_vit.pth --model timm:test_vit data=some", 2).err
     line = f"resnet-recipes eval test_vit.pth data=some {NAME}"
     assert line in message

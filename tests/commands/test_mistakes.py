@@ -249,7 +249,7 @@ def list_message_lines(run_command: Callable[..., Streams]) -> Callable[[str], l
     def lines(line: str) -> list[str]:
         message = run_command(line, 2).err
         advice = [
-            re.sub("^(try:|hint:|valid:) *", "", text.strip()) for text in message.splitlines()
+            re.sub("^(try:|use:|hint:|valid:) *", "", text.strip()) for text in message.splitlines()
         ]
         return [*advice, *re.findall(r"did you mean\s+(.*)\?$", message, re.MULTILINE)]
 
@@ -279,7 +279,7 @@ def test_commands_of_other_programs_suggest_ours(typed, answer, list_message_lin
 
 @pytest.mark.parametrize("name", ["mild", "mine"])
 def test_missing_recipe_file_suggests_existing_recipe(name, run_command, work_folder):
-    assert f"try:   {name}\n" in run_command(f"resnet-train {name}.yaml", 3).err
+    assert f"use:   {name}\n" in run_command(f"resnet-train {name}.yaml", 3).err
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)
@@ -316,3 +316,10 @@ def test_run_shorter_than_its_warm_up_suggests_settings(
     line = "resnet-train mild data=images bs=4 batch.bn_size=4 lr=0.01 epochs=1"
     fix = next(text for text in list_message_lines(line) if text.startswith("schedule.warmup=0"))
     run_command(f"{line} {fix.partition(',')[0]} --dry-run")
+
+
+def test_setting_typed_twice_is_reported(run_command):
+    note = "note: epochs=5 has no effect: a later argument changes the same setting\n"
+    line = "resnet-train mild data.backend=synthetic epochs=5"
+    assert note in run_command(f"{line} epochs=6 --cfg").err
+    assert note not in run_command(f"{line} epochs=5 --cfg").err

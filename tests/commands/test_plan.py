@@ -84,7 +84,7 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
     limits = "is the bottleneck: 44 minutes instead of 11 minutes"
-    fix = "decoded in memory (363 GB of 799 GB usable): 15 minutes try: cache=ram"
+    fix = "decoded in memory (363 GB of 799 GB usable): 15 minutes use: cache=ram"
     assert f"loading {limits}; {fix}" in text
     assert "supply files: 16,000 at 176 px, 16,000 in the first epoch, in images/s; by a" in text
     assert "supply memory: 160,000 at 176 px, 5,333 in the first epoch, in images/s" in text

@@ -107,7 +107,7 @@ def test_missing_folder_suggests_a_similar_name(trained_run, run_command, monkey
     (tmp_path / "plain_disc").mkdir()
     streams = run_command(f"resnet-recipes predict {trained_run} plain_disk", code=3)
     assert "plain_disk does not exist" in streams.err
-    assert "try:   plain_disc" in streams.err
+    assert "use:   plain_disc" in streams.err
 
 
 def test_pattern_finds_each_linked_image_once(run_predict):

@@ -84,7 +84,7 @@ def test_resume_requests_no_address_from_a_run_folder(
         ):
             message = run_command(command, 3).err
             assert "comes from the run folder alone" in message
-            assert f"try:   data={site.address}\n" in message
+            assert f"use:   data={site.address}\n" in message
         with pytest.raises(NotReadyError, match="comes from the run folder alone"):
             compose("runs/mine/config.yaml")
         assert not site.asked

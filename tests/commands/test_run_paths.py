@@ -69,7 +69,7 @@ def test_weights_reject_missing_and_changing_runs(runs, flags, typed, answer):
 
 @pytest.mark.parametrize("word", ["alphq", "runs/alphq"])
 def test_unknown_run_suggests_the_nearest_name(runs, word):
-    with pytest.raises(RecipeError, match=r"does not exist\n.*try:   alpha"):
+    with pytest.raises(RecipeError, match=r"does not exist\n.*use:   alpha"):
         find_runs([word])
 
 

@@ -65,7 +65,7 @@ def test_wrong_folder_suggests_the_intended_one(place, message, fix, cifar_folde
 
 def test_file_suggests_its_folder_or_a_command(cifar_folder):
     (cifar_folder / "val.beton").touch()
-    assert f"from one folder\n    try:   data={cifar_folder}" in explain_root_rejection(
+    assert f"from one folder\n    use:   data={cifar_folder}" in explain_root_rejection(
         cifar_folder / "val.beton"
     )
     (cifar_folder.parent / "mine.beton").touch()
@@ -76,7 +76,7 @@ def test_file_suggests_its_folder_or_a_command(cifar_folder):
         (cifar_folder / name).touch()
         message = explain_root_rejection(cifar_folder / name)
         assert "is neither a folder nor a table (.csv, .tsv, .jsonl)" in message
-        assert f"try:   data={cifar_folder}" in message
+        assert f"use:   data={cifar_folder}" in message
     for name, hint in (("x.txt", "a table has the columns path and label"), ("x.zip", "unpack it")):
         (cifar_folder.parent / name).touch()
         assert hint in explain_root_rejection(cifar_folder.parent / name)
@@ -87,7 +87,7 @@ def test_nested_splits_of_any_name_are_found(tmp_path, names):
     for name in names.split():
         (tmp_path / "flowers" / "TV" / name / "rose").mkdir(parents=True)
         (tmp_path / "test" / "rose").mkdir(parents=True, exist_ok=True)
-    assert f"a folder in it does\n    try:   data={tmp_path}/flowers/TV" in explain_root_rejection(
+    assert f"a folder in it does\n    use:   data={tmp_path}/flowers/TV" in explain_root_rejection(
         tmp_path
     )
 

@@ -46,7 +46,7 @@ def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(4))
     assert make_group(LaunchConfig(**config)).ranks == ranks
     with pytest.raises(
-        NotReadyError, match=r"launch\.gpus=8: this machine has 4 GPUs\n +try: +gpus=4$"
+        NotReadyError, match=r"launch\.gpus=8: this machine has 4 GPUs\n +use: +gpus=4$"
     ):
         make_group(LaunchConfig(gpus=8))
 
@@ -84,7 +84,7 @@ def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
     monkeypatch.setattr(
         group, "explain_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
     )
-    message = r"it is hidden\n.*unset X\n +try: +launch\.device=cpu"
+    message = r"it is hidden\n.*unset X\n +use: +launch\.device=cpu"
     for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
         with pytest.raises(NotReadyError, match=message):
             make_group(config)

@@ -159,7 +159,7 @@ def test_create_rejects_name_of_another_file(kind, tmp_path):
         "folder": lambda: (mine / "thesis").mkdir(parents=True),
         "link": lambda: mine.symlink_to(other),
     }[kind]()
-    with pytest.raises(RecipeError, match=r"is taken, as .* exists\n    try:   run=mine2$"):
+    with pytest.raises(RecipeError, match=r"is taken, as .* exists\n    use:   run=mine2$"):
         create_run("run=mine")
     assert list(other.iterdir()) == []
 
@@ -171,7 +171,7 @@ def test_taken_run_name_suggests_free_name_and_resume():
     with pytest.raises(RecipeError) as caught:
         create_run("run=mine")
     suggested = caught.value.problems[0].lines()[1:]
-    assert suggested == ["try:   run=mine3", f"try:   resnet-train --resume {folder}"]
+    assert suggested == ["use:   run=mine3", f"try:   resnet-train --resume {folder}"]
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_error_in_installed_method_names_its_package(install_package, raised, mo
     message = " ".join(capsys.readouterr().err.split())
     file = sys.modules["theirs"].__file__
     assert f"methods.theirs: size_after failed in {file}:15: {raised[:6]}" in message
-    assert "try: '~methods.theirs'" in message
+    assert "use: '~methods.theirs'" in message
 
 
 def test_error_outside_installed_methods_names_no_package(install_package, monkeypatch):

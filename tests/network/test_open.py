@@ -77,7 +77,7 @@ def test_unknown_published_name_is_rejected(place, near):
         f"{place.partition(':')[0]} has no such network",
     )
     assert problem.fixes[0].startswith(near)
-    assert f"try:   {problem.fixes[0]}" in problem.lines()
+    assert f"use:   {problem.fixes[0]}" in problem.lines()
     with pytest.raises(RecipeError) as caught:
         open_network("torchvision:IMAGENET1K_V1", ModelConfig("torchvision:resnet5"))
     assert caught.value.problems[0].key == "model.name"
@@ -98,10 +98,10 @@ def test_unknown_torchvision_weights_are_rejected_with_others(place, name, fix):
     pytest.importorskip("timm")
     with pytest.raises(NotReadyError) as caught:
         open_network(place, ModelConfig(name))
-    assert caught.value.problems[0].lines()[1] == f"try:   {fix}"
+    assert caught.value.problems[0].lines()[1] == f"use:   {fix}"
     with pytest.raises(NotReadyError) as caught:
         open_weights(ModelConfig(name, weights=place))
-    assert caught.value.problems[0].lines()[1] == f"try:   model.weights={fix}"
+    assert caught.value.problems[0].lines()[1] == f"use:   model.weights={fix}"
 
 
 def test_undescribed_file_uses_named_network_and_images(tmp_path):

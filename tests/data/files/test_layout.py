@@ -59,13 +59,13 @@ def list_layout_notes(root: Path, **changes) -> str:
 
 
 def test_folder_without_val_suggests_a_setting(flowers):
-    assert "has no validation images\n    try:   data.val_share=0.1" in explain_rejected_images(
+    assert "has no validation images\n    use:   data.val_share=0.1" in explain_rejected_images(
         make_small_config(flowers)
     )
     root = flowers.parent / "set"
     root.mkdir()
     flowers.rename(root / "train")
-    assert "has no validation images\n    try:   data.val_share=0.1" in explain_rejected_images(
+    assert "has no validation images\n    use:   data.val_share=0.1" in explain_rejected_images(
         make_small_config(root)
     )
     assert count_images(make_small_config(root, val_share=0.1)) == (34, 3, CLASSES)
@@ -229,7 +229,7 @@ def test_split_leaves_each_class_in_both_splits(flowers):
     )
     message = explain_rejected_images(make_small_config(flowers))
     assert f"hint:  data.val_share=0.1 {rule}" in message
-    assert "try:" not in message
+    assert "use:" not in message
 
 
 def test_single_and_empty_classes_are_explained(flowers):
@@ -243,7 +243,7 @@ def test_single_and_empty_classes_are_explained(flowers):
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
     message = explain_rejected_images(make_small_config(root, val_share=0.1))
-    fix = f"try:   data={root}/train/insects\n    hint:  it makes each folder in it a class"
+    fix = f"use:   data={root}/train/insects\n    hint:  it makes each folder in it a class"
     assert f"has one class, insects; at least 2 are needed\n    {fix}" in message
     assert count_images(make_small_config(root / "train" / "insects", val_share=0.1))[2] == (
         "ant",
