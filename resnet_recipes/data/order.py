@@ -70,7 +70,7 @@ def generate_train_batches(
         epoch, first = epoch + 1, 0
 
 
-def list_epoch_batches(
+def generate_epoch_batches(
     config: DataConfig, batching: Batching, examples: int, epoch: int
 ) -> Iterator[BatchOrder]:
     """Yield this rank's blocks of all images of an epoch, in index order.
@@ -112,7 +112,7 @@ def _find_places(batching: Batching, step: int, repeats: int) -> np.ndarray:
     return positions[batching.rank * batching.rank_size : (batching.rank + 1) * batching.rank_size]
 
 
-def list_eval_batches(
+def generate_eval_batches(
     config: DataConfig, batching: Batching, indices: np.ndarray
 ) -> Iterator[BatchOrder]:
     """Yield evaluation examples in batches; the last one may be shorter."""

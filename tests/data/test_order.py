@@ -8,8 +8,8 @@ import pytest
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.order import (
     count_occurrences,
+    generate_epoch_batches,
     generate_train_batches,
-    list_epoch_batches,
     make_balanced_order,
     shuffle,
 )
@@ -185,7 +185,7 @@ def test_epoch_blocks_have_one_size_and_every_image():
     blocks = []
     for rank in range(2):
         batching = Batching(rank, 2, global_size=8, eval_size=1, seed=0)
-        blocks += list_epoch_batches(DataConfig(repeats=2), batching, 10, epoch=3)
+        blocks += generate_epoch_batches(DataConfig(repeats=2), batching, 10, epoch=3)
     assert {len(block.indices) for block in blocks} == {4}
     for copy in range(2):
         parts = [block.indices for block in blocks if block.copies[0] == copy]

@@ -17,9 +17,9 @@ from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.order import (
     BatchOrder,
     EpochOrder,
+    generate_epoch_batches,
+    generate_eval_batches,
     generate_train_batches,
-    list_epoch_batches,
-    list_eval_batches,
     shuffle,
 )
 
@@ -63,7 +63,7 @@ class EvalLoader:
 
     def read(self, indices: np.ndarray) -> Iterator[RawBatch]:
         """Yield these images in batches; the last one may be shorter."""
-        return self.source.run(list_eval_batches(self._config, self._batching, indices))
+        return self.source.run(generate_eval_batches(self._config, self._batching, indices))
 
     def normalize(self, batch: RawBatch) -> Tensor:
         """Return the images of a batch normalized for the network, float32 [N, 3, H, W]."""
@@ -106,7 +106,7 @@ class TrainLoader(EvalLoader):
 
         They are blocks in file order, copy after copy.
         """
-        return list(list_epoch_batches(self._config, self._batching, self.examples, epoch))
+        return list(generate_epoch_batches(self._config, self._batching, self.examples, epoch))
 
 
 #: Seconds without a new image until the run stops: a dead network drive never responds.
