@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from resnet_recipes.base import names
 
-MAX_SHOWN_CHARACTERS = 500  # longest value that a message shows, in characters
+MAX_SHOWN_CHARACTERS = 500  # longest value that a message shows
 
 
 #: In a URL: user name and password, which may contain slashes; query or fragment.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from resnet_recipes.base.reading import open_regular, parse_json
 
-_MAX_HEADER_BYTES = 32 << 20  # bytes; a million class names take half of it
+_MAX_HEADER_BYTES = 32 << 20  # a million class names take half of it
 MAX_ENTRIES = 20_000
 
 

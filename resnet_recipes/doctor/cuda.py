@@ -116,7 +116,7 @@ class Gpus:
     count: int = 0
     name: str = ""  # "" or 0: unknown
     dtype: str = ""  # the meaning of `precision.dtype=auto`
-    memory_bytes: int = 0  # bytes
+    memory_bytes: int = 0
 
 
 @cache

@@ -81,9 +81,9 @@ def add_loading(plan: Plan, speeds: Speeds) -> Speeds:
 class Gain(NamedTuple):
     """The minutes of a run that is limited by loading, and how to reduce them."""
 
-    minutes_without_loading: float  # minutes without loading
+    minutes_without_loading: float
     memory: InMemory | None  # None: images do not fit into memory, or are already there
-    minutes_in_memory: float  # minutes with images in memory
+    minutes_in_memory: float
     fix: str  # the setting or command to use; "": nothing is known to help
 
 

@@ -22,7 +22,7 @@ class InMemory(NamedTuple):
 
     longer_side: int  # pixels
     needed_bytes: int  # approximate bytes of all images
-    usable_bytes: int  # bytes
+    usable_bytes: int
 
     @property
     def fraction(self) -> float:

@@ -29,8 +29,8 @@ _ROWS = Hint("each row names another file, and its label")
 _FORMAT = Hint("commas, semicolons or tabs separate columns; a .jsonl has an object in each line")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as written by spreadsheets
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
-_MAX_BYTES = 1 << 30  # bytes
-_MAX_LINE_BYTES = 1 << 20  # bytes
+_MAX_BYTES = 1 << 30
+_MAX_LINE_BYTES = 1 << 20
 _THREADS = 16  # network file systems serve many requests in parallel
 _TASK_SIZE = 1000  # file sizes per task; each task uses 1.5 kB
 

@@ -24,7 +24,7 @@ _MAX_QUEUED = 1000  # queued requests
 _FILES = tuple(f"{split}.beton" for split in SPLITS)
 _BETONS = tuple(f"{name}{end}" for name in (*_FILES, "train.half.beton") for end in ("", ".json"))
 _TABLES = (*table.METADATA, *(f"{split}{suffix}" for split in SPLITS for suffix in TABLES))
-_MAX_TABLE_BYTES = 1 << 30  # bytes
+_MAX_TABLE_BYTES = 1 << 30
 _MAX_DEPTH = 32  # folders from a table to an image
 
 
