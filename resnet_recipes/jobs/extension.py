@@ -84,7 +84,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
     end = min(parent.stable_steps, plan.stable_steps)
     checkpoint = checkpoints.load_newest(end)
     has_ended = (folder / EXIT).exists() and not is_running(folder)
-    if not has_ended and (checkpoint is None or (checkpoint[0] < end and is_running(folder))):
+    if not has_ended and (checkpoint is None or (checkpoint.step < end and is_running(folder))):
         clause = f"has not finished its stable phase, which ends at step {parent.stable_steps:,}"
         raise NotYetError.of(flag, None, clause, Hint("wait, then run the same command again"))
     if checkpoint is None:
@@ -93,7 +93,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(parent.epochs):g}"
         raise NotReadyError.of(flag, None, clause, fix)
-    NotReadyError.raise_if_any(_find_edits(folder, checkpoint[1], recipe))
+    NotReadyError.raise_if_any(_find_edits(folder, checkpoint.state, recipe))
     return StableState(folder, *checkpoint)
 
 

@@ -77,8 +77,8 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     """
     checkpoint, first = checkpoints.load_newest(), 0
     if checkpoint is not None:
-        first = restore(run, checkpoint[1])
-        for warning in list_resume_warnings(run, checkpoint[1]):
+        first = restore(run, checkpoint.state)
+        for warning in list_resume_warnings(run, checkpoint.state):
             run.notes(warning)
     if not distributed.is_same_on_all_ranks(torch.tensor(first, device=run.rank.device)):
         raise TrainingError(
@@ -93,7 +93,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
                 f"the ranks started from different weights: model.weights={model.weights} is not "
                 "the same file on all nodes"
             )
-    run.clock.restart(0.0 if checkpoint is None else checkpoint[1]["seconds"])
+    run.clock.restart(0.0 if checkpoint is None else checkpoint.state["seconds"])
     return first
 
 
