@@ -14,6 +14,21 @@ VAGUE = {"utils", "util", "helpers", "helper", "misc", "common", "tools", "stuff
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
 
+#: In a docstring, after its first sentence: a verb without s, and an error without a condition.
+IMPERATIVE = re.compile(r"(?<=[.;] )(?:Also )?(?:Call|Keep|Raise|Return|Skip|Take|Yield)\b")
+BARE_ERROR = re.compile(r"\bRaises \w+(?:,? (?:and|or) \w+)*\.")
+
+
+def list_docstrings() -> Iterator[tuple[Path, ast.AST, str]]:
+    """Yield each docstring of the package, on one line."""
+    return (
+        (path, node, " ".join(text.split()))
+        for path in parse_sources()
+        for node in list_nodes(path)
+        if isinstance(node, (*Function.__args__, ast.ClassDef))
+        and (text := ast.get_docstring(node))
+    )
+
 
 def list_files() -> list[Path]:
     """Return every hand-written Python file."""
@@ -88,6 +103,22 @@ def test_file_names_are_descriptive():
 
 def test_files_are_ascii():
     assert_none(str(path) for path in list_files() if not path.read_bytes().isascii())
+
+
+def test_docstrings_after_the_first_line_are_in_the_third_person():
+    assert_none(
+        f"{format_location(path, node)}: {match[0]}"
+        for path, node, text in list_docstrings()
+        if (match := IMPERATIVE.search(text))
+    )
+
+
+def test_docstrings_state_when_an_error_is_raised():
+    assert_none(
+        f"{format_location(path, node)}: {match[0]}"
+        for path, node, text in list_docstrings()
+        if (match := BARE_ERROR.search(text))
+    )
 
 
 def test_public_methods_have_a_docstring():

@@ -432,7 +432,7 @@ def _to_key(flag: str) -> str:
 def _join_spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
     """Return a problem for each setting that contains spaces around or instead of '='.
 
-    Also return the arguments with these settings joined.
+    Also returns the arguments with these settings joined.
     """
     problems, joined, ahead = list[Problem](), list[str](), deque(words)
     while ahead:

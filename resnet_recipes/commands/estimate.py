@@ -228,7 +228,10 @@ def print_candidates(arguments: Arguments, price: float | None) -> None:
 
 
 def _read_reach(arguments: Arguments) -> float | None:
-    """Return the required accuracy in percent. Raises RecipeError."""
+    """Return the required accuracy in percent.
+
+    Raises RecipeError if it is not a percentage, or if --within is given.
+    """
     text = arguments.flags.get("--reach")
     if text is None:
         return None

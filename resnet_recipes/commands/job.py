@@ -138,7 +138,10 @@ def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Pro
 def _format_slurm(
     arguments: Arguments, words: list[str], runs: "Runs", allocation: Allocation
 ) -> str:
-    """Return the script of one run, or of an array of runs. Raises RecipeError."""
+    """Return the script of one run, or of an array of runs.
+
+    Raises RecipeError if the runs request different GPUs.
+    """
     launches = [point.recipe.launch for point, _ in runs.values()]
     if any(replace(one, budget="") != replace(launches[0], budget="") for one in launches):
         clause = Statement("all jobs of an array must request the same GPUs")

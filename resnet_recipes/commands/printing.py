@@ -38,7 +38,10 @@ def show(
 
 @contextmanager
 def open_output(flag: str, name: str) -> Iterator[BinaryIO]:
-    """Open the output file of a flag; it appears once it is complete. Raises NotReadyError."""
+    """Open the output file of a flag; it appears once it is complete.
+
+    Raises NotReadyError if the file cannot be written.
+    """
     try:
         # /dev/stdout is a link, which root could replace
         path = parse_path(flag, name).resolve()

@@ -65,7 +65,7 @@ def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
 def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "TrainedNetwork":
     """Open the network given by the first argument, with the other arguments as settings.
 
-    Raises RecipeError.
+    Raises RecipeError if the argument is missing, or if it cannot be opened with these settings.
     """
     RecipeError.raise_if_any([find_missing_network(words, usage)])
     path = find_network(words[0], "RUN|FILE")

@@ -121,7 +121,7 @@ def _remove(words: Sequence[str], sure: bool) -> int:
 def read_price(text: str | None) -> float | None:
     """Parse a price per hour such as 32.77 or 32.77/h; None without a price.
 
-    Raises RecipeError.
+    Raises RecipeError if the text is not a price.
     """
     if text is None:
         return None

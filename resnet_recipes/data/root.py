@@ -215,7 +215,10 @@ def _list_below(root: Path) -> Iterator[Path]:
 
 
 def list_classes(folder: Path) -> list[str]:
-    """Return the class folders of a folder, sorted. Raises OSError."""
+    """Return the class folders of a folder, sorted.
+
+    Raises OSError if the folder cannot be listed.
+    """
     with os.scandir(folder) as entries:
         return sorted(
             entry.name for entry in entries if not entry.name.startswith(DEBRIS) and entry.is_dir()

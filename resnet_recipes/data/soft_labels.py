@@ -47,7 +47,10 @@ class TeacherStorage:
         )  # a mapping would be pickled as its bytes
 
     def fill(self, rows: Rows) -> None:
-        """Write pixels and the teacher's probabilities. Raises UnreadableError."""
+        """Write pixels and the teacher's probabilities.
+
+        Raises UnreadableError for the first image that cannot be read.
+        """
         self._storage.fill(rows)
         index = rows.epoch, rows.copies, rows.indices
         values, classes = self._outputs.values[index], self._outputs.classes[index]

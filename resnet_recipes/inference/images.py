@@ -57,7 +57,7 @@ def open_labeled(
 
     Class folders are matched by name, and may be some of the network's classes. Without names
     (`classes` is empty), their number must match, or they must be some of the 1,000 ImageNet
-    classes. Raises NotReadyError.
+    classes. Raises NotReadyError if there are no images or their classes do not match.
     """
     root = Path(config.root)
     root = root.parent if root.name == "val.beton" else root
@@ -126,7 +126,10 @@ def _map_labels(
 
 
 def collect_images(images: object) -> list[Path | Pixels]:
-    """Return the paths and pixels of one or several images. Raises RecipeError."""
+    """Return the paths and pixels of one or several images.
+
+    Raises RecipeError if an image in memory cannot be decoded.
+    """
     is_one = isinstance(images, str | bytes | os.PathLike | Image.Image)
     is_one |= isinstance(images, np.ndarray | Tensor) and images.ndim in (2, 3)
     several = images if isinstance(images, Iterable) and not is_one else [images]
@@ -148,7 +151,7 @@ def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
     """Return the absolute paths of images, and of all images in folders, sorted by name.
 
     A path that does not exist may be a pattern, such as "photos/**/*.jpg". Images in memory keep
-    their positions. Raises NotReadyError.
+    their positions. Raises NotReadyError if a path does not exist, or a folder has no images.
     """
     images: list[str | Pixels] = []
     problems: list[Problem] = []
@@ -170,7 +173,10 @@ def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
 
 
 def _list_folder(folder: Path) -> list[str]:
-    """Return the paths of the images in a folder, sorted. Raises NotReadyError."""
+    """Return the paths of the images in a folder, sorted.
+
+    Raises NotReadyError if there are none, or if the folder cannot be read.
+    """
     try:
         names = sorted(list_images(folder))
     except OSError as error:
@@ -191,7 +197,7 @@ def _list_matches(pattern: Path) -> list[Path]:
     """Return the paths that match a pattern, sorted. Hidden files must match explicitly.
 
     The ** of glob.glob follows links to folders, and does not terminate in a folder with two links
-    to itself. Raises NotReadyError.
+    to itself. Raises NotReadyError if the pattern cannot be searched.
     """
     parts = pattern.parent.parts if pattern.name == "**" else pattern.parts
     first = next((index for index, part in enumerate(parts) if glob.has_magic(part)), len(parts))

@@ -51,7 +51,10 @@ class PooledImage(NamedTuple):
 
 @contextmanager
 def open_pool(networks: Sequence[TrainedNetwork]) -> Iterator[list[PooledImage]]:
-    """Open the evaluation images of all networks, in their order. Raises NotReadyError."""
+    """Open the evaluation images of all networks, in their order.
+
+    Raises NotReadyError if the images of a network cannot be opened.
+    """
     with ExitStack() as stack:
         loaders = [stack.enter_context(closing(network.open_images())) for network in networks]
         yield [

@@ -38,8 +38,8 @@ ECHO_SECONDS = 0.5
 def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
     """Run the training or the task of a folder and return its ending; no process remains.
 
-    `say` shows a line to the user; `shows_all_times` is passed to the summary. Call it in the main
-    thread. The ending is also written to RUN/exit.json. Raises TrainingError if the folder was
+    `say` shows a line to the user; `shows_all_times` is passed to the summary. Works only in the
+    main thread. The ending is also written to RUN/exit.json. Raises TrainingError if the folder was
     replaced during the run.
     """
     folder = held.path

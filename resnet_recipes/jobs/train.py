@@ -35,7 +35,7 @@ from resnet_recipes.training.state import compute_digest, list_resume_warnings, 
 def run_job(process: RankProcess) -> int:
     """Train this rank's part of the run in `process.folder`.
 
-    Return DONE, or the exit code of an interruption after a checkpoint was saved.
+    Returns DONE, or the exit code of an interruption after a checkpoint was saved.
     """
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code

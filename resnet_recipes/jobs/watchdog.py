@@ -125,7 +125,7 @@ class Observer:
     def describe_stall(self) -> str:
         """Return a sentence that names the slowest rank, if no rank has made progress for a while.
 
-        Call it regularly.
+        Counts the time from the last call with other heartbeats, so it needs regular calls.
         """
         beats, now = self.read_beats(), time.monotonic()
         if beats != self._last:

@@ -109,7 +109,7 @@ class Compute(Protocol):
     def __call__(self, sync: bool = True) -> Tensor:
         """Add the gradient, averaged over ranks if `sync`, otherwise local to the rank.
 
-        Return the losses of this rank's examples, detached float32 [N], before they are weighted.
+        Returns the losses of this rank's images, detached float32 [N], before they are weighted.
         """
 
 

@@ -164,7 +164,10 @@ def from_json(text: str) -> NetworkDescription:
 
 
 def _read_field(value: Any, kind: Any) -> Any:
-    """Return the value of a field; class names may have any characters. Raises WrongTypeError."""
+    """Return the value of a field; class names may have any characters.
+
+    Raises WrongTypeError if the value has another type.
+    """
     if kind == tuple[str, ...] and type(value) is list:
         return tuple(_read_field(item, str) for item in value)
     return value if kind is str and type(value) is str else convert(value, kind)

@@ -110,7 +110,8 @@ class Network(nn.Module):
 
         It is resized, cropped and normalized as in evaluation. An array is uint8 [height, width,
         3], a tensor uint8 [3, height, width]. A path or the bytes of a file are decoded exactly as
-        in the training loader, which ignores EXIF orientation. Raises BadImageError.
+        in the training loader, which ignores EXIF orientation. Raises BadImageError if it cannot be
+        decoded.
         """
         about = self.about
         is_file = isinstance(image, str | os.PathLike)

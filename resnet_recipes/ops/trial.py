@@ -111,7 +111,10 @@ def _read_verdicts(path: Path, operations: Sequence[str], start: float) -> Verdi
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Wait for a lock file, and hold it inside the context. Raises OSError."""
+    """Wait for a lock file, and hold it inside the context.
+
+    Raises OSError if the file cannot be created or locked.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -59,7 +59,7 @@ class Override(NamedTuple):
     def read(self) -> Any:
         """Return the value: text literally, any other value parsed by the Hydra grammar.
 
-        Raises ValueError.
+        Raises ValueError if the grammar rejects it.
         """
         return read_value(self.word)
 

@@ -173,7 +173,8 @@ class Recorder:
     def finish(self, done: int, seconds: float, files: WeightFiles) -> Summary:
         """Close the record, write and show the summary.
 
-        `seconds` are the training seconds of the complete run. Raises OSError.
+        `seconds` are the training seconds of the complete run. Raises OSError if the summary cannot
+        be written.
         """
         self._is_finished = True
         self._add("finish", done, training_seconds=seconds)

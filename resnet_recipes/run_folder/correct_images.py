@@ -17,7 +17,7 @@ class CorrectImages(NamedTuple):
     flags: str  # "1" if the image is classified correctly, else "0"; one character per image
 
     def write(self, folder: Path) -> None:
-        """Write the flags to a run folder. Raises OSError."""
+        """Write the flags to a run folder."""
         atomic.write_text(folder / CORRECT_IMAGES, json.dumps(self._asdict()) + "\n")
 
     @classmethod

@@ -100,9 +100,10 @@ def get_top1(evaluation: Record) -> float | None:
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """Return the records in metrics.jsonl; empty if it does not exist. Raises NotReadyError.
+    """Return the records in metrics.jsonl; empty if it does not exist.
 
     Lines that are not records are skipped, since a killed process may leave a truncated line.
+    Raises NotReadyError if it cannot be read or is larger than 512 MiB.
     """
     if not os.path.lexists(path):
         return []
@@ -114,7 +115,7 @@ def read_last_records(path: Path) -> dict[str, Record]:
     """Return, by kind, the last step, the last evaluation and the first record.
 
     The last record of any kind has the key "any". Reads only the start and the end of the file; the
-    result is empty if the file does not exist. Raises NotReadyError.
+    result is empty if the file does not exist. Raises NotReadyError if it cannot be read.
     """
     records: dict[str, Record] = {}
     if not os.path.lexists(path):
@@ -134,7 +135,10 @@ def read_last_records(path: Path) -> dict[str, Record]:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Append a record on a new line, even if the last write was incomplete. Raises OSError."""
+    """Append a record on a new line, even if the last write was incomplete.
+
+    Raises OSError if it cannot be written completely.
+    """
     with open(path, "ab+", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         text = format_record(record)

@@ -164,7 +164,10 @@ def read_run(folder: Path) -> RunRecord | None:
 
 
 def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a finished run from its summary. Raises ValueError."""
+    """Return the values of a finished run from its summary.
+
+    Raises ValueError if a value has another type.
+    """
     epochs = _get_number(summary, "epochs")
     return {
         "state": "finished",
@@ -180,7 +183,10 @@ def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_unfinished(folder: Path, recipe: str) -> dict[str, Any]:
-    """Return the values of a run from its last records. Raises NotReadyError or ValueError."""
+    """Return the values of a run from its last records.
+
+    Raises NotReadyError if a file cannot be read, and ValueError if a value has another type.
+    """
     ending = read_json(folder / EXIT, may_be_absent=True)
     records = read_last_records(folder / METRICS)
     state = _find_state(folder, ending, "begin" in records)

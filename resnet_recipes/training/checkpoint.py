@@ -31,7 +31,7 @@ from resnet_recipes.run_folder import CHECKPOINT
 FORMAT = 1
 
 _MANIFEST = re.compile(r"step-(\d{8,18})\.json")
-_MAX_MANIFEST_BYTES = 4096  # bytes
+_MAX_MANIFEST_BYTES = 4096
 _MAX_FAILURES = 3  # in a row
 
 #: Permanent errors: the file is missing or too large, or a folder, pipe or link.
@@ -224,7 +224,7 @@ class Checkpoints:
     def _write(self, step: int, state: State) -> None:
         """Write one checkpoint, then delete outdated checkpoints. Runs in the writer thread.
 
-        Raises OSError.
+        Raises OSError if the checkpoint cannot be written.
         """
         path = self._path(step)
         self.folder.mkdir(parents=True, exist_ok=True)

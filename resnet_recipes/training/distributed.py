@@ -206,7 +206,7 @@ class Vote:
     def cast(self, stop: bool) -> bool:
         """Cast this rank's vote.
 
-        Return whether any rank voted to stop in the previous step; with a single process, in this
+        Returns whether any rank voted to stop in the previous step; with a single process, in this
         step.
         """
         if self._group is None:

@@ -67,7 +67,7 @@ class Precision:
     def step(self, optimizer: torch.optim.Optimizer, clip_norm: float | None) -> None:
         """Clip the global L2 norm of the gradient to `clip_norm` and take an optimizer step.
 
-        Skip the step after an overflow.
+        Skips the step after an overflow.
         """
         if clip_norm is not None:
             self.scaler.unscale_(optimizer)

@@ -126,10 +126,10 @@ def get_half_path(path: Path) -> Path:
 
 
 def open_beton(path: Path) -> Beton:
-    """Read and check the header and tables of a .beton file. Raises NotReadyError.
+    """Read and check the header and tables of a .beton file.
 
     Reads header, metadata and table (48 bytes per sample; about a second for ImageNet), but not the
-    images.
+    images. Raises NotReadyError if the file cannot be read or breaks the format.
     """
     path = Path(path)
     try:

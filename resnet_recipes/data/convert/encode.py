@@ -124,7 +124,10 @@ class Original:
 
     @classmethod
     def from_beton(cls, path: Path) -> Self:
-        """Return the samples of a .beton file, in stored order. Raises NotReadyError."""
+        """Return the samples of a .beton file, in stored order.
+
+        Raises NotReadyError if the file cannot be read or breaks the format.
+        """
         samples = open_samples(path)
         return cls(samples, os.path.realpath(path), samples.beton.classes, samples.beton.structure)
 

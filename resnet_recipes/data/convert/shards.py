@@ -73,7 +73,10 @@ class TarShards(Shards):
         return f"{path}: {tarfile.TarInfo.frombuf(header, 'utf-8', 'surrogateescape').name}"
 
     def read(self, index: int) -> decode.Picture:
-        """Read one image. Raises BadImageError."""
+        """Read one image.
+
+        Raises BadImageError if it is not a readable image.
+        """
         return decode.Picture(_read_bytes(*self._find(index)))
 
 
@@ -86,7 +89,11 @@ class ParquetShards(Shards):
         return f"{path}: row {row}"
 
     def read(self, index: int) -> decode.Picture:
-        """Read one image. Raises ValueError, or OSError."""
+        """Read one image.
+
+        Raises ValueError if it is not in a readable row group, and OSError if the file cannot be
+        read.
+        """
         path, row, number = self._find(index)
         images = read_row_group(path, number)
         if row not in images:
@@ -200,7 +207,10 @@ def _split_name(member: Member) -> tuple[str, str]:
 
 
 def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
-    """Return the only image of a sample's members, and its label. Raises NotReadyError."""
+    """Return the only image of a sample's members, and its label.
+
+    Raises NotReadyError unless there are exactly one image and one label.
+    """
     by_suffix = {_split_name(member)[1]: member for member in group}
     images = [member for suffix, member in by_suffix.items() if f".{suffix}" in decode.SUFFIXES]
     if len(by_suffix) < len(group) or len(images) > 1:
@@ -268,7 +278,10 @@ def _read_parquet(path: Path) -> Iterator[ShardSample]:
 
 @lru_cache(maxsize=1)
 def read_row_group(path: str, number: int) -> dict[int, bytes]:
-    """Return the images of a row group, by row. Raises ValueError or OSError."""
+    """Return the images of a row group, by row.
+
+    Raises ValueError if the group is too large, damaged or gone, and OSError if it cannot be read.
+    """
     file = _open_parquet(Path(path))
     if number >= file.num_row_groups:
         raise ValueError("the file has changed")
@@ -284,10 +297,11 @@ def read_row_group(path: str, number: int) -> dict[int, bytes]:
 
 
 def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
-    """Yield the values of a column in a row group. Raises ValueError or OSError.
+    """Yield the values of a column in a row group.
 
     A few kilobytes can encode a large value in every row, so the column size limits the number of
-    rows decoded at once.
+    rows decoded at once. Raises ValueError if the column is too large or damaged, and OSError if it
+    cannot be read.
     """
     from pyarrow import ArrowException
 

@@ -133,7 +133,10 @@ def count_finished(files: list[list[Split]]) -> int:
 
 
 def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
-    """Return the images under "train" and "val", or all under "". Raises NotReadyError."""
+    """Return the images under "train" and "val", or all under "".
+
+    Raises NotReadyError if there are none, or if their classes are doubtful.
+    """
     if src.suffix == ".beton":
         return {"": Original.from_beton(src)}
     config = DataConfig(

@@ -37,7 +37,10 @@ class Part(NamedTuple):
         return self.path.suffix.lower() in TABLES and self.path.is_file()
 
     def listing(self, config: DataConfig, on_progress: Say = do_nothing) -> Listing:
-        """List the images. Raises NotReadyError, or OSError."""
+        """List the images.
+
+        Raises NotReadyError if the table is not valid, and OSError if a folder cannot be read.
+        """
         if self.is_table:
             rows = table.read_rows(self.path, self.name.lower() if self.is_whole else "")
             return table.list_rows(
@@ -63,11 +66,12 @@ def find_parts(root: Path) -> dict[str, Part]:
 
 
 def list_split(config: DataConfig, split: str, on_progress: Say = do_nothing) -> Listing:
-    """List the images of "train" or "val". Raises NotReadyError, or OSError.
+    """List the images of "train" or "val".
 
     With data.val_share and no other validation images, "val" is the fraction that is set aside.
     With data.fold, "val" is a part of the training images. With data.share, "train" is a fraction
-    of all training images.
+    of all training images. Raises NotReadyError if the split has no images or its table is not
+    valid, and OSError if a folder cannot be read.
     """
     parts = find_parts(Path(config.root))
     if config.fold or (config.val_share and "val" not in parts):

@@ -41,7 +41,8 @@ def walk(
     """Yield the paths of images below `root`/`inside`, relative to `root` and unsorted.
 
     `others` counts the remaining files by suffix; `folders` collects the listed folders, `inside`
-    first. Follows links to files but not to folders, which could form a cycle. Raises OSError.
+    first. Follows links to files but not to folders, which could form a cycle. Raises OSError if a
+    folder cannot be read or is nested too deeply.
     """
     if inside.count("/") >= _MAX_DEPTH:
         raise OSError(errno.ELOOP, f"More than {_MAX_DEPTH} nested folders", str(root))

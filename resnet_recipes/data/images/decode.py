@@ -92,11 +92,17 @@ class Pixels:
         return self._pixels[top : top + height, left : left + width]
 
     def pixels(self) -> np.ndarray:
-        """Return the image as uint8 [height, width, 3]. Raises BadImageError."""
+        """Return the image as uint8 [height, width, 3].
+
+        Raises BadImageError if it cannot be decoded.
+        """
         return self.crop(0, 0, self.height, self.width)
 
     def shrink(self, height: int, width: int) -> np.ndarray:
-        """Shrink by area averaging to uint8 [height, width, 3]. Raises BadImageError."""
+        """Shrink by area averaging to uint8 [height, width, 3].
+
+        Raises BadImageError if it cannot be decoded.
+        """
         return shrink_by_area(self.pixels(), height, width)
 
     def resized_crop(
@@ -139,7 +145,10 @@ class Picture(Pixels):
             )
 
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
-        """Return a box of the image as uint8 [height, width, 3]. Raises BadImageError."""
+        """Return a box of the image as uint8 [height, width, 3].
+
+        Raises BadImageError if it cannot be decoded.
+        """
         return to_rgb(self._image, (left, top, left + width, top + height))
 
     def shrink(self, height: int, width: int) -> np.ndarray:
@@ -165,7 +174,7 @@ class Picture(Pixels):
 
         With `reduce`, a JPEG with usual chroma subsampling is decoded at 1/2, 1/4 or 1/8 of its
         size in the inverse DCT, as long as both dimensions of the box keep `side` pixels. The box
-        is then cut at exact fractional pixels. Raises BadImageError.
+        is then cut at exact fractional pixels. Raises BadImageError if it cannot be decoded.
         """
         (top, left, height, width), shrink = box, 1
         while reduce and shrink < 8 and min(height, width) >= 2 * shrink * side:
@@ -190,7 +199,8 @@ def read_pixels(image: object) -> Pixels:
     """Convert an image in memory to pixels: file bytes, a Pillow image, an array or a tensor.
 
     The array is uint8 [h, w], [h, w, 3] or [h, w, 4]; the tensor is in the format of torchvision
-    `decode_image`, uint8 [1 | 3 | 4, h, w]. Raises BadImageError.
+    `decode_image`, uint8 [1 | 3 | 4, h, w]. Raises BadImageError if it is not an image in one of
+    these forms.
     """
     sizes = getattr(image, "shape", ())
     if isinstance(image, Tensor):
@@ -248,7 +258,7 @@ def _identify(data: bytes) -> str:
 def to_rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> np.ndarray:
     """Return an image, or a box (left, top, right, bottom), as RGB, uint8 [h, w, 3].
 
-    Raises BadImageError.
+    Raises BadImageError if it cannot be decoded.
     """
     try:
         with warnings.catch_warnings(action="ignore"):

@@ -26,7 +26,10 @@ class Readable(Protocol):
         """Return the name of image `index` for messages."""
 
     def read(self, index: int) -> Pixels:
-        """Read image `index`. Raises BadImageError, or ChangedError."""
+        """Read image `index`.
+
+        Raises BadImageError if it is not an image, and ChangedError if its file has changed.
+        """
 
 
 class Source(Readable, Protocol):
@@ -70,7 +73,10 @@ class PythonRows:
         return self.source.path(index)
 
     def open(self, rows: Rows, row: int) -> Pixels:
-        """Read one image, or the header of its file. Raises UnreadableError."""
+        """Read one image, or the header of its file.
+
+        Raises UnreadableError if it is not an image.
+        """
         with self._mark_reading(rows, row):
             return self.source.read(int(rows.indices[row]))
 

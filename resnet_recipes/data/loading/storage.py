@@ -49,7 +49,7 @@ def fill(storage: Storage, rows: Rows, skip_bad: bool = False) -> list[int]:
     """Fill the rows and their labels; return the indices of images that were skipped.
 
     With `skip_bad`, an unreadable image is replaced by the next readable one. Raises
-    UnreadableError.
+    UnreadableError without `skip_bad`, or if the 99 images after it are also unreadable.
     """
     try:
         storage.fill(rows)
