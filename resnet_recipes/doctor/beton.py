@@ -8,14 +8,13 @@ import numpy as np
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.text import Progress, format_bytes
-from resnet_recipes.data.beton import Beton, find_pair_problems
+from resnet_recipes.data.beton import AGAIN, Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
 from resnet_recipes.data.images import use_engine
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 
-_AGAIN = "resnet-recipes convert SRC DST"
 _THUMBNAIL_SIDE = 8  # pixels: height and width of the resized samples
 
 
@@ -71,11 +70,11 @@ def _describe(beton: Beton) -> Iterator[Finding]:
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")
     if beton.sidecar is None:
         yield Finding(
-            "warn", f"{name} has no sidecar with checksums: damaged images may go unnoticed", _AGAIN
+            "warn", f"{name} has no sidecar with checksums: damaged images may go unnoticed", AGAIN
         )
     if is_sorted_by_class(beton):
         what = f"{name} is stored class by class: data.order=quasi_random cannot be used"
-        yield Finding("warn", what, (_AGAIN, Hint("it shuffles by default")))
+        yield Finding("warn", what, (AGAIN, Hint("it shuffles by default")))
 
 
 def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
@@ -85,7 +84,7 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
     if damaged := sorted((index, reason) for index, reason in reasons if reason):
         faults = [f"sample {index}: {reason}" for index, reason in damaged]
         yield Finding(
-            "fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, list_few(faults)
+            "fix", f"{len(damaged):,} samples of {name} are damaged", AGAIN, list_few(faults)
         )
     else:
         yield Finding("ok", f"{name}: all {len(order):,} samples were read and decoded")
