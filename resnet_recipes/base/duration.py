@@ -128,7 +128,7 @@ def parse_fraction(value: float | str) -> Fraction:
     return Fraction(str(value))
 
 
-def steps_per_epoch(examples: int, global_size: int) -> int:
+def count_steps_per_epoch(examples: int, global_size: int) -> int:
     """Return the number of optimizer steps in one epoch; an incomplete last batch is dropped."""
     return examples // global_size
 

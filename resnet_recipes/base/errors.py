@@ -94,7 +94,7 @@ def list_advice(fix: Fix) -> tuple[str, ...]:
 _COMMAND = re.compile(r"(?:[A-Z_]+=\S* )?(?:resnet-\w+|[a-z]+ \S)")
 
 
-def label(advice: str) -> str:
+def format_advice(advice: str) -> str:
     """Return a line of a message: a command to try, arguments to use, or a hint."""
     if isinstance(advice, Hint):
         return f"hint:  {advice}"
@@ -135,7 +135,7 @@ class Problem(NamedTuple):
     def lines(self) -> list[str]:
         """Return the text to show: the problem, then lines that start with a label."""
         likely = self._find_likely_names()
-        below = [label(self.command(each)) for each in self.advice if each not in likely]
+        below = [format_advice(self.format_fix(each)) for each in self.advice if each not in likely]
         if self.kind is Kind.UNUSED and not below:
             below = ["hint:  remove it"]
         if self.valid:
@@ -176,7 +176,7 @@ class Problem(NamedTuple):
         """Whether the key is an argument in a usage line, such as RUN|FILE, not a variable."""
         return bool(re.fullmatch("[A-Z|]+", self.key)) and self.key not in _VARIABLES
 
-    def command(self, fix: str) -> str:
+    def format_fix(self, fix: str) -> str:
         """Return the fix to run; a value is prefixed with its setting."""
         is_setting = self.value is not None and not self.where and not self._is_argument
         if self.where and isinstance(fix, Value):

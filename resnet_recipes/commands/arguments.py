@@ -321,7 +321,7 @@ def _explain_flags(
         if problem and not is_blank:
             is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
             written = [] if is_unknown else [Hint(_WRITTEN)]
-            advice = [_adapt_fix(problem.command(fix), usage) for fix in problem.fixes]
+            advice = [_adapt_fix(problem.format_fix(fix), usage) for fix in problem.fixes]
             hints = [each for each in problem.advice if isinstance(each, Hint)]
             yield problem._replace(
                 key=flag,

@@ -109,7 +109,9 @@ def _read_options(words: Sequence[str], kinds: Collection[str]) -> "ConvertOptio
         if not wrong:
             return unknown._replace(fix=f"{meant}={value}", valid=())
         clause = () if wrong.valid else (Hint(wrong.about(meant)),)
-        return unknown._replace(fix=(*map(wrong.command, wrong.fixes), *clause), valid=wrong.valid)
+        return unknown._replace(
+            fix=(*map(wrong.format_fix, wrong.fixes), *clause), valid=wrong.valid
+        )
 
     options, problems = read({key: value for key, value in texts.items() if key in kinds})
     unknown = [explain_unknown(key, value) for key, value in texts.items() if key not in kinds]

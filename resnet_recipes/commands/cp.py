@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from resnet_recipes.base import names
-from resnet_recipes.base.errors import Hint, Problem, RecipeError, Rule, label
+from resnet_recipes.base.errors import Hint, Problem, RecipeError, Rule, format_advice
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import USER_FOLDER, Library
@@ -51,7 +51,7 @@ def run(arguments: Arguments) -> int:
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
     name = path.stem if by_name else shorten_path(path)
     print(f"saved {shorten_path(path)}")
-    print(label(f"resnet-train {name} data=PATH --dry-run"))
+    print(format_advice(f"resnet-train {name} data=PATH --dry-run"))
     return 0
 
 

@@ -13,7 +13,7 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
-    label,
+    format_advice,
     list_advice,
 )
 from resnet_recipes.base.paths import parse_path
@@ -131,4 +131,6 @@ def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         yield from wrap_text(finding.what, get_line_width(), f"{MARKS[finding.level]}  ", " " * 6)
         yield from (f"        {escape_controls(path)}" for path in finding.paths)
-        yield from (f"      {escape_controls(label(each))}" for each in list_advice(finding.fix))
+        yield from (
+            f"      {escape_controls(format_advice(each))}" for each in list_advice(finding.fix)
+        )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
-from resnet_recipes.base.errors import label
+from resnet_recipes.base.errors import format_advice
 from resnet_recipes.base.text import TRY, format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe, plan_demo
@@ -183,7 +183,7 @@ def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRo
         f"is the bottleneck: {limited} instead of {alone}{better}".replace("about ", ""),
     )
     if saves.fix:
-        yield "", label(saves.fix)
+        yield "", format_advice(saves.fix)
 
 
 def _describe_forecast(

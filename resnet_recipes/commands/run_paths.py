@@ -13,7 +13,7 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
-    label,
+    format_advice,
 )
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value, select_arguments
@@ -75,7 +75,7 @@ def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> 
     network = open_trained(path, words[1:], also)
     for note in list_notes(network.network):
         text, *fixes = note.split("\n")
-        say("\n".join([f"note: {text}", *(f"      {label(fix)}" for fix in fixes)]))
+        say("\n".join([f"note: {text}", *(f"      {format_advice(fix)}" for fix in fixes)]))
     return network
 
 

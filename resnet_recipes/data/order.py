@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resnet_recipes.base.duration import steps_per_epoch
+from resnet_recipes.base.duration import count_steps_per_epoch
 from resnet_recipes.base.schedule import get_epoch_value
 from resnet_recipes.data.base import Batching, DataConfig
 
@@ -55,7 +55,7 @@ def generate_train_batches(
     order_epoch: EpochOrder = shuffle,
 ) -> Iterator[BatchOrder]:
     """Yield this rank's batches endlessly, from `first_step` on."""
-    steps = steps_per_epoch(examples, batching.global_size)
+    steps = count_steps_per_epoch(examples, batching.global_size)
     epoch, first = divmod(first_step, steps)
     while True:
         order = order_epoch(batching.seed, epoch, examples)

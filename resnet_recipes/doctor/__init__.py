@@ -27,7 +27,9 @@ class Finding(NamedTuple):
 def make_finding(problem: Problem) -> Finding:
     """Return a problem that prevents a run as a finding."""
     subject = problem.value if problem.key == "data.root" else problem.key
-    return Finding("fix", problem.about(str(subject)), tuple(map(problem.command, problem.advice)))
+    return Finding(
+        "fix", problem.about(str(subject)), tuple(map(problem.format_fix, problem.advice))
+    )
 
 
 def get_exit_code(findings: Sequence[Finding]) -> int:

@@ -56,7 +56,7 @@ class Batch(NamedTuple):
         cls, images: Tensor, labels: Tensor, num_classes: int, soft_labels: Tensor | None = None
     ) -> "Batch":
         """Return a batch of images and one-hot targets, before any method changes it."""
-        return cls(images, one_hot(labels, num_classes), labels, soft_labels=soft_labels)
+        return cls(images, encode_one_hot(labels, num_classes), labels, soft_labels=soft_labels)
 
     def mix_soft_labels(self, partner: Callable[[Tensor], Tensor], weight: float) -> Tensor | None:
         """Return the soft labels of mixed images; partners have this weight."""
@@ -267,7 +267,7 @@ class Method(Section):
         return iter(())
 
 
-def one_hot(labels: Tensor, num_classes: int) -> Tensor:
+def encode_one_hot(labels: Tensor, num_classes: int) -> Tensor:
     """Return int64 [N] labels as float32 [N, K] targets.
 
     Unlike torch.nn.functional.one_hot, it never waits for the device.

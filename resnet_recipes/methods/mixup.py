@@ -8,7 +8,7 @@ from torch import Tensor
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.limits import Bounds
-from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device, one_hot
+from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device, encode_one_hot
 
 
 @dataclass
@@ -58,7 +58,7 @@ def mix_labels(batch: Batch, order: Tensor, weight: float) -> Batch:
 
     The partners have this weight; their targets are their hard labels.
     """
-    partners = one_hot(batch.labels[order], batch.targets.shape[1])
+    partners = encode_one_hot(batch.labels[order], batch.targets.shape[1])
     return batch._replace(
         targets=batch.targets.lerp(partners, weight),
         soft_labels=batch.mix_soft_labels(lambda rows: rows[order], weight),

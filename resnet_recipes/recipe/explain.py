@@ -128,7 +128,7 @@ def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem
         better = _find_meaning(words[0], wrong, context)
         if better is None and wrong.fixes:
             hints = [each for each in wrong.advice if isinstance(each, Hint)]
-            better = Meaning(wrong.command(wrong.fixes[0]), "".join(hints[:1]))
+            better = Meaning(wrong.format_fix(wrong.fixes[0]), "".join(hints[:1]))
             if better.words.strip("'").partition("=")[0] not in list_keys(words[0]):
                 # the value also needs another setting, which the next message names
                 return meaning, None
@@ -142,7 +142,7 @@ def _convert_value(word: str) -> str:
     """Return a setting with its value converted to a valid value."""
     wrong = _check_setting(word)
     values = [fix for fix in wrong.fixes if isinstance(fix, Value)] if wrong else []
-    return wrong.command(values[0]) if wrong and values else shlex.quote(word)
+    return wrong.format_fix(values[0]) if wrong and values else shlex.quote(word)
 
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
@@ -185,7 +185,7 @@ def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | No
         return _read_section_value(name, value, list(get_kinds(find_dataclasses(kind)[0])), context)
     if problem.fixes:
         is_network = name == "model.name"
-        return Meaning(problem.command(problem.fixes[0])) if is_network else None
+        return Meaning(problem.format_fix(problem.fixes[0])) if is_network else None
     return _read_several_values(name, value, kind)
 
 

@@ -11,8 +11,8 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.duration import (
     Duration,
     Horizon,
+    count_steps_per_epoch,
     parse_fraction,
-    steps_per_epoch,
 )
 from resnet_recipes.base.errors import Problem, Rule
 from resnet_recipes.base.limits import Bounds, IsDuration
@@ -76,7 +76,7 @@ class Recipe(Section):
 
     def horizon(self, examples: int) -> Horizon:
         """Return the duration of a run on `examples` training images."""
-        steps = steps_per_epoch(examples, self.batch.global_size)
+        steps = count_steps_per_epoch(examples, self.batch.global_size)
         scale = steps if self.length.unit == "ep" else 1
         return Horizon(int(self.length.value * scale), steps)
 

@@ -21,7 +21,7 @@ from resnet_recipes.base.errors import (
     Hint,
     RecipeError,
     TrainingError,
-    label,
+    format_advice,
 )
 from resnet_recipes.base.text import escape_controls
 from resnet_recipes.run_folder import LOGS
@@ -157,7 +157,7 @@ class Ending:
         lines = [f"{self.who} {after} after start{where}"]
         lines += [f"  {line}" for line in self.message.splitlines()]
         if self.hint:
-            lines.append(f"  {label(Hint(self.hint))}")
+            lines.append(f"  {format_advice(Hint(self.hint))}")
         return [*lines, f"  log: {get_log_path(folder, self.rank)}     {resume}".rstrip()]
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torchvision.models import ResNet
 
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.methods.base import Batch, Now, encode_one_hot
 from tests.tiny_networks import build_narrow_resnet18
 
 
@@ -26,7 +26,7 @@ def make_batch(examples: int = 8, side: int = 32, classes: int = 10) -> Batch:
         memory_format=torch.channels_last
     )
     labels = torch.arange(examples) % classes
-    return Batch(images, one_hot(labels, classes), labels)
+    return Batch(images, encode_one_hot(labels, classes), labels)
 
 
 @cache

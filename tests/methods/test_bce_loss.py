@@ -6,20 +6,20 @@ import pytest
 import torch
 from torch import nn
 
-from resnet_recipes.methods.base import one_hot
+from resnet_recipes.methods.base import encode_one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
 
 #: Values that the settings must reject.
 WRONG = {"reduction": ["max"], "threshold": [-0.1, 1.0]}
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.0], [0.5, 0.25, -3.0]])
-TARGETS = one_hot(torch.tensor([0, 2]), 3)
+TARGETS = encode_one_hot(torch.tensor([0, 2]), 3)
 
 
 def test_initial_loss_is_7_907_for_any_target():
     logits = torch.full((4, 1000), -math.log(1000))
     mixed = torch.rand(4, 1000)
-    for targets in (one_hot(torch.arange(4), 1000), mixed / mixed.sum(1, keepdim=True)):
+    for targets in (encode_one_hot(torch.arange(4), 1000), mixed / mixed.sum(1, keepdim=True)):
         assert BCELoss().loss(logits, targets).mean().item() == pytest.approx(7.9072556, rel=2e-5)
 
 

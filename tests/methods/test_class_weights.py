@@ -6,7 +6,7 @@ import torch
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.methods.base import Batch, Now, encode_one_hot
 from resnet_recipes.methods.class_weights import ClassWeights
 from resnet_recipes.planning.planner import make_plan
 from tests.plans import make_recipe
@@ -35,7 +35,7 @@ def test_weights_average_one_and_empty_class_zero():
 
 def test_mixed_target_averages_weights_of_its_classes():
     labels = torch.tensor([0, 2])
-    targets = torch.stack([torch.tensor([0.25, 0.0, 0.75]), one_hot(labels, 3)[1]])
+    targets = torch.stack([torch.tensor([0.25, 0.0, 0.75]), encode_one_hot(labels, 3)[1]])
     batch = Batch(torch.zeros(2), targets, labels, torch.tensor([1.0, 0.5]))
     by_class = ClassWeights().weights(COUNTS)
     weighted = ClassWeights().with_counts(COUNTS).transform_batch(batch, NOW)
@@ -51,7 +51,7 @@ def test_run_counts_class_images_also_when_resumed(tmp_path):
     again = DataFacts.read(tmp_path / "data.json", str(facts.root))
     assert sum(again.class_images) == again.train_examples
     (method,) = make_plan(small, again, 1).new_stack()
-    batch = Batch(torch.zeros(1), one_hot(torch.tensor([0]), 10), torch.tensor([0]))
+    batch = Batch(torch.zeros(1), encode_one_hot(torch.tensor([0]), 10), torch.tensor([0]))
     assert method.transform_batch(batch, NOW).weights == pytest.approx(128 / 10 / 13)
     unknown = DataFacts("synthetic", tmp_path, 1, 1, ()).class_images
     assert method.with_counts(unknown).transform_batch(batch, NOW).weights is None

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from resnet_recipes.methods.base import one_hot
+from resnet_recipes.methods.base import encode_one_hot
 from resnet_recipes.methods.cutmix import CutMix
 from tests.methods.inputs import make_batch, make_now
 
@@ -37,7 +37,7 @@ def test_targets_follow_area_of_shared_box():
         label_weights = result.targets.gather(1, batch.labels.view(-1, 1))
         assert torch.allclose(label_weights[moved], torch.tensor(1 - share))
         assert torch.allclose(label_weights[~moved], torch.tensor(1.0))
-        partners = (result.targets - 2 * one_hot(batch.labels, 6)).argmax(1)[moved]
+        partners = (result.targets - 2 * encode_one_hot(batch.labels, 6)).argmax(1)[moved]
         assert torch.equal(result.images[moved][..., box], batch.images[partners][..., box])
         areas.add(share)
     assert len(areas) > 20

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.methods.base import Batch, Now, encode_one_hot
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
 from tests.tables import parse_rows
 
@@ -28,7 +28,7 @@ NOW = Now(0, Horizon(10, 5), np.random.default_rng(0))
 )
 def test_smoothing_leaves_published_target_of_true_class(classes, smoothing, on, off):
     others = torch.arange(int(classes)) != 3
-    batch = Batch(torch.zeros(1), one_hot(torch.tensor([3]), int(classes)), torch.zeros(1))
+    batch = Batch(torch.zeros(1), encode_one_hot(torch.tensor([3]), int(classes)), torch.zeros(1))
     (row,) = LabelSmoothing(float(smoothing)).transform_batch(batch, NOW).targets
     assert row[3].item() == pytest.approx(float(on), abs=1e-7)
     assert torch.allclose(row[others], torch.tensor(float(off)))

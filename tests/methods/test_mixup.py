@@ -6,7 +6,7 @@ import torch
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods import mixup
-from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.methods.base import Batch, Now, encode_one_hot
 from resnet_recipes.methods.mixup import MixUp
 
 #: Values that the settings must reject.
@@ -35,7 +35,7 @@ def compute_mixup(share: float, order: list[int], batch: Batch) -> Batch:
 
 PAIR = Batch(
     torch.tensor([10.0, 20.0]).view(2, 1, 1, 1),
-    one_hot(torch.tensor([0, 1]), 2),
+    encode_one_hot(torch.tensor([0, 1]), 2),
     torch.tensor([0, 1]),
 )
 

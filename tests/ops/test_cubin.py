@@ -125,7 +125,7 @@ def _make_reduction_case(
 LARGE = batch_norm.LARGE_REDUCE_OPTIONS, batch_norm.RESIDENT_LARGE
 BATCH_NORMS = {
     "statistics": KernelCase(
-        statistics._statistics,
+        statistics._reduce_statistics,
         {"BM": statistics.ROWS, "BC": statistics.CHANNELS},
         statistics.OPTIONS,
         statistics.ROWS * statistics.CHANNELS,

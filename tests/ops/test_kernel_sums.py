@@ -36,7 +36,7 @@ def test_samples_split_their_sums_over_several_programs(monkeypatch):
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
             sum(output.sum() for output in outputs).backward()
     sums.divide_rows.cache_clear()
-    for kernel in ("_statistics", "_reduce"):
+    for kernel in ("_reduce_statistics", "_reduce"):
         assert max(programs[kernel]) > 1, kernel
 
 

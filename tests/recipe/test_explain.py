@@ -187,7 +187,7 @@ methods.MixUp={} | 'methods.mixup={}'
 )
 def test_typing_errors_suggest_working_commands(typed, fix):
     (problem,) = get_recipe_error("mild", typed).problems
-    assert problem.command(problem.fixes[0]) == fix
+    assert problem.format_fix(problem.fixes[0]) == fix
 
 
 @pytest.mark.parametrize(
@@ -236,5 +236,5 @@ def test_recipe_file_mistake_suggests_yaml(text, fix, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(f"{text}\n")
     (problem,) = get_recipe_error("mine.yaml").problems
-    assert [problem.command(each) for each in problem.fixes] == ([fix] if fix else [])
+    assert [problem.format_fix(each) for each in problem.fixes] == ([fix] if fix else [])
     assert problem.advice

@@ -119,7 +119,7 @@ def test_impossible_override_suggests_a_correction(word, message, fix):
         compose("mild", [word], needs_data=False)
     (problem,) = caught.value.problems
     assert message in problem.lines()[0]
-    advice = problem.command((*problem.advice, "")[0])
+    advice = problem.format_fix((*problem.advice, "")[0])
     assert advice == fix.replace("OWN", OWN_APPLICATION)
 
 

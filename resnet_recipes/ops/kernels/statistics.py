@@ -36,12 +36,12 @@ def compute_statistics(x: Tensor, norm: Norm) -> Tensor:
     pointers = x, partial_sums, get_counters(x.device), moments, *running
     numbers = n * h * w, c, rows, blocks, norm.momentum, norm.eps
     grid, key = (blocks, columns, 1), (x.dtype, c, x.device)
-    launch(_statistics, grid, key, *pointers, *numbers, ROWS, CHANNELS, **OPTIONS)
+    launch(_reduce_statistics, grid, key, *pointers, *numbers, ROWS, CHANNELS, **OPTIONS)
     return moments
 
 
 @triton.jit(do_not_specialize=["m", "rows", "blocks"])
-def _statistics(
+def _reduce_statistics(
     x, partial_sums, counters, moments, running_mean, running_var, tracked,
     m, c, rows, blocks, momentum, eps, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
