@@ -158,7 +158,7 @@ def test_notes_print_commands_on_separate_lines(run_command, monkeypatch):
     torch.save(model.state_dict(), "lite0.pth")
     command = f"model.name={near}"
     output = run_command(f"resnet-recipes eval lite0.pth model.name={name}", 3).err
-    assert f"\n      try:   {command}\n" in output
+    assert f"\n      use:   {command}\n" in output
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("TORCH_HOME", "nowhere")
     output = run_command(
