@@ -15,6 +15,7 @@ from resnet_recipes.jobs import train
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.network.load import load
 from resnet_recipes.report.recorder import Evaluation
+from resnet_recipes.training.checkpoint import SavedState
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.run import Run
 from tests.plans import make_recipe
@@ -81,7 +82,9 @@ def test_training_time_excludes_last_checkpoint_and_weights(run_rank_0, monkeypa
     assert recorder.finish.call_args.args[1] == 10.0
 
 
-@pytest.mark.parametrize(("saved", "seconds"), [(None, 0.0), (({}, {"seconds": 60.0}), 60.0)])
+@pytest.mark.parametrize(
+    ("saved", "seconds"), [(None, 0.0), (SavedState(0, {"seconds": 60.0}), 60.0)]
+)
 def test_training_time_excludes_loading_weights_or_checkpoint(saved, seconds, monkeypatch):
     now = [0.0]
 
