@@ -6,6 +6,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import Mock
 
 import torch
 from torch.utils.data import DataLoader, Dataset, RandomSampler
@@ -13,6 +14,7 @@ from torchvision import datasets, transforms
 from torchvision.transforms import v2
 
 from resnet_recipes import data
+from resnet_recipes.data import native
 from resnet_recipes.data.base import Batching, DataConfig, StoredOutputs, normalize
 from resnet_recipes.data.soft_labels import (
     choose_outputs,
@@ -51,6 +53,12 @@ def read_with_backend(
     facts = data.survey_images(config)
     batching = Batching(0, 1, BATCH, BATCH, seed=0, stored=stored(facts.train_examples))
     return data.open_train(config, facts, batching, augment).batches()
+
+
+def read_in_python(inputs: LoaderInput) -> Iterator:
+    """Read with the torchvision backend as if the native decoder were not built."""
+    native.load_library = Mock(side_effect=native.UnavailableError("is not used here"))
+    return read_with_backend(inputs, "torchvision")
 
 
 def read_with_soft_labels(inputs: LoaderInput) -> Iterator:
@@ -181,6 +189,7 @@ RANDAUGMENT = RandAugment().augment_sample()
 
 LOADERS: dict[str, Callable[[LoaderInput], Iterator]] = {
     "files": lambda inputs: read_with_backend(inputs, "torchvision"),
+    "files, decoded in Python": read_in_python,
     "files, normalized on the CPU": read_normalized,
     "files, soft labels": read_with_soft_labels,
     "torchvision + PIL": read_with_torchvision,
@@ -203,6 +212,7 @@ LOADERS: dict[str, Callable[[LoaderInput], Iterator]] = {
 
 #: Our loaders and the peers to compare each with.
 PAIRS = (
+    ("files", "files, decoded in Python"),
     ("files", "torchvision + PIL"),
     ("files, normalized on the CPU", "torchvision + PIL"),
     ("files, soft labels", "files"),
