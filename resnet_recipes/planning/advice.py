@@ -52,20 +52,21 @@ def _advise_on_length(
         )
     size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, MIN_RANK_SIZE * ranks)
     if horizon.steps_per_epoch < 8 and size < recipe.batch.global_size:
-        changes = " ".join([f"bs={size}", *scale_lr(recipe, size, origin)])
+        changes = f"bs={size} lr={scale_lr(recipe, size, origin):.3g}"
         steps = format_count(horizon.steps_per_epoch, "step")
-        yield f"an epoch has only {steps}, and more with a smaller batch\n{changes}"
+        yield f"an epoch has only {steps}; a smaller batch gives more\n{changes}"
 
 
-def scale_lr(recipe: Recipe, size: int, origin: Origin) -> list[str]:
-    """Return the learning rate setting for a batch of `size`.
+def scale_lr(recipe: Recipe, size: int, origin: Origin) -> float:
+    """Return the learning rate for a batch of `size`.
 
-    It scales the learning rate of the recipe, which belongs to the batch size in the recipe's
-    files. The list is empty if the user set a learning rate.
+    A typed learning rate belongs to the batch of this run, another one to the batch size in the
+    recipe's files.
     """
-    ratio = size / (origin.batch_size or recipe.batch.global_size)
-    lr = recipe.optimizer.lr * ratio**recipe.optimizer.rate_power
-    return [] if "optimizer.lr" in origin.settings else [f"lr={lr:.3g}"]
+    is_typed = "optimizer.lr" in origin.settings
+    typed_for = 0 if is_typed else origin.batch_size
+    ratio = size / (typed_for or recipe.batch.global_size)
+    return recipe.optimizer.lr * ratio**recipe.optimizer.rate_power
 
 
 def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:

@@ -149,7 +149,7 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
     size = rank_size * world_size
     if size > examples and world_size > 1:
         return f"gpus=1 {_suggest_batch(recipe, examples, 1, origin)}"
-    changes = [f"bs={size}", *scale_lr(recipe, size, origin)]
+    changes = [f"bs={size}", f"lr={scale_lr(recipe, size, origin):.3g}"]
     if rank_size % recipe.batch.micro_batch(rank_size):
         changes.append(f"batch.bn_size={rank_size}")
     horizon = replace(recipe, batch=replace(recipe.batch, global_size=size)).horizon(examples)

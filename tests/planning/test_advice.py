@@ -42,7 +42,7 @@ mild max_duration=900ba ssr=1 schedule.warmup=1ba | updated every 20 steps) for 
 mild epochs=16 methods.ema.update_interval=2000ba | every 2,000 steps) for a run of 10,000
 mild methods.ema.update_interval=500ba | little more than the latest weights
 mild epochs=3 schedule.warmup=0.1dur | (148 of 176 pixels in the last epoch)\\nepochs=5
-mild bs=204800 gpus=1 | has only 6 steps, and more with a smaller batch\\nbs=19200 lr=19.2
+mild bs=204800 gpus=1 | has only 6 steps; a smaller batch gives more\\nbs=19200 lr=19.2
 mild gpus=16 | batch.bn_size=256 is more than the 128 images
 mild evaluation.sizes=[192,256] | during training, the test size is data.eval_size=224
 mild bs=256 gpus=1 | of decoupled_sgdw for a batch of 256\\nlr=0.256
@@ -75,12 +75,13 @@ def test_notes_at_the_limit_are_empty(line):
     assert list_plan_notes(line) == ""
 
 
-def test_advice_never_scales_a_typed_learning_rate():
-    advice = list_plan_notes("mild bs=204800 optimizer.lr=204.8 gpus=1")
-    assert "\nbs=19200\n" in advice
+def test_advised_learning_rate_scales_with_the_batch_it_belongs_to():
+    advice = list_plan_notes("mild bs=204800 optimizer.lr=102.4 gpus=1")
+    assert "\nbs=19200 lr=9.6\n" in advice
     few = replace(IMAGENET_FACTS, train_examples=100)
     for words, fix in (
-        (["lr=0.1"], "bs=16"),
+        (["lr=0.1"], "bs=16 lr=0.000781"),
+        (["lr=0.1", "bs=256"], "bs=16 lr=0.00625"),
         (["epochs=18"], "bs=16 lr=0.016"),
         (["bs=300"], "bs=16 lr=0.016"),  # 2.048 is for the batch of 2048 in the file
         (["optimizer=lamb"], "bs=16 lr=0.000442"),  # scaled by the square root of 16 / 2048
