@@ -29,10 +29,10 @@ class ColorJitter(Method):
         "Color tells the classes apart, or randaugment or "
         "trivial_augment is on, which change color already."
     )
-    brightness: _Strength = 0.4  # largest change of the factor, 0 to 1
-    contrast: _Strength = 0.4  # largest change of the factor, 0 to 1
-    saturation: _Strength = 0.4  # largest change of the factor, 0 to 1
-    # largest shift, as a fraction of a full turn, 0 to 0.5
+    brightness: _Strength = 0.4  # largest change of the factor
+    contrast: _Strength = 0.4  # largest change of the factor
+    saturation: _Strength = 0.4  # largest change of the factor
+    # largest shift, as a fraction of a full turn
     hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0
 
     def augment_sample(self) -> ImageAugment:

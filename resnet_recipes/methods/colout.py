@@ -28,8 +28,8 @@ class ColOut(Method):
         "(Composer, method card). It adds little on top of progressive_resizing, which saves the "
         "same pixels."
     )
-    p_row: BelowOne = 0.15  # fraction of the rows to remove, at least 0 and below 1
-    p_col: BelowOne = 0.15  # fraction of the columns to remove, at least 0 and below 1
+    p_row: BelowOne = 0.15  # fraction of the rows to remove
+    p_col: BelowOne = 0.15  # fraction of the columns to remove
 
     def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
         return _count_kept(side, self.p_col)

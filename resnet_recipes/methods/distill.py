@@ -45,7 +45,7 @@ class Distill(Method):
     )
     teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME
     temperature: Positive = 1.0  # of both softmaxes; higher: small probabilities count more
-    share: ZeroToOne = 0.5  # fraction of the loss that comes from the teacher, 0 to 1
+    share: ZeroToOne = 0.5  # fraction of the loss that comes from the teacher
     labels: str = ""  # a file from resnet-recipes teach, instead of the teacher
 
     def __post_init__(self) -> None:

@@ -61,7 +61,7 @@ class StochasticDepth(Method):
         "a drop rate of 0.2 (Composer, method card)."
     )
     draws_in_forward = True
-    drop_rate: BelowOne = 0.1  # probability of skipping the last block, at least 0 and below 1
+    drop_rate: BelowOne = 0.1  # probability of skipping the last block
     # linear: rises from drop_rate / L to drop_rate | from_zero: from 0 | uniform: constant
     distribution: Annotated[str, OneOf("linear", "from_zero", "uniform")] = "linear"
 
