@@ -241,10 +241,9 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     if timed := [result for result in plan.published if result.minutes and result.epochs]:
         nearby = find_nearest(timed, plan.epochs)
         owner = f" for {plan.published_recipe}" if plan.published_recipe else ""
-        yield (
-            "time",
+        measured = (
             f"published{owner}: {nearby.time} for {nearby.epochs} epochs on {nearby.hardware}"
-            f"{measures}",
         )
+        yield "time", f"unknown{measures}; {measured}"
     else:
         yield "time", f"unknown{measures or ': this machine has no GPU'}"

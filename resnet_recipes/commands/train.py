@@ -53,7 +53,7 @@ Settings are key=value, in any order:
   ssr=R                         scale the duration of the recipe by R
   budget=2h                     as many epochs as fit; '$20' needs launch.price
   lr=  wd=  bs=  seed=          learning rate, weight decay, global batch size
-  gpus=  workers=  run=NAME     GPUs, loader processes per GPU, name of the run
+  gpus=  workers=  run=NAME     GPUs, loader workers per GPU, name of the run
   optimizer=lamb schedule=step  use another optimizer, another schedule
   optimizer.momentum=0.9        change any setting (--cfg prints all)
   'methods.mixup={}'            turn a method on

@@ -88,11 +88,10 @@ def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
     if epochs is None:
         max_minutes = estimate_epochs(min_epochs).max_minutes
         suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
-        warmup = Duration.parse(plan.recipe.schedule.warmup).to_words()
         write = format_clock if max_minutes < _LONG_MINUTES else format_long_time
         clause = (
-            f"is too small: with a warm-up of {warmup}, the shortest sensible "
-            f"run is epochs={float(min_epochs):g}, which takes up to {write(60 * max_minutes)}"
+            f"is too small: the shortest sensible run is epochs={float(min_epochs):g}, which takes "
+            f"up to {write(60 * max_minutes)}"
         )
         fix = [f"budget={suggestion}"]
         if max_minutes >= _LONG_MINUTES and not plan.recipe.model.weights:

@@ -234,7 +234,7 @@ class RunConfig(Section):
     root: str = "runs"  # folder of all runs
     # with schedule=wsd: the run whose stable phase this run continues: a name in root, or a folder
     extends: str = ""
-    # folder of this run; auto: recipe, length, seed, date and four random letters
+    # folder of this run; auto: recipe, duration, seed, date and a random number
     name: str = "auto"
 
     def problems(self) -> Iterator[Problem]:

@@ -104,7 +104,7 @@ def test_budget_without_recipe_explains_its_choice(small_images, run_command):
 
 def test_budget_too_small_reports_the_minimum(small_images, run_command):
     message = run_command(f"resnet-train {OWN} budget=0.01s --dry-run", 2).err
-    assert "budget=0.01s is too small: with a warm-up of" in message
+    assert "budget=0.01s is too small: the shortest sensible run is epochs=" in message
     assert " problems" not in message
 
 

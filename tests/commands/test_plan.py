@@ -60,7 +60,7 @@ def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
     text = " ".join(run_command("resnet-recipes plan mild launch.device=cuda").out.split())
     assert "1 x GPU (this machine has no GPU)" in text
-    assert "time published: 25.3 min for 32 epochs on 8x A100 80GB disk" in text
+    assert "time unknown; published: 25.3 min for 32 epochs on 8x A100 80GB disk" in text
     assert "1 x GPU (this machine has no GPU)" in run_command("resnet-recipes plan mild gpus=1").out
     text = run_command("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
     assert "time       unknown: this machine has no GPU\n" in text
@@ -68,10 +68,10 @@ def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
 
 def test_plan_of_unknown_gpu_shows_published_time(print_plan):
     text = print_plan("NVIDIA Z1", 85, "--verbose")
-    assert "time published: 25.3 min" in text
+    assert "time unknown; `resnet-recipes estimate` measures it; published: 25.3 min" in text
     assert "loading limits" not in text
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
-    assert "time published for unchanged mild: 25.3 min" in text
+    assert "published for unchanged mild: 25.3 min" in text
 
 
 def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
