@@ -179,12 +179,12 @@ def check_all_reduce(devices: list[torch.device]) -> Finding:
             torch.full((size,), float(index + 1), device=device)
             for index, device in enumerate(devices)
         ]
-        _reduce_all(tensors)
+        reduce_all(tensors)
         expected = len(devices) * (len(devices) + 1) / 2
         if not all(bool((tensor == expected).all()) for tensor in tensors):
             return Finding("fix", "NCCL computes wrong sums over the GPUs", fix)
         start = time.perf_counter()
-        _reduce_all(tensors)
+        reduce_all(tensors)
         seconds = time.perf_counter() - start
     except RuntimeError as failure:
         return Finding("fix", f"NCCL cannot sum over the GPUs: {get_first_line(failure)}", fix)
@@ -196,7 +196,7 @@ def check_all_reduce(devices: list[torch.device]) -> Finding:
     )
 
 
-def _reduce_all(tensors: list[torch.Tensor]) -> None:
+def reduce_all(tensors: list[torch.Tensor]) -> None:
     """Replace each tensor by the sum of all, in one process, and wait."""
     torch.cuda.nccl.all_reduce(tensors)
     for tensor in tensors:

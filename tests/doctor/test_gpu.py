@@ -167,17 +167,17 @@ def test_all_reduce_is_checked_and_timed(monkeypatch):
         for number, tensor in enumerate(tensors, 1):
             tensor.fill_(total if total == 6 else number)
 
-    monkeypatch.setattr(gpu, "all_reduce", add_up)
+    monkeypatch.setattr(gpu, "reduce_all", add_up)
     right = gpu.check_all_reduce(devices)
     assert right.level == "ok"
     assert right.what.startswith("NCCL sums over 3 GPUs at ")
-    monkeypatch.setattr(gpu, "all_reduce", lambda tensors: None)
+    monkeypatch.setattr(gpu, "reduce_all", lambda tensors: None)
     assert gpu.check_all_reduce(devices).what == "NCCL computes wrong sums over the GPUs"
 
     def fail(tensors):
         raise RuntimeError("NCCL Error 1: unhandled cuda error\nmore")
 
-    monkeypatch.setattr(gpu, "all_reduce", fail)
+    monkeypatch.setattr(gpu, "reduce_all", fail)
     assert (
         gpu.check_all_reduce(devices).what
         == "NCCL cannot sum over the GPUs: NCCL Error 1: unhandled cuda error"
