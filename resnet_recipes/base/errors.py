@@ -91,14 +91,19 @@ def list_advice(fix: Fix) -> tuple[str, ...]:
 
 
 #: A complete command: a program with arguments, perhaps after a variable.
-_COMMAND = re.compile(r"(?:[A-Z_]+=\S* )?(?:resnet-\w+|[a-z]+ \S)")
+_COMMAND = re.compile(r"(?:[A-Z_]+=\S* )?(?:resnet-\w+|[a-z][a-z0-9]* \S)")
+
+
+def get_label(advice: str) -> str:
+    """Return the label of a line of advice: try (a command), use (arguments), or hint."""
+    if isinstance(advice, Hint):
+        return "hint"
+    return "try" if _COMMAND.match(advice) else "use"
 
 
 def format_advice(advice: str) -> str:
     """Return a line of a message: a command to try, arguments to use, or a hint."""
-    if isinstance(advice, Hint):
-        return f"hint:  {advice}"
-    return f"{'try' if _COMMAND.match(advice) else 'use'}:   {advice}"
+    return f"{get_label(advice) + ':':<6} {advice}"
 
 
 class Problem(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.errors import format_advice
-from resnet_recipes.base.text import TRY, format_bytes, format_clock, format_count, format_number
+from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe, plan_demo
 from resnet_recipes.commands.printing import get_page_width, say, show
@@ -118,7 +118,7 @@ def _note_large_images(plan: "Plan") -> LabeledRows:
     if side > MAX_SMALL_SIDE:
         text = f"data.train_size={data.train_size} is for smaller images than these, of {side:g} px"
         yield "note", text
-        yield TRY, "recipe=finetune"
+        yield "use", "recipe=finetune"
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:

@@ -6,7 +6,8 @@ from fractions import Fraction
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.text import TRY, format_bytes, format_count, format_facts, format_number
+from resnet_recipes.base.errors import get_label
+from resnet_recipes.base.text import format_bytes, format_count, format_facts, format_number
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.facts import Published, find_nearest
@@ -62,7 +63,7 @@ def list_notes(plan: Plan) -> Iterator[OutlineRow]:
     for note in (*plan.facts.notes, *plan.notes):
         text, *fixes = note.split("\n")
         yield "note", text
-        yield from ((TRY, fix) for fix in fixes)
+        yield from ((get_label(fix), fix) for fix in fixes)
 
 
 def describe_details(plan: Plan) -> Iterator[OutlineRow]:

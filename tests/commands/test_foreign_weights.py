@@ -164,7 +164,7 @@ def test_notes_print_commands_on_separate_lines(run_command, monkeypatch):
     output = run_command(
         f"resnet-recipes plan finetune model.weights=lite0.pth model.name={name}"
     ).out
-    assert f"\n  try        {command}\n" in output
+    assert f"\n  use        {command}\n" in output
     output = run_command("resnet-recipes plan finetune model.name=resnet18").out
     command = "torchvision.models.resnet18(weights='IMAGENET1K_V1')"
     assert f'\n  try        python3 -c "import torchvision; {command}"\n' in output
