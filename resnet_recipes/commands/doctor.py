@@ -14,6 +14,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
     format_advice,
+    get_label,
     list_advice,
 )
 from resnet_recipes.base.paths import parse_path
@@ -48,17 +49,31 @@ Without a topic: native, gpu and run.""",
 
 _FORM = Hint("resnet-recipes doctor data FOLDER")
 
+_TOPICS = ("data", "native", "gpu", "run")
+
+#: Other words for a topic.
+_FOREIGN_TOPICS = {
+    "images": "data",
+    "dataset": "data",
+    "decoder": "native",
+    "cuda": "gpu",
+    "machine": "run",
+    "memory": "run",
+    "disk": "run",
+}
+
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
 def run(arguments: Arguments) -> int:
     """Check one topic (default: all but data), and print the findings; 3 if a fix is required."""
     topic, *words = arguments.words or ["machine"]
-    if topic not in ("data", "native", "gpu", "run", "machine"):
+    if topic not in (*_TOPICS, "machine"):
         topics = ("data PATH", "native", "gpu", "run [PATH]")
         is_folder = os.path.isdir(topic)
         fix = f"resnet-recipes doctor data {shlex.quote(topic)}" if is_folder else ""
-        fix = fix or find_misspelled(topic, ("data", "native", "gpu", "run"))
+        near = find_misspelled(topic, (*_TOPICS, *_FOREIGN_TOPICS))
+        fix = fix or _FOREIGN_TOPICS.get(near, near)
         raise RecipeError([Problem(topic, None, "topic", fix, topics, Kind.UNKNOWN)])
     settings = [word for word in words if is_setting(word)]
     paths = [word for word in words if word not in settings]
@@ -131,6 +146,7 @@ def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         yield from wrap_text(finding.what, get_line_width(), f"{MARKS[finding.level]}  ", " " * 6)
         yield from (f"        {escape_controls(path)}" for path in finding.paths)
-        yield from (
-            f"      {escape_controls(format_advice(each))}" for each in list_advice(finding.fix)
-        )
+        for advice in list_advice(finding.fix):
+            if get_label(advice) == "use":  # a setting, which the doctor does not accept
+                advice = Hint(f"add {advice} to the command that trains")
+            yield f"      {escape_controls(format_advice(advice))}"

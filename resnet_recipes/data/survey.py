@@ -171,11 +171,16 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         where = "" if config.sets_aside else " from both splits"
         hint = Hint(f"add images, or remove these folders{where}{unread}")
         yield make_problem(config.root, f"has no images in {list_first(empty)}", hint)
-    sides = [("train", in_train, "val", in_val), ("val", in_val, "train", in_train)]
-    for split, in_split, other, in_other in [] if config.sets_aside else sides:
-        if missing := sorted(in_split - in_other):
-            clause = f"has {list_first(missing)} in {split} but not in {other}"
-            hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
+    sides = [("train", in_train, "val", val, in_val), ("val", in_val, "train", train, in_train)]
+    for split, in_split, other, listing, in_other in [] if config.sets_aside else sides:
+        hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
+        missing = sorted(in_split - in_other)
+        if empty := [name for name in missing if name in listing.classes]:
+            folders = list_first([f"{other}/{name}" for name in empty])
+            clause = f"has no images in {folders}, but has some in {split}"
+            yield make_problem(config.root, clause, hint)
+        if absent := [name for name in missing if name not in listing.classes]:
+            clause = f"has {list_first(absent)} in {split} but not in {other}"
             yield make_problem(config.root, clause, hint)
     if len(train.classes) < 2:
         fix: Fix = (Hint("add a folder of images for each other class"), Hint(LAYOUT))

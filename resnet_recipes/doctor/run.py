@@ -19,22 +19,18 @@ _MIN_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB, and logs
 
 
 def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Finding]:
-    """Check the machine, the disk of `runs`, and the memory for the data in `root`, if set."""
+    """Check the machine, its memory, also for the data in `root`, and the disk of `runs`."""
     gpus = torch.cuda.device_count()
-    findings = [_check_files(), _check_cores(gpus), _check_disk(runs)]
+    findings = [_check_files(), _check_cores(gpus), _check_disk(runs), _check_memory(root)]
     if gpus > 1:
         findings.append(_check_shared_memory(Path("/dev/shm")))
-    if root is not None:
-        findings.append(_check_memory(root))
     return findings
 
 
-def _check_memory(root: Path) -> Finding:
-    """Compare free memory with the .beton files, which the page cache should hold."""
-    size, free = (
-        sum(path.stat().st_size for path in Path(root).glob("*.beton")),
-        get_available_memory(),
-    )
+def _check_memory(root: Path | None) -> Finding:
+    """Compare free memory with the .beton files in `root`, which the page cache should hold."""
+    betons = root.glob("*.beton") if root else ()
+    size, free = sum(path.stat().st_size for path in betons), get_available_memory()
     needed, available = format_bytes(size), format_bytes(free)
     if not size:
         return Finding("ok", f"free memory: {available}")

@@ -34,7 +34,8 @@ def test_unreadable_image_is_named_with_exit_code_3(data, run_command):
     (data / "train/pattern1/0.jpg").write_bytes(b"\xff\xd8 no image")
     out = run_command(f"resnet-recipes doctor data {data}", 3).out
     assert "pattern1/0.jpg" in out
-    assert "\n      use:   data.on_bad_image=skip\n      hint:  replace or delete them\n" in out
+    assert "\n      hint:  add data.on_bad_image=skip to the command that trains\n" in out
+    assert "\n      hint:  replace or delete them\n" in out
     run_command(f"resnet-recipes doctor data {data} --no-images")
 
 

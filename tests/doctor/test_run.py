@@ -19,7 +19,8 @@ def test_low_file_limit_suggests_a_command(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "count_cores", lambda: 8)
     for gpus, level in ((0, "ok"), (1, "ok"), (4, "warn")):
         monkeypatch.setattr(run.torch.cuda, "device_count", lambda gpus=gpus: gpus)
-        files, cores, disk, *shared = run.check_run(runs=tmp_path / "runs")
+        files, cores, disk, memory, *shared = run.check_run(runs=tmp_path / "runs")
+        assert memory.what.startswith("free memory: ")
         assert files == Finding("warn", files.what, "ulimit -n 2048")
         assert (cores.level, disk.level) == (level, "fix")
         assert ["--shm-size" in one.fix for one in shared] == [True] * (gpus > 1)
