@@ -104,10 +104,16 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     secrets = [name for variables in extras.values() for name in variables]
     if absent := [name for name in secrets if not os.environ.get(name)]:
         say(f"the job logs in with {', '.join(absent)}: not set here")
-    if engine not in _STORAGE and (problems := _find_image_problems(point, allocation)):
-        rejected = ["warning: with the images on this machine, the job will fail"]
-        rejected += [line for one in problems for line in name_as_typed(one, words).lines()]
-        say("\n      ".join(rejected))
+    problems_by_title = {
+        "warning: with the images on this machine, the job will fail": _find_image_problems(
+            point, allocation
+        ),
+        "note: the job needs files that this machine does not have": _find_absent_files(point),
+    }
+    for title, problems in problems_by_title.items() if engine not in _STORAGE else ():
+        lines = [line for one in problems for line in name_as_typed(one, words).lines()]
+        if lines:
+            say("\n      ".join([title, *lines]))
     if engine == "slurm":
         return _format_slurm(arguments, words, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
@@ -133,6 +139,22 @@ def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Pro
     except RecipeError as error:
         return error.problems
     return ()
+
+
+def _find_absent_files(point: "Composed") -> Iterator[Problem]:
+    """Yield the problems of images and weights that are not on this machine."""
+    root, weights = point.recipe.data.root, point.recipe.model.weights
+    if root and "://" not in root and not os.path.exists(root):
+        is_relative = os.path.relpath(root).split(os.sep)[0] != os.pardir
+        place = "the job looks in the folder where you run sbatch" if is_relative else ""
+        yield Problem("data.root", root, place, kind=Kind.ABSENT)
+    if weights:
+        from resnet_recipes.network.pretrained import open_weights
+
+        try:
+            open_weights(point.recipe.model)
+        except RecipeError as error:
+            yield from error.problems
 
 
 def _format_slurm(

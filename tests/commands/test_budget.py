@@ -128,10 +128,10 @@ def test_budget_sweep_runs_keep_their_names(measurements, run_command):
 
 def test_job_of_a_budget_has_time_for_it(run_command):
     out = run_command(f"resnet-recipes slurm {WORDS} budget=90m").out
-    assert "#SBATCH --time=1:45:00\n" in out
+    assert "#SBATCH --time=1:45:00 " in out
     assert "budget=90m" in out
     assert (
-        "#SBATCH --time=2:15:00\n"
+        "#SBATCH --time=2:15:00 "
         in run_command(f"resnet-recipes slurm -m {WORDS} budget=1h,2h").out
     )
 

@@ -13,13 +13,32 @@ def test_job_script_repeats_the_arguments(run_command):
     ).out
     assert 'resnet-train --resume auto recipe=hot data=/data lr=1.5 "run.name=$run" &' in out
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n" in out
-    assert "#SBATCH --time=4:00:00\n" in out
+    assert "#SBATCH --time=4:00:00 " in out
 
 
 def test_job_warns_if_the_images_here_are_too_few(image_folder, run_command):
     streams = run_command(f"resnet-recipes slurm mild data={image_folder}")
     assert "so an epoch has no steps" in streams.err
     assert "resnet-train --resume auto recipe=mild" in streams.out
+
+
+def test_job_notes_files_missing_on_this_machine(image_folder, monkeypatch, run_command):
+    monkeypatch.setenv("TORCH_HOME", "nowhere")
+    err = run_command("resnet-recipes slurm finetune data=nowhere").err
+    assert "data=nowhere does not exist: the job looks in the folder" in err
+    assert "model.weights=torchvision is not on this machine" in err
+    err = run_command("resnet-recipes slurm mild data=/nowhere/else").err
+    assert err.endswith("data=/nowhere/else does not exist\n")
+    assert "does not have" not in run_command(f"resnet-recipes slurm mild data={image_folder}").err
+
+
+def test_job_of_one_gpu_requests_part_of_the_node(run_command):
+    script = run_command("resnet-recipes slurm mild data=/set gpus=1").out
+    assert "#SBATCH --cpus-per-task=8 " in script
+    assert "--exclusive" not in script
+    script = run_command("resnet-recipes slurm mild data=/set gpus=1 nodes=2").out
+    assert "--cpus-per-task" not in script
+    assert "#SBATCH --exclusive " in script
 
 
 def test_job_of_a_small_batch_requests_one_gpu(run_command):

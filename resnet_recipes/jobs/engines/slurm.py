@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from resnet_recipes.jobs.engines import Allocation, make_title
+from resnet_recipes.jobs.engines import CORES, MEMORY, Allocation, make_title
 
 #: Seconds from the Slurm signal to the time limit, enough for a rank to finish its step and save.
 NOTICE_SECONDS = 180
@@ -24,9 +24,8 @@ _SCRIPT = """\
 #SBATCH --job-name={name}
 {array}#SBATCH --nodes={nodes}
 #SBATCH --ntasks-per-node={tasks}
-{gpus}#SBATCH --exclusive                   # all cores of the node, for decoding
-#SBATCH --mem=0                       # all memory of the node
-#SBATCH --time={time}
+{gpus}{host}
+#SBATCH --time={time:<22} # then the run resumes; a shorter limit may start sooner
 #SBATCH --requeue                     # after a preemption the job may run again
 #SBATCH --open-mode=append            # and write to the same output file
 #SBATCH --output=%x-{output}.out
@@ -48,6 +47,14 @@ code=$?
 if [ "$code" -eq 75 ]; then scontrol requeue "{job}"; fi
 exit "$code"
 """
+
+#: Cores and memory of the node: all, or those for one GPU.
+_WHOLE_NODE = """\
+#SBATCH --exclusive                   # all cores of the node, for decoding
+#SBATCH --mem=0                       # all memory of the node"""
+_ONE_GPU = f"""\
+#SBATCH --cpus-per-task={CORES}             # for decoding
+#SBATCH --mem={MEMORY}G"""
 
 _ONE = """\
 # A requeued job keeps its id, and so finds its run.
@@ -117,6 +124,7 @@ def _fill(words: str, allocation: Allocation, **parts: str) -> str:
     return _SCRIPT.format(
         nodes=nodes,
         tasks=ranks if nodes > 1 else 1,
+        host=_ONE_GPU if nodes * ranks == 1 else _WHOLE_NODE,
         gpus="" if is_cpu else f"#SBATCH --gpus-per-node={ranks}\n",
         notice=NOTICE_SECONDS,
         wait=TASK_END_SECONDS,
