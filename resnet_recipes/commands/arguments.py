@@ -1,8 +1,10 @@
 """Parse the arguments of a command, and format its help page."""
 
+import errno
 import os
 import re
 import shlex
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -358,11 +360,19 @@ def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:
 
 
 def _require_folder(flag: str, name: str) -> None:
-    """Raise NotReadyError if the folder of an output file is missing, before the work starts."""
+    """Raise NotReadyError if an output file cannot be created in its folder, before the work."""
     path = parse_path(flag, name)
     if not path.parent.is_dir():
         fix = f"mkdir -p {shlex.quote(str(path.parent))}"
         raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
+    folder = path.resolve().parent
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        is_virtual = error.errno == errno.ENOENT  # such as /proc
+        reason = f"no file can be created in {folder}" if is_virtual else error.strerror
+        fix = f"{flag} {shlex.quote(path.name)}"
+        raise NotReadyError.of(flag, name, f"cannot be written: {reason}", fix) from None
 
 
 def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem | None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import escape_controls, format_clock, format_csv_line
 from resnet_recipes.commands.arguments import Arguments
@@ -51,7 +51,7 @@ def open_output(flag: str, name: str) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         clause = f"cannot be written: {error.strerror}"
-        raise NotReadyError.of(flag, name, clause, f"{flag} FILE") from None
+        raise NotReadyError.of(flag, name, clause, Hint("use another file or folder")) from None
 
 
 def get_width() -> int:

@@ -135,6 +135,7 @@ watch . | 3 | is not a run folder
 watch a b | 2 | needs one run
 runs /nowhere | 3 | does not exist
 report nowhere | 3 | does not exist
+runs --csv /proc/r.csv | 3 | cannot be written: no file can be created in /proc
 report --published --out no/r.html | 3 | --out no/r.html cannot be written
 report --published runs | 2 | --published plots only published results
 train recipe=~nosuchuser/a.yaml | 2 | ~nosuchuser is not a user of this machine
