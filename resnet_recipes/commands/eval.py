@@ -87,7 +87,8 @@ def run(arguments: Arguments) -> int:
         _make_row(networks, size, result) for size, result in zip(test_sizes, results, strict=True)
     ]
     if sizes:
-        show(arguments, rows, _format_sizes(rows), rows)
+        num_classes = networks[0].network.about.num_classes
+        show(arguments, rows, _format_sizes(rows, num_classes), rows)
     else:
         _print_classes(arguments, networks, rows[0], results[0].outcomes)
     return 0
@@ -246,7 +247,7 @@ def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[s
         "ECE": f"{result['calibration_error_percent']:.2f}%, the expected calibration error "
         "of the probabilities",
         "speed": f"{format_number(result['images_per_second'])} images/s on {result['device']}, "
-        "decoding included",
+        "with decoding and the slower first batches",
     }
     return format_facts(facts.items(), get_line_width(), 10)
 
@@ -293,16 +294,16 @@ def _format_tables(
         )
 
 
-def _format_sizes(rows: Sequence[ResultRow]) -> list[str]:
+def _format_sizes(rows: Sequence[ResultRow], num_classes: int) -> list[str]:
     cells = [
         {
             "SIZE": str(row["eval_size"]),
-            "OF": str(row["eval_resize"]),
+            "RESIZE": str(row["eval_resize"]),
             "TOP-1": f"{row['top1_percent']:.2f}%",
-            "TOP-5": f"{row['top5_percent']:.2f}%",
+            **({"TOP-5": f"{row['top5_percent']:.2f}%"} if num_classes > 5 else {}),
             "LOSS": f"{row['loss']:.4f}",
             "IMAGES/S": format_number(row["images_per_second"]),
         }
         for row in rows
     ]
-    return format_table(cells, ("OF", "IMAGES/S"))
+    return format_table(cells, ("RESIZE", "IMAGES/S"))

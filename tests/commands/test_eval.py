@@ -125,7 +125,7 @@ def test_eval_matches_class_folders_by_name(run_eval, run_command):
 
 def test_eval_sizes_scale_resize_and_print_a_table(trained_run, run_command):
     head, *rows = run_command("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
-    assert head.split()[:3] == ["SIZE", "OF", "TOP-1"]
+    assert head.split()[:3] == ["SIZE", "RESIZE", "TOP-1"]
     assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
     assert float(rows[1].split()[4]) == pytest.approx(
         evaluate_by_hand(trained_run, 64, 72)[1], abs=1e-3
