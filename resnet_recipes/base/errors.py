@@ -284,3 +284,11 @@ class TrainingError(Exception):
     """Training had to stop; the message explains why in one or two sentences."""
 
     exit_code = ExitCode.FAILED
+
+
+class BadTrainingImageError(TrainingError):
+    """A training image is damaged; a resumed run can skip it."""
+
+
+class BadValidationImageError(TrainingError):
+    """A validation image is damaged; a resumed run would fail again."""

@@ -201,7 +201,8 @@ def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> I
             text = f"{letter} is not finished: {run.state} at {run.progress}."
             yield from wrap_text(text, get_width())
         if run.resumable:
-            yield f"  resnet-train --resume {escape_controls(shlex.quote(str(run.folder)))}"
+            folder = escape_controls(shlex.quote(str(run.folder)))
+            yield f"  resnet-train --resume {folder}{run.resume_words}"
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:

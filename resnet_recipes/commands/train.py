@@ -130,8 +130,10 @@ def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
     """Create and return the folder of a new run; print the plan, except in a sweep."""
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs import new_run
+    from resnet_recipes.jobs.measure import check_validation_images
 
     plan = _plan_run(result)
+    check_validation_images(plan)
     locked = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
     if "--no-plan" not in arguments:
         say("\n".join(format_plan(plan, str(locked.path), full="--verbose" in arguments)))

@@ -6,7 +6,7 @@ import shlex
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -159,19 +159,21 @@ class DecodedImages(NamedTuple):
     total: int
 
 
-def decode_some(config: DataConfig, seconds: float) -> DecodedImages:
-    """Decode images of both splits in random order, for at most `seconds`."""
-    listings = {split: list_split(config, split) for split in SPLITS}
-    train, total = len(listings["train"]), sum(map(len, listings.values()))
+def decode_some(
+    config: DataConfig, seconds: float, splits: Sequence[str] = SPLITS
+) -> DecodedImages:
+    """Decode images of the splits in random order, for at most `seconds`."""
+    listings = {split: list_split(config, split) for split in splits}
+    ends = np.cumsum([len(listing) for listing in listings.values()])
+    total = int(ends[-1])
     order = np.random.default_rng(0).permutation(total).tolist()
-    bad, count, end = {split: [] for split in SPLITS}, 0, time.monotonic() + seconds
+    bad, count, end = {split: [] for split in splits}, 0, time.monotonic() + seconds
     while count < total and time.monotonic() < end:
-        files = [
-            ("train", listings["train"].path(index))
-            if index < train
-            else ("val", listings["val"].path(index - train))
-            for index in order[count : count + _BLOCK_IMAGES]
-        ]
+        files = []
+        for index in order[count : count + _BLOCK_IMAGES]:
+            split = splits[np.searchsorted(ends, index, "right")]
+            first = ends[splits.index(split)] - len(listings[split])
+            files.append((split, listings[split].path(index - int(first))))
         results = run_checks(files, lambda file: check_image(file[1]), do_nothing)
         for (split, path), result in zip(files, results, strict=True):
             bad[split] += [f"{path} {result.bad}"] if result.bad else []

@@ -17,6 +17,8 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import (
     REJECTED_CODES,
     STOPPED_CODES,
+    BadTrainingImageError,
+    BadValidationImageError,
     ExitCode,
     Hint,
     RecipeError,
@@ -99,6 +101,13 @@ _HINTS = (
     ),
 )
 
+#: Words that a command needs to resume a run after an error in the images; None if it would fail
+#: again, because a run resumes only with the same validation images.
+RESUME_WORDS = {
+    BadTrainingImageError.__name__: " data.on_bad_image=skip",
+    BadValidationImageError.__name__: None,
+}
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -141,7 +150,9 @@ class Ending:
         return "\n".join(map(escape_controls, self._format_lines(folder, ranks, trains)))
 
     def _format_lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
-        resume = f"resume: resnet-train --resume {folder}" if trains else ""
+        more = RESUME_WORDS.get(self.error, "")
+        can_resume = trains and more is not None
+        resume = f"resume: resnet-train --resume {folder}{more}" if can_resume else ""
         if not self.failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]
         if self.code in REJECTED_CODES:
@@ -156,7 +167,10 @@ class Ending:
             )
         lines = [f"{self.who} {after} after start{where}"]
         lines += [f"  {line}" for line in self.message.splitlines()]
-        if self.hint:
+        if trains and more is None:
+            hint = "replace or delete the image, then start a new run"
+            lines.append(f"  {format_advice(Hint(hint))}")
+        elif self.hint:
             lines.append(f"  {format_advice(Hint(self.hint))}")
         return [*lines, f"  log: {get_log_path(folder, self.rank)}     {resume}".rstrip()]
 

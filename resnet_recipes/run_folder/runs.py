@@ -20,6 +20,7 @@ from resnet_recipes.run_folder import (
     PROVENANCE,
     SUMMARY,
 )
+from resnet_recipes.run_folder.ending import RESUME_WORDS
 from resnet_recipes.run_folder.lock import is_running
 from resnet_recipes.run_folder.metrics import read_last_records
 
@@ -63,6 +64,7 @@ class RunRecord:
     wall_minutes: float | None = None
     devices: str = ""
     resumable: bool = False
+    resume_words: str = ""  # settings that resuming needs, after a space
     reason: str = ""  # why the run failed, stopped or cannot be read
 
     @property
@@ -190,6 +192,7 @@ def _read_unfinished(folder: Path, recipe: str) -> dict[str, Any]:
     ending = read_json(folder / EXIT, may_be_absent=True)
     records = read_last_records(folder / METRICS)
     state = _find_state(folder, ending, "begin" in records)
+    words = RESUME_WORDS.get(_get_text(ending, "error"), "") if state == "failed" else ""
     begin, step, evaluation, last = (
         records.get(kind, {}) for kind in ("begin", "step", "evaluation", "any")
     )
@@ -203,7 +206,9 @@ def _read_unfinished(folder: Path, recipe: str) -> dict[str, Any]:
         "wall_minutes": _get_minutes(last, "wall_seconds"),
         "devices": _get_text(begin, "devices"),
         "resumable": state != "running"
+        and words is not None
         and any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json")),
+        "resume_words": words or "",
         "reason": _get_text(ending, "message") if state != "running" else "",
     }
 

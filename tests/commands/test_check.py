@@ -69,6 +69,17 @@ def test_unreadable_images_are_found_before_the_steps(split, unread_images, run_
     assert ("skipping unreadable images in train: 3" in skipped.err) == (split == "train")
 
 
+def test_run_finds_unreadable_validation_images_first(unread_images, run_command):
+    (unread_images / "train/pattern0/1.jpg").write_bytes(b"no image")
+    (unread_images / "val/pattern0/0.jpg").write_bytes(b"no image")
+    message = run_command(f"resnet-train mild {FILES}", 3).err
+    assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg is" in message
+    assert "      hint:  replace or delete them\n" in message
+    assert not Path("runs").exists()
+    (unread_images / "val/pattern0/0.jpg").unlink()
+    run_command(f"resnet-train mild {FILES}")
+
+
 def test_check_counts_images_for_at_most_a_minute(unread_images, run_command, monkeypatch):
     count = len([*unread_images.glob("*/*/*.jpg")])
     message = run_command(f"resnet-train mild {FILES} --check").err

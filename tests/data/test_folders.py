@@ -1,5 +1,6 @@
 """The folder backend: torchvision geometry, and clear errors if files or workers fail."""
 
+import errno
 import itertools
 import multiprocessing
 import os
@@ -17,7 +18,12 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.errors import (
+    BadTrainingImageError,
+    BadValidationImageError,
+    NotReadyError,
+    TrainingError,
+)
 from resnet_recipes.data import loading
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images import decode, python
@@ -92,14 +98,26 @@ def test_bad_image_ends_training_with_path_and_fix(broken_images, workers):
         r"train/(bee|cat)/00[457]\.jpg .*\n    data.on_bad_image=skip .*resnet-recipes doctor "
         r"data /.*images "
     )
-    with pytest.raises(TrainingError, match=message):
+    with pytest.raises(BadTrainingImageError, match=message):
         train_pixels(make_small_config(broken_images, workers=workers), 3)
 
 
 def test_bad_validation_image_is_never_skipped(broken_images):
     next((broken_images / "val" / "ant").iterdir()).write_bytes(b"")
-    with pytest.raises(TrainingError, match="val/ant"):
+    with pytest.raises(BadValidationImageError, match="val/ant"):
         read_evaluation(make_small_config(broken_images, on_bad_image="skip"))
+
+
+def test_disk_error_is_not_a_damaged_image(broken_images, monkeypatch):
+    next((broken_images / "val" / "ant").iterdir()).write_bytes(b"")
+
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(decode, "open_regular", fail)
+    with pytest.raises(TrainingError, match=r"val/ant.* Input/output error") as caught:
+        read_evaluation(make_small_config(broken_images, workers=0))
+    assert type(caught.value) is TrainingError
 
 
 def test_augmentation_depends_on_seed_epoch_and_index(image_folder):

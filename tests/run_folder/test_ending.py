@@ -129,6 +129,24 @@ def test_ending_explain_orders_failure_cause_and_logs():
     ]
 
 
+@pytest.mark.parametrize(
+    ("error", "last"),
+    [
+        ("TrainingError", "  log: a/logs/rank0.log     resume: resnet-train --resume a"),
+        (
+            "BadTrainingImageError",
+            "  log: a/logs/rank0.log     resume: resnet-train --resume a data.on_bad_image=skip",
+        ),
+        ("BadValidationImageError", "  log: a/logs/rank0.log"),
+    ],
+)
+def test_ending_explain_resumes_only_if_that_helps(error, last):
+    lines = Ending(1, 0, 4, error, "a.jpg is damaged").explain(Path("a"), ranks=1).splitlines()
+    assert lines[-1] == last
+    advice = "  hint:  replace or delete the image, then start a new run"
+    assert (advice in lines) == (error == "BadValidationImageError")
+
+
 def test_ending_explain_omits_ranks_for_user_errors():
     ending = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
     assert ending.explain(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"

@@ -1,6 +1,7 @@
 """Read a run folder without torch."""
 
 import fcntl
+import json
 
 import pytest
 
@@ -26,6 +27,21 @@ def test_unfinished_run_has_progress_and_is_resumable(state, tmp_path):
     assert (run.top1_percent, run.minutes) == (70.0, 4.0)
     assert run.resumable
     assert run.reason == ("" if state == "killed" else f"it {state}")
+
+
+@pytest.mark.parametrize(
+    ("error", "resumable", "words"),
+    [
+        ("BadTrainingImageError", True, " data.on_bad_image=skip"),
+        ("BadValidationImageError", False, ""),
+    ],
+)
+def test_damaged_image_changes_how_a_run_resumes(error, resumable, words, tmp_path):
+    folder = make_run_folder(tmp_path, "a", state="failed")
+    ending = {"code": 1, "error": error, "message": "a.jpg is damaged"}
+    (folder / "exit.json").write_text(json.dumps(ending))
+    run = read_run(folder)
+    assert (run.state, run.resumable, run.resume_words) == ("failed", resumable, words)
 
 
 def test_locked_run_is_running(tmp_path):

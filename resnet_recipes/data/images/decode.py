@@ -72,7 +72,7 @@ def read_file(path: str | os.PathLike) -> bytes:
                 )
             return file.read()
     except OSError as error:
-        raise BadImageError(f"cannot be read: {error.strerror}") from None
+        raise BadImageError(f"cannot be read: {error.strerror}") from error
 
 
 class ChangedError(Exception):

@@ -8,6 +8,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from PIL import Image
 
+from resnet_recipes.base.errors import (
+    BadTrainingImageError,
+    BadValidationImageError,
+    TrainingError,
+)
 from resnet_recipes.data.base import MEAN, Augment, Mean
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resize_exactly
@@ -63,6 +68,9 @@ class PythonRows:
     """The base class of training and evaluation images."""
 
     in_threads = False
+    ends_with: type[TrainingError] = (
+        BadValidationImageError  # error that ends the run if an image is damaged
+    )
     suit_engine = True  # whether the engine supports everything that these images need
 
     def __init__(self, source: Source):
@@ -90,11 +98,15 @@ class PythonRows:
         except BadImageError as error:
             index = int(rows.indices[row])
             sentence = f"{self.path(index)} {error}\n    {self.source.advice()}"
-            raise UnreadableError(index, sentence, str(error)) from None
+            # a disk that does not respond may do so when the run resumes
+            ends_with = TrainingError if isinstance(error.__cause__, OSError) else self.ends_with
+            raise UnreadableError(index, sentence, str(error), ends_with) from None
 
 
 class TrainImages(PythonRows):
     """Random crops, resized, flipped and augmented: a function of (seed, epoch, index, copy)."""
+
+    ends_with = BadTrainingImageError
 
     def __init__(
         self,

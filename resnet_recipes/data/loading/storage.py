@@ -4,12 +4,23 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from resnet_recipes.base.errors import TrainingError
+
 
 class UnreadableError(Exception):
-    """An image cannot be read. Holds its index, a message with its name, and the reason."""
+    """An image cannot be read.
 
-    def __init__(self, index: int, sentence: str, reason: str = ""):
-        self.index, self.reason = index, reason
+    Holds its index, a message with its name, the reason, and the error that ends the run.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        sentence: str,
+        reason: str = "",
+        ends_with: type[TrainingError] = TrainingError,
+    ):
+        self.index, self.reason, self.ends_with = index, reason, ends_with
         super().__init__(sentence)
 
 
