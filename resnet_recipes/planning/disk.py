@@ -28,8 +28,11 @@ class Disk(NamedTuple):
 
     def __str__(self) -> str:
         number = f"{self.checkpoints} checkpoint{'s' * (self.checkpoints > 1)}"
-        size = format_bytes(self.checkpoint_bytes)
-        return f"{format_bytes(self.total_bytes)}: {number} of {size}, and the weights"
+        size, weights, others = map(
+            format_bytes, (self.checkpoint_bytes, self.weight_bytes, _OTHER_FILES)
+        )
+        total = format_bytes(self.total_bytes)
+        return f"{total}: {number} of {size}, weights of {weights}, and {others} for logs"
 
 
 def estimate_disk(recipe: Recipe, methods: Stack, network: NetworkFacts, saves: int) -> Disk:
