@@ -1,7 +1,7 @@
 """`resnet-recipes plan NAME`: print the plan of a run without starting it."""
 
 from collections.abc import Iterator
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
@@ -92,6 +92,7 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
     ]
     machine += [(WARNING, text) for text in list_warnings(plan.recipe.launch)]
     alarms = [*outline.list_notes(plan), *_note_large_images(plan)]
+    alarms += _note_evaluations(plan, forecast)
     alarms += [row for row in machine if row[0] == WARNING]
     rows += outline.describe_essentials(plan, [row for row in machine if row[0] != WARNING])
     if folder:
@@ -119,6 +120,22 @@ def _note_large_images(plan: "Plan") -> LabeledRows:
         text = f"data.train_size={data.train_size} is for smaller images than these, of {side:g} px"
         yield "note", text
         yield "use", "recipe=finetune"
+
+
+def _note_evaluations(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
+    """Yield a note if evaluations take longer than training and can be fewer."""
+    minutes = (forecast and forecast.estimate.evaluation_minutes) or 0.0
+    interval = plan.intervals.evaluation
+    if not forecast or minutes <= forecast.estimate.minutes or interval >= plan.total_steps:
+        return
+    longer = interval * ceil(minutes / forecast.estimate.minutes)
+    epochs = ceil(longer / plan.steps_per_epoch)
+    spent, trained = (
+        forecast.format_time(60 * each) for each in (minutes, forecast.estimate.minutes)
+    )
+    yield "note", f"evaluations take {spent}, more than training: {trained}"
+    is_last = epochs * plan.steps_per_epoch >= plan.total_steps
+    yield "use", f"evaluation.interval={'1dur' if is_last else f'{epochs}ep'}"
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.text import format_clock, format_number, format_percent
+from resnet_recipes.base.text import format_clock, format_count, format_number, format_percent
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.runs import MAX_POINTS_BEHIND
@@ -95,7 +95,7 @@ def _describe_published(summary: Summary) -> Iterator[Line]:
 
 
 def _describe_training(summary: Summary) -> Iterator[Line]:
-    """Yield the training time and speed, without evaluations."""
+    """Yield the training time and speed, and the wall time with its parts."""
     estimate = ""
     if summary.estimated_seconds:
         excess = 100 * (summary.training_seconds / summary.estimated_seconds - 1)
@@ -106,6 +106,14 @@ def _describe_training(summary: Summary) -> Iterator[Line]:
     data_wait = format_percent(summary.data_wait_share)
     speed = format_number(summary.images_per_second)
     yield Line("", f"{speed} images/s, {data_wait} of the time waiting for data")
+    other = summary.wall_seconds - summary.training_seconds - summary.evaluation_seconds
+    parts = {
+        "training": summary.training_seconds,
+        format_count(summary.evaluations, "evaluation"): summary.evaluation_seconds,
+        "other": other,
+    }
+    listed = ", ".join(f"{name} {format_clock(seconds)}" for name, seconds in parts.items())
+    yield Line("wall time", f"{format_clock(summary.wall_seconds)}: {listed}")
 
 
 def _describe_times(summary: Summary) -> Iterator[Line]:

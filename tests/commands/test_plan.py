@@ -51,9 +51,31 @@ def test_plan_notes_photographs_that_are_too_large_for_its_recipe(run_command, t
         (tmp_path / name).mkdir(parents=True)
         Image.new("RGB", (150, 120)).save(tmp_path / name / "0.jpg")
     text = " ".join(run_command(f"resnet-recipes plan small data={tmp_path} bs=2").out.split())
-    assert "is for smaller images than these, of 120 px try recipe=finetune" in text
+    assert "is for smaller images than these, of 120 px use recipe=finetune" in text
     text = run_command(f"resnet-recipes plan small data={tmp_path} bs=2 data.train_size=100").out
     assert "smaller images than these" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        # 48 training images in 12 steps, 160 validation images in each evaluation
+        ("evaluation.interval=1ba", "evaluation.interval=1dur"),
+        ("evaluation.interval=1dur", ""),
+    ],
+)
+def test_plan_notes_evaluations_longer_than_training(words, setting, run_command, tmp_path):
+    for split, count in (("train", 8), ("val", 80)):
+        for name in "ab":
+            (tmp_path / split / name).mkdir(parents=True)
+            for index in range(count):
+                Image.new("RGB", (32, 32), (index, 9, 9)).save(
+                    tmp_path / split / name / f"{index}.png"
+                )
+    command = f"resnet-recipes plan small data={tmp_path} bs=4 epochs=3 launch.device=cpu"
+    lines = [line.split() for line in run_command(f"{command} {words}").out.splitlines()]
+    assert (["use", setting] in lines) == bool(setting)
+    assert any(line[:3] == ["note", "evaluations", "take"] for line in lines) == bool(setting)
 
 
 def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):

@@ -103,6 +103,14 @@ def test_summary_lists_other_clocks_only_in_full(summary):
     assert "compute|20 PFLOPs (10^15 operations)" in every
 
 
+def test_wall_time_is_the_sum_of_its_parts(summary):
+    timed = replace(
+        summary, training_seconds=12, evaluations=10, evaluation_seconds=40, wall_seconds=62
+    )
+    line = "wall time|1:02: training 0:12, 10 evaluations 0:40, other 0:10\n"
+    assert line in format_page(timed)
+
+
 def test_estimate_is_compared_with_training_time(summary):
     assert "was estimated" not in format_page(summary)
     assert "(estimated 2:01; took 9% less)" in format_page(
