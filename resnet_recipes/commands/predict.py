@@ -45,8 +45,8 @@ USAGE = Usage(
     f"""\
 {RUN_HELP} Subfolders are included. Unreadable images are
 reported on stderr, and the others are classified. All settings of `eval` except gpus
-can be used. EXIF orientation is ignored, as in training: rotate photographs that
-are stored sideways first.""",
+and evaluation.sizes can be used. EXIF orientation is ignored, as in training: rotate
+photographs that are stored sideways first.""",
 )
 
 #: Maximum number of unreadable images to name, and of images in the gallery.
