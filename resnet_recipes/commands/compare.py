@@ -213,9 +213,10 @@ def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
         return
     for group in groups:
         if group.mean_top1 is not None:
-            noise = "" if group.noise is None else f" +- {group.noise:.2f}"
+            noise = f" +- {group.noise:.2f}" if group.noise else ""
             names, number = ", ".join(run.name for run in group.runs), len(group.top1)
+            over = "in each of" if group.noise == 0 else "over"
             text = (
-                f"top-1 {group.mean_top1:.2f}{noise}% over {format_count(number, 'run')}: {names}"
+                f"top-1 {group.mean_top1:.2f}{noise}% {over} {format_count(number, 'run')}: {names}"
             )
             yield from wrap_text(text, get_width())

@@ -42,6 +42,7 @@ class PairedDifference(NamedTuple):
     image_variance: float  # variance of `points` over samples of images, in squared points
     seed_variance: float  # variance of `points` over seeds, in squared points; 0 if unknown
     freedom: int  # degrees of freedom of `seed_variance`; 0 if each image has one run per group
+    is_one_sided: bool = False  # whether one group has a single run of each image
 
     @classmethod
     def of(cls, first: Sequence[CorrectImages], second: Sequence[CorrectImages]) -> Self | None:
@@ -64,7 +65,9 @@ class PairedDifference(NamedTuple):
         squares = sum(len(runs) * pvariance(map(sum, runs)) for runs in groups)
         scale = sum(1 / len(runs) for runs in groups) / max(1, freedom) / count**2
         variance = pvariance([*differences, 100.0, -100.0]) / (count + 2)
-        return cls(count, fmean(differences), variance, squares * scale, freedom)
+        has_single = any(all(len(side[each]) == 1 for each in shared) for side in sides)
+        is_one_sided = bool(freedom) and has_single
+        return cls(count, fmean(differences), variance, squares * scale, freedom, is_one_sided)
 
     @property
     def interval(self) -> Confidence:
@@ -104,6 +107,8 @@ def describe_pair(pair: str, difference: PairedDifference) -> Iterator[str]:
     """Yield sentences that compare two groups on the same images."""
     low, high = difference.interval
     source = "images and seeds" if difference.freedom else "images"
+    if difference.is_one_sided:
+        source = "images and the seeds of one side; the other side has one run"
     yield (
         f"{pair}, the same {difference.images:,} images: {difference.points:+.2f} points, "
         f"95% interval {low:+.2f} to {high:+.2f} over {source}."

@@ -102,6 +102,21 @@ def test_compare_judges_groups_of_seeds_together(judge):
     assert pair["interval"] == pytest.approx([5.01, 34.99], abs=0.01)
 
 
+def test_compare_names_the_side_with_one_run(judge, compare):
+    judge(40, 30, 28, 20, 22)
+    Path("a0/hits.json").unlink()
+    message = " ".join(compare("./a0 ./a1 ./b0 ./b1").split())
+    assert "over images and the seeds of one side; the other side has one run. " in message
+
+
+def test_compare_prints_no_noise_of_equal_runs(compare):
+    for seed in (1, 2):
+        make_run_folder(Path(), f"equal{seed}", config={"seed": seed})
+    message = " ".join(compare("./equal1 ./equal2").split())
+    assert "top-1 70.00% in each of 2 runs: equal1, equal2" in message
+    assert "+- 0.00" not in message
+
+
 def test_compare_names_only_runs_with_outcomes(judge, compare):
     judge(40, 30, 28, 20, 22)
     Path("a0/hits.json").unlink()
