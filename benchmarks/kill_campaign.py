@@ -131,7 +131,7 @@ def make_rank_signal(number: int) -> Fault:
 
 
 def fill_disk(run: CampaignRun, rng: random.Random) -> None:
-    """Limit rank 0's files to 1 MB from now on, for two saves; then ask the run to stop."""
+    """Limit the files of all ranks to 1 MB from now on, for two saves; then ask the run to stop."""
     for beat in run.observer.read_beats():
         resource.prlimit(beat.pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
     time.sleep(2)

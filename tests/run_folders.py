@@ -45,7 +45,7 @@ def create_unstarted_run(folder: Path, recipe: Recipe, facts: DataFacts | None =
 def create_trained_run(
     make_run: Callable[..., Run], folder: Path, classes: Sequence[str] = CLASSES, **changes: object
 ) -> Path:
-    """Create the folder of a finished run with random weights; return it.
+    """Create a folder with the recipe of a run and random weights, but no records; return it.
 
     Its images are in `images` next to it.
     """

@@ -57,8 +57,9 @@ def wsd(step: int, *, total: int, cooldown: int, shape: str = "linear") -> float
 def get_rate_step(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float = 0.0) -> int:
     """Return the step whose learning rate applies to the entire epoch of `step`: its first step.
 
-    An epoch in a warm-up from 0 uses its last step instead, as in the NVIDIA examples (epoch e of 8
-    uses (e + 1) / 8 of the peak), because an epoch at learning rate 0 would train nothing.
+    An epoch in a warm-up from 0 uses the first step of the next epoch, but none after the warm-up,
+    as in the NVIDIA examples (epoch e of 8 uses (e + 1) / 8 of the peak), because an epoch at
+    learning rate 0 would train nothing.
     """
     first = step - step % steps_per_epoch
     return min(first + steps_per_epoch, warmup) if first < warmup and not start else first

@@ -4,11 +4,11 @@ from torch import nn
 
 
 def change_class(module: nn.Module, new_class: type[nn.Module], **attributes: object) -> None:
-    """Turn `module` into a `kind`, a subclass of its class, in place.
+    """Change the class of `module` to `new_class`, a direct subclass of its class, in place.
 
     Its parameters, buffers, state-dict keys, training flag and place in the model are kept, so the
-    same weights load into the changed and the original model. `kind.__init__` is not run; pass the
-    attributes that `kind` needs in `attributes`.
+    same weights load into the changed and the original model. `new_class.__init__` is not run; pass
+    the attributes that it needs in `attributes`.
     """
     if new_class.__bases__[0] is not type(module):
         raise TypeError(f"{new_class.__name__} is not a direct subclass of {type(module).__name__}")
@@ -18,7 +18,7 @@ def change_class(module: nn.Module, new_class: type[nn.Module], **attributes: ob
 
 
 def restore_class(module: nn.Module, new_class: type[nn.Module]) -> None:
-    """Undo every `change_class` of a module that was built as a `kind`."""
+    """Undo every `change_class` of a module that was built as a `new_class`."""
     if not isinstance(module, new_class):
         raise TypeError(f"{type(module).__name__} was not built as a {new_class.__name__}")
     module.__class__ = new_class

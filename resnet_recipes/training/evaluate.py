@@ -38,8 +38,8 @@ def evaluate(
     the outcomes of each batch, on the device. If it returns True on a rank, that rank stops, and
     all ranks raise CutShortError at the end. Counts are summed over ranks as integers and losses in
     float64, so the result does not depend on the number of ranks. The model is left in training
-    mode. Raises TrainingError if an example is missing or counted twice, if a logit or the loss is
-    not finite, or if a batch does not fit in memory.
+    mode. Raises TrainingError if the number of examples is not that of the loader, if a logit or
+    the loss is not finite, or if a batch does not fit in memory.
     """
     device = precision.device
     broadcast_statistics(model)

@@ -146,7 +146,7 @@ def test_slow_gpu_is_compared_with_its_datasheet(monkeypatch, traffic, products,
     )
 
 
-def test_busy_gpu_is_not_benchmarked(monkeypatch):
+def test_check_speed_reports_lack_of_memory(monkeypatch):
     def fail(device):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB\nmore")
 

@@ -54,7 +54,7 @@ class PolicyNetwork(nn.Module):
 
 
 def make_policy_network() -> nn.Module:
-    """Return a `Small`, the same every time; seeds torch's generator."""
+    """Return a `PolicyNetwork`, the same every time; seeds torch's generator."""
     torch.manual_seed(0)
     model = PolicyNetwork()
     nn.init.uniform_(model.bn1.weight)

@@ -60,7 +60,7 @@ def test_adamw_option_uses_torch_defaults():
 
 
 @pytest.mark.parametrize("epochs", [9, 36, 90, 270])
-def test_step_option_matches_torchvision_at_every_length(epochs):
+def test_step_option_divides_lr_after_each_third(epochs):
     """As StepLR with a step of 30 of 90 epochs: lr is divided by ten after each third."""
     plan = plan_imagenet(f"mild schedule=step epochs={epochs} lr=1")
     third = epochs // 3

@@ -108,8 +108,8 @@ def test_vote_is_counted_in_next_step(monkeypatch):
     monkeypatch.setattr(dist, "new_group", lambda **_: Mock())
     monkeypatch.setattr(dist, "all_reduce", gather)
     vote = Vote()
-    operations = [True, False, False, True, False, False]
-    assert [vote.cast(stop) for stop in operations] == [False, True, False, False, True, True]
+    own_votes = [True, False, False, True, False, False]
+    assert [vote.cast(stop) for stop in own_votes] == [False, True, False, False, True, True]
 
 
 def test_average_statistics_is_mean_and_keeps_counts(launcher, tmp_path):

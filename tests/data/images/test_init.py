@@ -103,7 +103,7 @@ def test_evaluation_crops_equal_python_decoder(files, bicubic):
     assert np.array_equal(fill_all(ours, files), fill_all(theirs, files))
 
 
-def test_augmentation_with_steps_equals_python(files):
+def test_native_augmentation_equals_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
     pixels = fill_all(open_in_engine(files, CROP, None, False), files)
     for index in range(len(files)):
