@@ -96,6 +96,13 @@ def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Proble
     return Problem(name, None, noun, find_closest(name, names), tuple(names), Kind.UNKNOWN)
 
 
+def find_value(flag: str, value: str, valid: Collection[str]) -> str:
+    """Return the valid value of a flag that `value` stands for or misspells, or ""."""
+    meaning = FOREIGN_VALUES.get(flag, {}).get(value.lower())
+    meant = meaning.words if meaning else find_misspelled(value, valid)
+    return meant and Value(meant)
+
+
 def find_closest(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
     leaf, names = _get_leaf(name.lower()), list(names)

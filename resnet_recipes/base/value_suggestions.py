@@ -163,7 +163,7 @@ def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> s
     most = min(bounds[0].most, bounds[0].below) if bounds else None
     if most == 100 and unit in ("", "%"):
         number *= 100 if unit == "" and number <= 1 else 1
-    elif unit == "%" or (unit == "" and most == 1 and 2 <= number <= 100):  # a percentage
+    elif unit == "%" or (unit == "" and most == 1 and 5 <= number <= 100):  # a percentage
         number /= 100
     elif unit == "k":
         number *= 1000

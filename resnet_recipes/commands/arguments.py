@@ -244,7 +244,8 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     template = MEANINGS.get(key, Meaning("recipe={}")).words
     takes_value = "{}" in template.replace("{{}}", "")
     is_safe = template.removesuffix("={}") in (*SHORT_NAMES, "seed")
-    needs_composing = takes_value and not (is_safe and value.replace(".", "", 1).isdecimal())
+    is_safe = is_safe and value.replace(".", "", 1).isdecimal()
+    needs_composing = takes_value and not is_safe and not template.startswith("sbatch ")
     if "RUN|FILE" in usage.line or needs_composing:
         return None
     typed = " ".join([flag, *values]).strip()
@@ -397,7 +398,8 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         clause, kind = "is typed without a flag", Kind.WRONG
         fix = f"{command} {shlex.join([value or 'RUN', *rest])}"
     elif "IMAGE" in usage.line and key in IMAGE_FLAGS:
-        clause, kind, fix = "is typed without a flag", Kind.WRONG, f"{command} RUN {value}"
+        clause, kind = "is typed without a flag", Kind.WRONG
+        fix = shlex.join([*command.split(), *(rest or ["RUN"]), value or "IMAGE"])
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):

@@ -8,7 +8,7 @@ from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.compare import format_sides
 from resnet_recipes.commands.printing import show
-from resnet_recipes.jobs.lookup import ROOT, find_place
+from resnet_recipes.jobs.lookup import LAST, ROOT, find_place
 from resnet_recipes.recipe.library import Library, find_part
 from resnet_recipes.report.comparison import find_differences, format_settings
 from resnet_recipes.run_folder import CONFIG
@@ -42,7 +42,8 @@ def run(arguments: Arguments) -> int:
 def _find_unknown(words: Sequence[str], folder: Path | None) -> Iterator[Problem]:
     """Yield the problems of arguments that are neither a recipe nor a run."""
     recipes = Library(folder).list_names()
-    names = [*recipes, *(path.name for path in list_newest(ROOT))]
+    runs = [path.name for path in list_newest(ROOT)]
+    names = [*recipes, *runs, *([LAST] if runs else [])]
     for word in words:
         name = word.removeprefix("recipe=")
         is_file = name.endswith((".yaml", ".yml"))

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError, Rule
 from resnet_recipes.base.paths import parse_new_path
-from resnet_recipes.base.suggestions import FOREIGN_FORMATS, Meaning, find_misspelled
+from resnet_recipes.base.suggestions import FOREIGN_FORMATS, Meaning, find_misspelled, find_value
 from resnet_recipes.base.text import format_bytes, format_facts
-from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
+from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, drop_arguments, get_value
 from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.commands.run_paths import find_missing_network, open_network
 from resnet_recipes.network import hub
@@ -34,6 +34,11 @@ outputs are compared on 64 validation images of the run or of PATH, or on random
 if there are none. BlurPool stays in the network; the factors of StochasticDepth become
 part of the weights.""",
 )
+
+_DTYPES = ("float32", "float16", "int8")
+
+#: Settings of other programs that mean --to.
+_FORMAT_KEYS = ("format", "to")
 
 
 def run(arguments: Arguments) -> int:
@@ -93,21 +98,22 @@ def _find_problems(
     arguments: Arguments, formats: Collection[str], dtype: str, lose: str
 ) -> Iterator[Problem]:
     """Yield problems of flags that are known before the network is opened."""
-    words, flags = arguments.words, arguments.flags
-    to = flags.get("--to", "onnx")
+    words, flags = drop_arguments(arguments.words, *_FORMAT_KEYS), arguments.flags
+    to = flags.get("--to") or get_value(arguments.words, *_FORMAT_KEYS) or "onnx"
     path = shlex.quote(flags.get("--out", "exported"))
     fix = f"resnet-recipes export {shlex.join(words)} --to {to} --out {path}"
     fix = fix if words and to in formats else ""
     if "--to" not in flags:
-        yield Problem("--to", None, "", valid=tuple(formats), kind=Kind.MISSING)
+        near = f"--to {to}" if words != arguments.words and to in formats else ""
+        yield Problem("--to", None, "", near, tuple(formats), Kind.MISSING)
     if "--out" not in flags:
         yield Problem("--out", None, "", fix or "--out exported", kind=Kind.MISSING)
-    if to not in formats:
+    if "--to" in flags and to not in formats:
         meant, clause = FOREIGN_FORMATS.get(to.lower(), Meaning(to.lower()))
         meant = meant if meant in formats else find_misspelled(meant, formats)
         fix = f"--to {meant}" if meant else ""
         yield Problem("--to", to, clause, fix, tuple(formats))
-    if dtype not in ("float32", "float16", "int8"):
-        yield Problem("--dtype", dtype, "", valid=("float32", "float16", "int8"))
+    if dtype not in _DTYPES:
+        yield Problem("--dtype", dtype, "", find_value("--dtype", dtype, _DTYPES), _DTYPES)
     if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):
         yield Problem("--lose", lose, Rule("must be a number of points"), "--lose 0.5")

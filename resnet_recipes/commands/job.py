@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.duration import parse_budget
+from resnet_recipes.base.duration import parse_budget, parse_time
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
+from resnet_recipes.base.value_suggestions import read_time
 from resnet_recipes.commands.arguments import (
     GPUS_KEYS,
     Arguments,
@@ -231,7 +232,7 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     )
     if not (length := slurm.parse_seconds(time)):
         rule = Rule("must be a time limit as Slurm accepts it")
-        yield Problem("--time", time, rule, ("--time 24:00:00", "--time 2-00:00:00"))
+        yield Problem("--time", time, rule, _read_limit(time) or "--time 24:00:00")
     elif length < slurm.MIN_JOB_SECONDS:
         least = slurm.MIN_JOB_SECONDS // 60
         rule = Rule(f"must be at least {least} minutes: the run saves 3 minutes before the limit")
@@ -240,6 +241,16 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--parallel", parallel, "is only for a sweep", "-m")
     elif problem := find_number_problem("--parallel", parallel, 1):
         yield problem
+
+
+def _read_limit(time: str) -> str:
+    """Return the flag for a time such as 2h or 90m; "" if it is not a valid time limit."""
+    text = read_time(time)
+    try:
+        limit = slurm.format_time(parse_time(text)) if text else ""
+    except ValueError:  # too long
+        return ""
+    return f"--time {limit}" if slurm.parse_seconds(limit) >= slurm.MIN_JOB_SECONDS else ""
 
 
 def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:

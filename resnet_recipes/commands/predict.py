@@ -19,8 +19,9 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.suggestions import IMAGE_FLAGS
 from resnet_recipes.base.text import escape_controls, format_csv_line
-from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
+from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, get_value
 from resnet_recipes.commands.printing import open_output, say
 from resnet_recipes.commands.run_paths import find_missing_network, is_run, is_setting, open_network
 from resnet_recipes.jobs.lookup import find_network
@@ -115,8 +116,12 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     if problem := find_missing_network(first, USAGE.example):
         yield problem
     if not has_images:
-        hint = () if problem else Hint("resnet-recipes predict RUN IMAGE ...")
-        yield Problem("IMAGE", None, "pass files or folders", hint, kind=Kind.MISSING)
+        run = first if all(map(is_run, first)) else ["RUN"]
+        command = shlex.join(["resnet-recipes", "predict", *run])
+        typed = get_value(words, *IMAGE_FLAGS)  # source=photos
+        fix = f"{command} {shlex.quote(typed)}" if typed else Hint(f"{command} IMAGE ...")
+        fix = () if problem else fix
+        yield Problem("IMAGE", None, "pass files or folders", fix, kind=Kind.MISSING)
     if swapped := list(filter(is_run, words)):
         runs = [*filter(is_run, first), *swapped]
         rest = [word for word in arguments.words if word not in runs]

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from itertools import starmap
 
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError, Rule
-from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES
+from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_value
 from resnet_recipes.base.text import escape_controls, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
 from resnet_recipes.commands.printing import (
@@ -73,7 +73,9 @@ def run(arguments: Arguments) -> int:
     problems = [problem for problem in starmap(_check_filter, filters) if problem]
     problems += filter(None, map(_explain_state, places))
     if order not in KEYS:
-        problems.append(Problem("--sort", order, "", valid=tuple(KEYS)))
+        problems.append(
+            Problem("--sort", order, "", find_value("--sort", order, KEYS), tuple(KEYS))
+        )
     RecipeError.raise_if_any(problems)
     has_none = places == [str(ROOT)] and not os.path.lexists(ROOT)
     runs = [

@@ -2,11 +2,10 @@
 
 import os
 import shlex
-import sys
 from pathlib import Path
 
-from resnet_recipes.base.errors import Kind, Problem, RecipeError
-from resnet_recipes.base.text import escape_controls
+from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.strict_yaml import shorten_path
@@ -21,14 +20,14 @@ USAGE = Usage(
 
 
 def run(arguments: Arguments) -> int:
-    """Compose each file and print its problems; return the exit code of the worst."""
+    """Compose each file. Raises the problems of all files, with the exit code of the worst."""
     folder = arguments.recipes
     library = Library(folder)
     if folder_word := next(filter(os.path.isdir, arguments.words), ""):
         command = shlex.join(["resnet-recipes", "validate", "--recipes", folder_word])
         raise RecipeError.of(folder_word, None, "is a folder, not a recipe", command)
     names = arguments.words or [str(path) for path in library.user.values()]
-    code = 0
+    errors = list[RecipeError]()
     for name in names:
         try:
             library.read_chain(name)  # reports an invalid file before imports that take seconds
@@ -37,15 +36,23 @@ def run(arguments: Arguments) -> int:
             compose(name, folder=library, needs_data=False)
             print(f"{shorten_path(Path(name))}: ok")
         except RecipeError as error:
-            code = max(code, error.exit_code)
-            for line in "\n".join(map(_format, error.problems)).splitlines():
-                print(escape_controls(line), file=sys.stderr)
+            errors.append(error)
     if not names:
         print(f"no recipe to check in {folder or './recipes'}")
-    return code
+    if errors:
+        worst = max(errors, key=lambda error: error.exit_code)
+        problems = [problem for error in errors for problem in error.problems]
+        raise type(worst)(_name_file(problem, library) for problem in problems)
+    return ExitCode.DONE
 
 
-def _format(problem: Problem) -> str:
-    """Return a problem as text; a missing file is named as it was typed."""
-    problem = problem._replace(key="FILE") if problem.kind is Kind.ABSENT else problem
-    return "\n      ".join([f"error: {problem.lines()[0]}", *problem.lines()[1:]])
+def _name_file(problem: Problem, library: Library) -> Problem:
+    """Return a problem whose missing file is named as it was typed, with a file that exists."""
+    if problem.kind is not Kind.ABSENT:
+        return problem
+    files = [shorten_path(path) for path in library.user.values()]
+    near = find_closest(Path(str(problem.value)).stem, library.user)
+    files = [shorten_path(library.user[near])] if near else files[:3]
+    commands = tuple(shlex.join(["resnet-recipes", "validate", file]) for file in files)
+    hint = Hint("`resnet-recipes cp NAME FILE` writes a recipe file")
+    return problem._replace(key="FILE", fix=commands or hint)

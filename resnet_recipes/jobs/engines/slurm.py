@@ -138,7 +138,12 @@ def format_limit(budget: float) -> str:
 
     It includes time to measure the machine, and the notice before the limit.
     """
-    minutes = ceil((budget + START_SECONDS) / 60)
+    return format_time(budget + START_SECONDS)
+
+
+def format_time(seconds: float) -> str:
+    """Return a time limit, rounded up to a minute, as 4:00:00."""
+    minutes = ceil(seconds / 60)
     return f"{minutes // 60}:{minutes % 60:02}:00"
 
 
