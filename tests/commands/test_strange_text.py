@@ -104,7 +104,7 @@ def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     for folder in runs:
         packages = {NASTY: folder.name, "torch": f"{NASTY}{folder.name}"}
         (folder / "env.json").write_text(json.dumps({"packages": packages}))
-    assert "over 2 runs: \\x1b" in run_strange_text(["compare", *runs], capsys)
+    assert "in each of 2 runs: \\x1b" in run_strange_text(["compare", *runs], capsys)
     failed = make_run_folder(tmp_path, f"{PLACE}3", state="failed")
     (failed / "exit.json").write_text(json.dumps({"code": 1, "message": NASTY}))
     assert "--resume" in run_strange_text(["runs", tmp_path], capsys)
