@@ -188,7 +188,8 @@ def test_make_plan_reports_unknown_network_and_other_conflicts():
     parse_values(
         """
  | 3 | {} | batch.global_size | divisible by 3, the number of devices
- | 3 | {} | batch.global_size | bs=99
+ | 3 | {} | batch.global_size | bs=99 lr=0.099
+batch.bn_size=32 batch.global_size=200 | 3 | {} | batch.global_size | bs=192 lr=0.096
  | 1 | {examples: 99} | batch.global_size | more than the 99 training images
 max_duration=0.04ep | 1 | {} | max_duration | is less than one step
 max_duration=1ep | 1 | {} | schedule.warmup | but the run has
