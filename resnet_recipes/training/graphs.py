@@ -124,7 +124,7 @@ class ReplayedNetwork:
 
     def __init__(self, network: Callable[[Tensor], Tensor], graphs: Graphs):
         self._network, self._graphs = network, graphs
-        self._by_shape: dict[torch.Size, _Graph | None] = {}  # None: not captured yet
+        self._by_shape: dict[torch.Size, _Graph | None] = {}  # None: not captured
         self._side, self._pool, self._can_capture = 0, (0, 0), True
 
     def __call__(self, images: Tensor) -> Tensor:

@@ -40,8 +40,7 @@ WARM_UP_STEPS = 2
 #: Timed steps at each image size, if there is enough time.
 TIMED_STEPS = 12
 
-#: Maximum seconds of one step of the probe. The batch size is the largest power of two that meets
-#: it, or 8.
+#: Seconds that one step of the measurement should not exceed: see `choose_batch_size`.
 MAX_STEP_SECONDS = 2.0
 
 
@@ -173,10 +172,10 @@ def _choose_sizes(plan: Plan) -> Sequence[int]:
 
 
 def choose_batch_size(plan: Plan, rank: Rank, side: int) -> int:
-    """Return a batch size whose step takes at most MAX_STEP_SECONDS at image size `side`.
+    """Return a batch size whose step should take at most MAX_STEP_SECONDS at image size `side`.
 
     It is the micro-batch size, or the largest power of two within this time. It is at least 8,
-    unless the micro-batch is smaller.
+    even if that takes longer, unless the micro-batch is smaller.
     """
     size = plan.bn_size
     if size <= 8:
