@@ -120,7 +120,8 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
         command = shlex.join(["resnet-recipes", "predict", *run])
         typed = get_value(words, *IMAGE_FLAGS)  # source=photos
         fix = f"{command} {shlex.quote(typed)}" if typed else Hint(f"{command} IMAGE ...")
-        fix = () if problem else fix
+        if problem:  # it has this advice already
+            fix = ""
         yield Problem("IMAGE", None, "pass files or folders", fix, kind=Kind.MISSING)
     if swapped := list(filter(is_run, words)):
         runs = [*filter(is_run, first), *swapped]
