@@ -26,7 +26,7 @@ from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, resolve_plan
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.lookup import find_network
-from resnet_recipes.jobs.measure import measure_time
+from resnet_recipes.jobs.measure import check_validation_images, measure_time
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handle_signals
 from resnet_recipes.jobs.watchdog import Watchdog
@@ -236,7 +236,8 @@ def prepare(
     `resnet-train --resume FOLDER` trains it, on this or another machine.
 
     `planned` is the result of `plan(recipe)`, if you have it; it saves a second count of the
-    images. The folder records `command`. Raises RecipeError if the name is taken.
+    images. The folder records `command`. Raises RecipeError if the name is taken, or if a
+    validation image is unreadable.
     """
     with _create(_check(recipe), planned, command) as locked:
         return locked.path
@@ -252,6 +253,7 @@ def _create(
             "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
         )
     planned = resolve_plan(planned or plan(result), partial(print, file=sys.stderr))
+    check_validation_images(planned)
     return new_run.create(planned, command)
 
 

@@ -243,6 +243,16 @@ def test_plan_needs_no_images_but_prepare_does(image_folder, monkeypatch):
     assert "32 for training" in " ".join((folder / "plan.txt").read_text().split())
 
 
+def test_prepare_rejects_unreadable_validation_images(image_folder, monkeypatch):
+    monkeypatch.chdir(image_folder)
+    words = [word.strip('"') for word in SMALL.split(", ")]
+    recipe = resnet_recipes.compose("demo", *words, "schedule.warmup=1ba", data="images")
+    next(Path("images/val").rglob("*.jpg")).write_bytes(b"no image")
+    with pytest.raises(resnet_recipes.RecipeError, match="unreadable images in val: 1, "):
+        resnet_recipes.prepare(recipe)
+    assert not Path("runs").exists()
+
+
 def test_example_of_the_readme_runs(image_folder, monkeypatch):
     """Uses the demo recipe with little work; the figures are not checked."""
     monkeypatch.chdir(image_folder)

@@ -94,11 +94,16 @@ def list_advice(fix: Fix) -> tuple[str, ...]:
 _COMMAND = re.compile(r"(?:[A-Z_]+=\S* )?(?:resnet-\w+|[a-z][a-z0-9]* \S)")
 
 
+def is_command(advice: str) -> bool:
+    """Return whether advice is a complete command, not arguments for one, nor a hint."""
+    return not isinstance(advice, Hint) and bool(_COMMAND.match(advice))
+
+
 def get_label(advice: str) -> str:
     """Return the label of a line of advice: try (a command), use (arguments), or hint."""
     if isinstance(advice, Hint):
         return "hint"
-    return "try" if _COMMAND.match(advice) else "use"
+    return "try" if is_command(advice) else "use"
 
 
 def format_advice(advice: str) -> str:

@@ -38,7 +38,7 @@ def escape_controls(text: object) -> str:
 
 
 #: Labels of a command and of a setting that work if they are pasted.
-PASTED = ("try", "use")
+COPY_LABELS = ("try", "use")
 
 
 def get_first_line(error: BaseException) -> str:
@@ -69,12 +69,12 @@ def format_facts(
 ) -> list[str]:
     """Return a list of facts for a terminal: each label, and its text wrapped at a column.
 
-    Text with a label in PASTED is not wrapped, so that it can be copied.
+    Text with a label in COPY_LABELS is not wrapped, so that it can be copied.
     """
     lines = []
     for label, text in rows:
         first = f"{'':{indent}}{label}".ljust(column)
-        wide = column + len(str(text)) if label in PASTED else 0
+        wide = column + len(str(text)) if label in COPY_LABELS else 0
         lines += wrap_text(text, max(width, wide), first, " " * column)
     return lines
 

@@ -14,7 +14,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
     format_advice,
-    get_label,
+    is_command,
     list_advice,
 )
 from resnet_recipes.base.paths import parse_path
@@ -147,6 +147,6 @@ def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
         yield from wrap_text(finding.what, get_line_width(), f"{MARKS[finding.level]}  ", " " * 6)
         yield from (f"        {escape_controls(path)}" for path in finding.paths)
         for advice in list_advice(finding.fix):
-            if get_label(advice) == "use":  # a setting, which the doctor does not accept
+            if not isinstance(advice, Hint) and not is_command(advice):  # a setting of a run
                 advice = Hint(f"add {advice} to the command that trains")
             yield f"      {escape_controls(format_advice(advice))}"

@@ -1,7 +1,7 @@
 """`resnet-recipes job --for ENGINE NAME [key=value ...]`: print a run or a sweep as a job."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -105,16 +105,11 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     secrets = [name for variables in extras.values() for name in variables]
     if absent := [name for name in secrets if not os.environ.get(name)]:
         say(f"the job logs in with {', '.join(absent)}: not set here")
-    problems_by_title = {
-        "warning: with the images on this machine, the job will fail": _find_image_problems(
-            point, allocation
-        ),
-        "note: the job needs files that this machine does not have": _find_absent_files(point),
-    }
-    for title, problems in problems_by_title.items() if engine not in _STORAGE else ():
-        lines = [line for one in problems for line in name_as_typed(one, words).lines()]
-        if lines:
-            say("\n      ".join([title, *lines]))
+    if engine not in _STORAGE:
+        title = "warning: with the images on this machine, the job will fail"
+        _say_problems(title, _find_image_problems(point, allocation), words)
+        title = "note: the job needs files that this machine does not have"
+        _say_problems(title, _find_absent_files(point), words)
     if engine == "slurm":
         return _format_slurm(arguments, words, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
@@ -140,6 +135,12 @@ def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Pro
     except RecipeError as error:
         return error.problems
     return ()
+
+
+def _say_problems(title: str, problems: Iterable[Problem], words: Sequence[str]) -> None:
+    """Print problems below a title, if there are any."""
+    if lines := [line for one in problems for line in name_as_typed(one, words).lines()]:
+        say("\n      ".join([title, *lines]))
 
 
 def _find_absent_files(point: "Composed") -> Iterator[Problem]:

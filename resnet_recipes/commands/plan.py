@@ -124,16 +124,18 @@ def _note_large_images(plan: "Plan") -> LabeledRows:
 
 def _note_evaluations(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield a note if evaluations take longer than training and can be fewer."""
-    minutes = (forecast and forecast.estimate.evaluation_minutes) or 0.0
-    interval = plan.intervals.evaluation
-    if not forecast or minutes <= forecast.estimate.minutes or interval >= plan.total_steps:
+    if forecast is None:
         return
-    longer = interval * ceil(minutes / forecast.estimate.minutes)
-    epochs = ceil(longer / plan.steps_per_epoch)
-    spent, trained = (
-        forecast.format_time(60 * each) for each in (minutes, forecast.estimate.minutes)
+    training, evaluating = forecast.estimate.minutes, forecast.estimate.evaluation_minutes or 0.0
+    interval = plan.intervals.evaluation
+    if evaluating <= training or interval >= plan.total_steps:
+        return
+    yield (
+        "note",
+        f"evaluations take {forecast.format_time(60 * evaluating)}, more than training: "
+        f"{forecast.format_time(60 * training)}",
     )
-    yield "note", f"evaluations take {spent}, more than training: {trained}"
+    epochs = ceil(interval * ceil(evaluating / training) / plan.steps_per_epoch)
     is_last = epochs * plan.steps_per_epoch >= plan.total_steps
     yield "use", f"evaluation.interval={'1dur' if is_last else f'{epochs}ep'}"
 

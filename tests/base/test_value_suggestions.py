@@ -119,7 +119,9 @@ def test_foreign_value_suggests_ours():
 
 def test_unrecognized_value_keeps_its_fix():
     problem = Problem("part", 1000, "wrong", "part=0.5")
-    assert add_likely_value(problem, Section, "part", 1000) == problem
+    for number in (1000, 2):  # 2 is hardly a percentage
+        assert add_likely_value(problem, Section, "part", number) == problem
+    assert add_likely_value(problem, Section, "part", 5).fixes == (Value("0.05"),)
     assert add_likely_value(problem, Section, "part", 50).fixes == (Value("0.5"),)
     assert problem.kind is Kind.WRONG
 

@@ -39,6 +39,8 @@ def test_job_of_one_gpu_requests_part_of_the_node(run_command):
     script = run_command("resnet-recipes slurm mild data=/set gpus=1 nodes=2").out
     assert "--cpus-per-task" not in script
     assert "#SBATCH --exclusive " in script
+    script = run_command("resnet-recipes slurm mild data=/set gpus=1 launch.device=cpu").out
+    assert "#SBATCH --exclusive " in script
 
 
 def test_job_of_a_small_batch_requests_one_gpu(run_command):

@@ -59,9 +59,10 @@ def test_plan_notes_photographs_that_are_too_large_for_its_recipe(run_command, t
 @pytest.mark.parametrize(
     ("words", "setting"),
     [
-        # 48 training images in 12 steps, 160 validation images in each evaluation
-        ("evaluation.interval=1ba", "evaluation.interval=1dur"),
-        ("evaluation.interval=1dur", ""),
+        # 4 steps of 4 images in an epoch; an evaluation of 160 images costs 15 of them
+        ("epochs=3 evaluation.interval=1ba", "evaluation.interval=1dur"),
+        ("epochs=30 evaluation.interval=1ba", "evaluation.interval=4ep"),
+        ("epochs=3 evaluation.interval=1dur", ""),
     ],
 )
 def test_plan_notes_evaluations_longer_than_training(words, setting, run_command, tmp_path):
@@ -72,7 +73,7 @@ def test_plan_notes_evaluations_longer_than_training(words, setting, run_command
                 Image.new("RGB", (32, 32), (index, 9, 9)).save(
                     tmp_path / split / name / f"{index}.png"
                 )
-    command = f"resnet-recipes plan small data={tmp_path} bs=4 epochs=3 launch.device=cpu"
+    command = f"resnet-recipes plan small data={tmp_path} bs=4 launch.device=cpu"
     lines = [line.split() for line in run_command(f"{command} {words}").out.splitlines()]
     assert (["use", setting] in lines) == bool(setting)
     assert any(line[:3] == ["note", "evaluations", "take"] for line in lines) == bool(setting)

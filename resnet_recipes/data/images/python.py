@@ -68,9 +68,8 @@ class PythonRows:
     """The base class of training and evaluation images."""
 
     in_threads = False
-    ends_with: type[TrainingError] = (
-        BadValidationImageError  # error that ends the run if an image is damaged
-    )
+    #: Error that ends the run if an image is damaged.
+    ends_with: type[TrainingError] = BadValidationImageError
     suit_engine = True  # whether the engine supports everything that these images need
 
     def __init__(self, source: Source):

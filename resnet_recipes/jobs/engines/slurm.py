@@ -124,7 +124,7 @@ def _fill(words: str, allocation: Allocation, **parts: str) -> str:
     return _SCRIPT.format(
         nodes=nodes,
         tasks=ranks if nodes > 1 else 1,
-        host=_ONE_GPU if nodes * ranks == 1 else _WHOLE_NODE,
+        host=_ONE_GPU if nodes * ranks == 1 and not is_cpu else _WHOLE_NODE,
         gpus="" if is_cpu else f"#SBATCH --gpus-per-node={ranks}\n",
         notice=NOTICE_SECONDS,
         wait=TASK_END_SECONDS,
