@@ -182,7 +182,7 @@ def is_alive(pid: int) -> bool:
     """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it ended before the file was open, or read
         return False
 
 
