@@ -1,4 +1,4 @@
-"""Run commands whose output golden files contain; for test_screens and test_typed.
+"""Run commands whose output golden files contain; for test_screens and test_error_messages.
 
 They also run them outside of pytest, to write these files, so these functions are not fixtures.
 """

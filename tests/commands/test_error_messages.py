@@ -1,4 +1,4 @@
-"""Golden messages of wrong commands; `python -m tests.commands.test_typed` writes them."""
+"""Golden messages of wrong commands; `python -m tests.commands.test_error_messages` writes them."""
 
 import re
 import tempfile
@@ -10,7 +10,7 @@ from tests.commands.golden import run_line, work_in
 from tests.images import create_random_images
 from tests.run_folders import make_run_folder
 
-GOLDEN = Path(__file__).parents[1] / "golden/answers.txt"
+GOLDEN = Path(__file__).parents[1] / "golden/error_messages.txt"
 
 #: Commands for a folder with images, a run, and two folders without training images.
 LINES = """
@@ -181,15 +181,15 @@ def read_golden() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return create_files(tmp_path_factory.mktemp("typed"))
+    return create_files(tmp_path_factory.mktemp("commands"))
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_typed_message_equals_its_golden_line(line: str, work_folder: Path):
+def test_error_message_equals_golden_message(line: str, work_folder: Path):
     assert show_message(line, work_folder) == read_golden()[line]
 
 
-def test_golden_lines_all_belong_to_a_case():
+def test_golden_file_has_the_commands_of_the_test():
     assert list(read_golden()) == LINES
 
 

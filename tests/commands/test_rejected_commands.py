@@ -1,17 +1,17 @@
 """Rejected commands print the reason and set an exit code; they write nothing else."""
 
-import resource
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.disk_faults import limit_file_size
 from tests.tables import parse_rows
 
 STORED = "job mild data=/storage/set --storage s3://bucket --for"
 
 #: Command, exit code, and a part of the message.
-REFUSED = parse_rows(
+REJECTED = parse_rows(
     f"""
 eval | 2 | RUN|FILE is missing
 eval RUN evaluation.sizes=[4] | 2 | must be between 8 and 1024 pixels
@@ -174,14 +174,14 @@ eval best.pth | 3 | a run (`resnet-recipes runs` lists them), a checkpoint
 )
 
 
-@pytest.mark.parametrize(("words", "code", "message"), REFUSED)
-def test_rejected_command_explains_and_writes_no_files(
+@pytest.mark.parametrize(("words", "code", "message"), REJECTED)
+def test_rejected_command_prints_reason_and_writes_nothing(
     words, code, message, request, tmp_path, run_command
 ):
     run = request.getfixturevalue("trained_run") if "RUN" in words else Path("none")
-    places = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
-    for name, place in places.items():
-        words, message = words.replace(name, str(place)), message.replace("EOL", "\n")
+    values = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
+    for name, value in values.items():
+        words, message = words.replace(name, str(value)), message.replace("EOL", "\n")
     before = set(tmp_path.rglob("*"))
     out, err = run_command(f"resnet-recipes {words}", int(code))
     assert (out, set(tmp_path.rglob("*"))) == ("", before)
@@ -189,14 +189,10 @@ def test_rejected_command_explains_and_writes_no_files(
 
 
 @pytest.mark.parametrize("words", ["eval mine --csv new.csv", "convert images new.beton"])
-def test_file_size_limit_is_reported_with_a_fix(trained_run, run_command, words, monkeypatch):
+def test_command_reports_file_size_limit_with_fix(trained_run, run_command, words, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python 3.11 would leave a partial file
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    try:
+    with limit_file_size(100):
         message = run_command(f"resnet-recipes {words}", 3).err
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     fix = (
         "error: a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited\n"
     )
