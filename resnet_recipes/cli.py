@@ -140,6 +140,17 @@ def _leave(*_: object) -> None:
     os._exit(ExitCode.CANCELLED)
 
 
+def _format_lines(lines: Sequence[str], start: str) -> list[str]:
+    """Return the lines of one error, indented and wrapped for the terminal."""
+    first, *below = lines
+    width = get_line_width()
+    formatted = wrap_text(first, width, start, "    ")
+    for line in below:
+        glue = "(?<!,) " if line.startswith(("try:", "use:")) else ""
+        formatted += wrap_text(line, width, " " * 6, " " * 13, glue)
+    return formatted
+
+
 def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] = ()) -> str:
     """Return an error as text for the user.
 
@@ -148,15 +159,11 @@ def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequenc
     Commands and settings are wrapped only between list items, so that they can be copied.
     """
     if isinstance(error, TrainingError):
-        return "\n".join(map(escape_controls, f"error: {error}".splitlines()))
-    width = get_line_width()
+        return "\n".join(_format_lines(error.lines(), "error: "))
     count = len(error.problems)
     lines = [] if count == 1 else [f"error: {count} problems", ""]
     for problem in error.problems:
-        first, *below = name_as_typed(problem, argv).lines()
-        lines += wrap_text(first, width, "  " if lines else "error: ", "    ")
-        for line in below:
-            glue = "(?<!,) " if line.startswith(("try:", "use:")) else ""
-            lines += wrap_text(line, width, " " * 6, " " * 13, glue)
+        start = "  " if lines else "error: "
+        lines += _format_lines(name_as_typed(problem, argv).lines(), start)
     status = "Nothing was started.  " if starts else ""
     return "\n".join([*lines, "", f"{status}[exit {error.exit_code}]"])

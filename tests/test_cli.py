@@ -70,9 +70,9 @@ def make_unnumbered_error(name: str) -> OSError:
             "error: data=/x is empty\n\n[exit 3]\n",
         ),
         (
-            TrainingError("the loss is not finite at step 3"),
+            TrainingError("the loss is not finite at step 3", "lr=1"),
             1,
-            "error: the loss is not finite at step 3",
+            "error: the loss is not finite at step 3\n      use:   lr=1\n",
         ),
         (KeyboardInterrupt(), 130, "interrupted"),
         (

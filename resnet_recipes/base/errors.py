@@ -286,9 +286,20 @@ class NotYetError(NotReadyError):
 
 
 class TrainingError(Exception):
-    """Training had to stop; the message explains why in one or two sentences."""
+    """Training or another job had to stop: a statement, and a fix in the form of a Problem's."""
 
     exit_code = ExitCode.FAILED
+
+    def __init__(self, statement: str, fix: Fix = ()):
+        super().__init__(statement, fix)  # both, to unpickle it
+        self.statement, self.fix = statement, fix
+
+    def lines(self) -> list[str]:
+        """Return the text to show: the statement, then lines that start with a label."""
+        return [*self.statement.splitlines(), *map(format_advice, list_advice(self.fix))]
+
+    def __str__(self) -> str:
+        return "\n    ".join(self.lines())
 
 
 class BadTrainingImageError(TrainingError):

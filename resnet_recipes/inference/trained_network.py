@@ -218,7 +218,8 @@ def predict_images(
                 if is_broken:
                     raise TrainingError(
                         f"{images.names[index]}: the network's outputs for this image are not "
-                        "finite numbers; its weights are damaged, or did not converge"
+                        "finite numbers",
+                        Hint("its weights are damaged, or did not converge"),
                     )
                 pairs = zip(map(name, labels), probabilities, strict=True)
                 yield Prediction(images.names[index], tuple(pairs))

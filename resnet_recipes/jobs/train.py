@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from resnet_recipes.base.errors import ExitCode, TrainingError
+from resnet_recipes.base.errors import ExitCode, Hint, TrainingError
 from resnet_recipes.base.kinds import flatten
 from resnet_recipes.jobs.measure import make_speed_key
 from resnet_recipes.jobs.prepare import prepare_rank
@@ -83,15 +83,16 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     if not distributed.is_same_on_all_ranks(torch.tensor(first, device=run.rank.device)):
         raise TrainingError(
             f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, but another "
-            "rank sees a different one: all nodes must see the same folder"
+            "rank sees a different one",
+            Hint("all nodes must see the same folder"),
         )
     model = run.plan.recipe.model
     if checkpoint is None and model.weights:
         pretrained.load(run.model, pretrained.find(model, run.plan.facts.classes))
         if not distributed.is_same_on_all_ranks(compute_digest(run.model)):
             raise TrainingError(
-                f"the ranks started from different weights: model.weights={model.weights} is not "
-                "the same file on all nodes"
+                "the ranks started from different weights",
+                Hint(f"model.weights={model.weights} must be the same file on all nodes"),
             )
     run.clock.restart(0.0 if checkpoint is None else checkpoint.state["seconds"])
     return first

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, Statement, TrainingError
+from resnet_recipes.base.errors import Hint, NotReadyError, Statement, TrainingError
 from resnet_recipes.base.reading import open_regular, parse_json
 from resnet_recipes.base.text import Say
 from resnet_recipes.network import archive
@@ -121,8 +121,8 @@ class Checkpoints:
         self._finish(training_continues=not is_last)
         if self._failures and not is_last:
             raise TrainingError(
-                f"the last checkpoint could not be written to {self.folder} ({self._reason}); "
-                f"{self._describe_newest()}"
+                f"the last checkpoint could not be written to {self.folder} ({self._reason})",
+                Hint(self._describe_newest()),
             )
 
     def load_newest(self, last_step: float = inf) -> SavedState | None:
@@ -149,7 +149,7 @@ class Checkpoints:
             self._note(skipped[-1])
         if steps:
             summary = f"none of the {len(steps)} checkpoints in {self.folder} can be used"
-            raise TrainingError("\n".join([summary, *skipped]))
+            raise TrainingError(summary, tuple(map(Hint, skipped)))
         return None
 
     def _list_steps(self) -> Iterator[int]:
@@ -178,8 +178,9 @@ class Checkpoints:
             raise ArchiveError("its manifest cannot be read") from None
         if isinstance(expected[0], int) and expected[0] > FORMAT:
             raise TrainingError(
-                f"a newer version of this program has written {path}, in format {expected[0]}; "
-                f"this version reads format {FORMAT}: resume with the newer one"
+                f"a newer version of this program has written {path}, in format {expected[0]}, "
+                f"but this version reads format {FORMAT}",
+                Hint("resume with the newer version"),
             )
         with _open_file(path, archive.MAX_ARCHIVE_BYTES) as file:
             actual = (
@@ -275,8 +276,8 @@ class Checkpoints:
             self._reason = os.strerror(error.errno) if error.errno else str(error)
             reason = f"a checkpoint could not be written ({self._reason})"
             if training_continues and self._failures >= _MAX_FAILURES:
-                where = f"{_MAX_FAILURES}rd time in a row: {self.folder}; {self._describe_newest()}"
-                raise TrainingError(f"{reason}, for the {where}") from None
+                statement = f"{reason}, for the {_MAX_FAILURES}rd time in a row: {self.folder}"
+                raise TrainingError(statement, Hint(self._describe_newest())) from None
             self._note(
                 f"{reason}; {'training continues; ' * training_continues}{self._describe_newest()}"
             )

@@ -16,7 +16,7 @@ from resnet_recipes.network.archive import State
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.distributed import broadcast_statistics, sum_over_ranks
 from resnet_recipes.training.outcomes import Outcomes
-from resnet_recipes.training.precision import NOT_FINITE_CAUSES, Precision
+from resnet_recipes.training.precision import NOT_FINITE_FIX, Precision
 
 
 class CutShortError(Exception):
@@ -68,11 +68,12 @@ def evaluate(
     if broken:
         raise TrainingError(
             f"the network's outputs for {broken:,} of {examples:,} images are not finite numbers; "
-            f"no accuracy is reported; {NOT_FINITE_CAUSES}"
+            "no accuracy is reported",
+            NOT_FINITE_FIX,
         )
     loss = float(sum_over_ranks(total)) / examples
     if not math.isfinite(loss):
-        raise TrainingError(f"the validation loss is not a finite number; {NOT_FINITE_CAUSES}")
+        raise TrainingError("the validation loss is not a finite number", NOT_FINITE_FIX)
     class_hits, _, class_images, _ = counts[counts[:, 2] > 0].double().T
     balanced = float(100 * (class_hits / class_images).mean())
     top1, top5 = 100 * top1_hits / examples, 100 * top5_hits / examples
@@ -117,9 +118,8 @@ def _explain_lack_of_memory(raw: RawBatch) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         size, side = len(raw.labels), raw.pixels.shape[-1]
         why = f"a batch of {size} images of {side} px to evaluate does not fit on this GPU"
-        raise TrainingError(
-            f"out of memory: {why}; batch.eval_size={max(1, size // 2)} needs less"
-        ) from error
+        fix = f"batch.eval_size={max(1, size // 2)}"
+        raise TrainingError(f"out of memory: {why}", fix) from error
 
 
 class BestWeights:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.errors import Fix, Hint, TrainingError
 from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data.base import normalize
 from resnet_recipes.methods.base import Batch, Now
@@ -100,8 +100,11 @@ def _explain_lack_of_memory(run: Run, side: int) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         size = run.plan.bn_size
         divisors = [n for n in range(1, size // 2 + 1) if run.plan.rank_size % n == 0]
-        fix = "make them smaller"
+        fix: Fix = Hint("make them smaller")
         if divisors:
-            fix = f"batch.bn_size={divisors[-1]} needs less and barely changes the result"
+            fix = (
+                f"batch.bn_size={divisors[-1]}",
+                Hint("a smaller micro-batch needs less memory and barely changes the result"),
+            )
         why = f"a micro-batch of {size} images of {side} px does not fit on this GPU"
-        raise TrainingError(f"out of memory: {why}; {fix}") from error
+        raise TrainingError(f"out of memory: {why}", fix) from error

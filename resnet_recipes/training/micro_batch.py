@@ -38,7 +38,7 @@ def _explain_misfit(plan: Plan, rank: Rank, size: int) -> str:
         build(replace(plan, recipe=replace(plan.recipe, batch=batch)), rank).close()
     except TrainingError as error:
         if isinstance(error.__cause__, torch.OutOfMemoryError):
-            return str(error)
+            return error.statement
         raise
     except RuntimeError as error:  # such as "unable to find an engine", for 2^31 values in a tensor
         return get_first_line(error)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.errors import Hint, TrainingError
 from resnet_recipes.methods.optimizers.base import Scaling, read_scaling
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -28,10 +28,13 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     return torch.float16
 
 
-#: Usual causes of numbers that are not finite, with fixes.
-NOT_FINITE_CAUSES = (
-    "usual causes are a learning rate that is too high (halve it: optimizer.lr=...), a warm-up "
-    "that is too short, or damaged images (resnet-recipes doctor data PATH)"
+#: Fix for numbers that are not finite: their usual causes, and a check of the images.
+NOT_FINITE_FIX = (
+    Hint(
+        "usual causes are a learning rate that is too high (halve optimizer.lr), a warm-up that "
+        "is too short, or damaged images"
+    ),
+    "resnet-recipes doctor data PATH",
 )
 
 
@@ -97,15 +100,18 @@ class Precision:
         if self.scaler.is_enabled():
             if self.scaler.get_scale() < MIN_SCALE:
                 raise TrainingError(
-                    f"float16 gradients overflow at every step up to {step} at any loss scale; "
-                    f"{NOT_FINITE_CAUSES}; bf16 and fp32 have the range that float16 lacks "
-                    "(precision.dtype=...)"
+                    f"float16 gradients overflow at every step up to {step} at any loss scale",
+                    (
+                        *NOT_FINITE_FIX,
+                        Hint("bf16 and fp32 have the range that float16 lacks"),
+                        "precision.dtype=fp32",
+                    ),
                 )
             return  # occasional float16 overflows are expected; those steps were skipped
         for number, loss in enumerate(losses, step - len(losses)):
             if not math.isfinite(loss):
-                reason = f"the loss is not a finite number at step {number}"
-                raise TrainingError(f"{reason}; {NOT_FINITE_CAUSES}")
+                statement = f"the loss is not a finite number at step {number}"
+                raise TrainingError(statement, NOT_FINITE_FIX)
 
     def state_dict(self) -> dict[str, float]:
         """Return the loss scale's state, for the checkpoint."""

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.errors import Hint, TrainingError
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.correct_images import CorrectImages
@@ -21,7 +21,7 @@ from resnet_recipes.training.distributed import (
 )
 from resnet_recipes.training.evaluate import CutShortError, evaluate
 from resnet_recipes.training.outcomes import Outcomes
-from resnet_recipes.training.precision import NOT_FINITE_CAUSES
+from resnet_recipes.training.precision import NOT_FINITE_FIX
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, is_finite
 
@@ -172,14 +172,15 @@ class RunReporter:
             broadcast_statistics(self.run.model)
             if not is_same_on_all_ranks(compute_digest(self.run.model)):
                 raise TrainingError(
-                    f"the ranks hold different weights at step {done}: a device or its memory is "
-                    "faulty. The step was not saved; resume from the last checkpoint on different "
-                    "hardware"
+                    f"the ranks hold different weights at step {done}, which was not saved: a "
+                    "device or its memory is faulty",
+                    Hint("resume from the last checkpoint on different hardware"),
                 )
             if not is_finite(self.run.model):
                 raise TrainingError(
-                    f"weights or BatchNorm statistics are not finite numbers at step {done}; "
-                    f"{NOT_FINITE_CAUSES}. The step was not saved"
+                    f"weights or BatchNorm statistics are not finite numbers at step {done}, "
+                    "which was not saved",
+                    NOT_FINITE_FIX,
                 )
             state = capture(self.run, done)  # on every rank, since a method may gather its state
             if self.checkpoints is not None and self.recorder is not None:

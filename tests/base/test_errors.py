@@ -3,6 +3,7 @@
 Each wrong command names its key, exits with 2, and starts nothing.
 """
 
+import pickle
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.base.errors import (
+    Hint,
     NotReadyError,
     Problem,
     RecipeError,
@@ -229,6 +231,12 @@ def test_errors_carry_all_problems_and_exit_code():
     assert RecipeError(problems).problems == tuple(problems)
     assert str(RecipeError(problems)) == "a=1 x\nb=2 y"
     assert (RecipeError.exit_code, NotReadyError.exit_code, TrainingError.exit_code) == (2, 3, 1)
+
+
+def test_training_error_prints_fix_after_pickling():
+    error = pickle.loads(pickle.dumps(TrainingError("out of memory", ("bs=8", Hint("or 4")))))
+    assert error.lines() == ["out of memory", "use:   bs=8", "hint:  or 4"]
+    assert str(error) == "out of memory\n    use:   bs=8\n    hint:  or 4"
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def test_evaluation_resizes_only_the_middle_of_panoramas(copied_images, monkeypa
 @pytest.mark.parametrize("workers", [0, 2])
 def test_bad_image_ends_training_with_path_and_fix(broken_images, workers):
     message = (
-        r"train/(bee|cat)/00[457]\.jpg .*\n    data.on_bad_image=skip .*resnet-recipes doctor "
-        r"data /.*images "
+        r"train/(bee|cat)/00[457]\.jpg .*\n    hint:  data.on_bad_image=skip .*\n"
+        r"    try:   resnet-recipes doctor data /.*images$"
     )
     with pytest.raises(BadTrainingImageError, match=message):
         train_pixels(make_small_config(broken_images, workers=workers), 3)

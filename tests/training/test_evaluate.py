@@ -186,7 +186,7 @@ def test_evaluate_out_of_memory_suggests_smaller_batch(batch_norm_network):
 
     batch_norm_network.register_forward_pre_hook(fail)
     with pytest.raises(
-        TrainingError, match=r"5 images of 8 px to evaluate .* batch\.eval_size=2 needs less"
+        TrainingError, match=r"5 images of 8 px to evaluate .*\n    use:   batch\.eval_size=2$"
     ):
         run_evaluation(batch_norm_network, Examples(23, 5))
 

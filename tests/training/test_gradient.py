@@ -43,8 +43,8 @@ def test_memory_check_reports_lack_of_memory_for_largest_size(make_run):
     limit_memory(run, limit=side - 1)
     assert run.plan.size_at(0) < side
     message = (
-        rf"a micro-batch of 4 images of {side} px does not fit on this GPU; "
-        r"batch\.bn_size=2 needs less"
+        rf"a micro-batch of 4 images of {side} px does not fit on this GPU\n"
+        r"    use:   batch\.bn_size=2\n    hint:  a smaller micro-batch needs less memory"
     )
     with pytest.raises(TrainingError, match=message):
         GradientComputer(run).check_memory()
@@ -53,7 +53,8 @@ def test_memory_check_reports_lack_of_memory_for_largest_size(make_run):
 def test_memory_check_suggests_no_size_below_one(make_run):
     run = limit_memory(make_run("batch.bn_size=1"), limit=0)
     with pytest.raises(
-        TrainingError, match=r"of 1 images of 32 px does not fit on this GPU; make them smaller"
+        TrainingError,
+        match=r"of 1 images of 32 px does not fit on this GPU\n    hint:  make them smaller",
     ):
         GradientComputer(run).check_memory()
 

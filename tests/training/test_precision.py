@@ -99,7 +99,7 @@ def test_cpu_dtype_defaults_to_float32():
 def test_check_reports_first_step_of_non_finite_loss():
     precision = Precision(CPU, torch.float32, nn.Linear(1, 1))
     precision.check([1.0, 2.0], 20)
-    with pytest.raises(TrainingError, match=r"at step 19\b.*learning rate"):
+    with pytest.raises(TrainingError, match=r"at step 19\n.*learning rate"):
         precision.check([1.0, float("nan"), float("nan")], 21)
 
 

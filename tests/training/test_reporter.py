@@ -47,7 +47,9 @@ def test_save_rejects_non_finite_model(place, value, make_run, tmp_path):
     reporter.save(1)
     tensor = run.model.state_dict()[place]
     tensor[(0,) * tensor.dim()] = value
-    message = r"not finite numbers at step 2; usual causes.*optimizer\.lr"
+    message = (
+        r"not finite numbers at step 2, which was not saved\n    hint:  usual causes.*optimizer\.lr"
+    )
     with pytest.raises(TrainingError, match=message):
         reporter.save(2)
     checkpoints.wait()

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem
 from resnet_recipes.base.text import format_bytes
-from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
+from resnet_recipes.data.beton import AGAIN, JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.order import EpochOrder
@@ -58,9 +58,9 @@ class Samples:
             return Pixels(data.reshape(*self.beton.sizes[index], 3).copy())
         return Picture(data.tobytes())
 
-    def advice(self) -> str:
+    def fix(self) -> Fix:
         """Return the fix for a damaged sample."""
-        return "Convert the images again:  resnet-recipes convert"
+        return AGAIN
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Point the engine rows [n] into the mapped file."""

@@ -191,7 +191,8 @@ def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:
     )
     if complaint := _verify(get_partial_path(split.target)):
         writer.discard()
-        raise TrainingError(f"{split.target}: {complaint}; check the disk and convert again")
+        fix = Hint("check the disk and convert again")
+        raise TrainingError(f"{split.target}: {complaint}", fix)
 
 
 def _encode(levels: list[Split], order: np.ndarray) -> Iterator[_Chunk]:
@@ -214,11 +215,9 @@ def _encode(levels: list[Split], order: np.ndarray) -> Iterator[_Chunk]:
             while ahead:
                 yield ahead.popleft().result()
         except BrokenProcessPool as error:
-            clause = (
-                "a conversion worker was killed (out of memory?); the same command with fewer "
-                "workers resumes"
-            )
-            raise TrainingError(clause) from error
+            statement = "a conversion worker was killed (out of memory?)"
+            fix = Hint("the same command with fewer workers resumes")
+            raise TrainingError(statement, fix) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

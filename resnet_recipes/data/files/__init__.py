@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from resnet_recipes.base.errors import Hint, NotReadyError
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.files.listing import Listing
@@ -90,11 +90,11 @@ class Files:
             )
         return Picture(data)
 
-    def advice(self) -> str:
+    def fix(self) -> Fix:
         """Return the fix for an unreadable image."""
-        replaces = "data.on_bad_image=skip  replaces bad training images;  "
-        skip = replaces if self._split == "train" else ""
-        return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"
+        skip = Hint("data.on_bad_image=skip replaces bad training images")
+        check = f"resnet-recipes doctor data {shlex.quote(self._root)}"
+        return (skip, check) if self._split == "train" else check
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Point the engine rows [n] to the files."""

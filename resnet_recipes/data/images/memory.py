@@ -36,7 +36,7 @@ class Shrunk:
     mostly_jpeg = True  # the engine also crops images that only Python can decode
 
     def __init__(self, source: Source, longest: int, name: str = ""):
-        self.labels, self.path, self.advice = source.labels, source.path, source.advice
+        self.labels, self.path, self.fix = source.labels, source.path, source.fix
         self.mark_verified = source.mark_verified
         self._source, self._longest, self._name, self._arrays = source, longest, name, None
         self._asked = 0.0  # time of the last check of free memory

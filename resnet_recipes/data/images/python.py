@@ -11,6 +11,7 @@ from PIL import Image
 from resnet_recipes.base.errors import (
     BadTrainingImageError,
     BadValidationImageError,
+    Fix,
     TrainingError,
 )
 from resnet_recipes.data.base import MEAN, Augment, Mean
@@ -47,8 +48,8 @@ class Source(Readable, Protocol):
     def __len__(self) -> int:
         """Return the number of images."""
 
-    def advice(self) -> str:
-        """Return advice for the user about an unreadable image."""
+    def fix(self) -> Fix:
+        """Return the fix for an unreadable image."""
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Point the engine rows [n] to the images, in memory that this source keeps."""
@@ -89,17 +90,17 @@ class PythonRows:
 
     @contextmanager
     def _mark_reading(self, rows: Rows, row: int) -> Iterator[None]:
-        """Mark one image as being read; if it is bad, report it with advice."""
+        """Mark one image as being read; if it is bad, report it with a fix."""
         rows.reading[:] = False
         rows.reading[row] = True
         try:
             yield
         except BadImageError as error:
             index = int(rows.indices[row])
-            sentence = f"{self.path(index)} {error}\n    {self.source.advice()}"
             # a disk that does not respond may do so when the run resumes
-            ends_with = TrainingError if isinstance(error.__cause__, OSError) else self.ends_with
-            raise UnreadableError(index, sentence, str(error), ends_with) from None
+            error_class = TrainingError if isinstance(error.__cause__, OSError) else self.ends_with
+            failure = error_class(f"{self.path(index)} {error}", self.source.fix())
+            raise UnreadableError(index, failure, str(error)) from None
 
 
 class TrainImages(PythonRows):

@@ -37,7 +37,7 @@ class WorkerContext(NamedTuple):
         try:
             return fill(self.storage, rows, self.skip_bad)
         except UnreadableError as error:
-            raise error.ends_with(str(error)) from None
+            raise error.failure from None
         except (Exception, SystemExit) as error:  # augmentations may raise any exception
             path = self.storage.path(int(rows.indices[rows.reading.argmax()]))
             raise TrainingError(f"{path}: {type(error).__name__}: {error}") from None

@@ -8,20 +8,11 @@ from resnet_recipes.base.errors import TrainingError
 
 
 class UnreadableError(Exception):
-    """An image cannot be read.
+    """An image cannot be read; holds its index, the error that ends the run, and the reason."""
 
-    Holds its index, a message with its name, the reason, and the error that ends the run.
-    """
-
-    def __init__(
-        self,
-        index: int,
-        sentence: str,
-        reason: str = "",
-        ends_with: type[TrainingError] = TrainingError,
-    ):
-        self.index, self.reason, self.ends_with = index, reason, ends_with
-        super().__init__(sentence)
+    def __init__(self, index: int, failure: TrainingError, reason: str = ""):
+        self.index, self.failure, self.reason = index, failure, reason
+        super().__init__(str(failure))
 
 
 class Rows(NamedTuple):
@@ -83,6 +74,6 @@ def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
             except UnreadableError as error:
                 bad.append(error.index)
         else:
-            clause = f"{storage.path(index)} and the 99 images after it cannot be read"
-            raise UnreadableError(index, clause)
+            statement = f"{storage.path(index)} and the 99 images after it cannot be read"
+            raise UnreadableError(index, TrainingError(statement))
     return bad

@@ -45,7 +45,7 @@ class Grays:
         """Write the gray levels."""
         for index in rows.indices.tolist():
             if index in self.bad:
-                raise UnreadableError(index, f"{self.path(index)} is bad")
+                raise UnreadableError(index, TrainingError(f"{self.path(index)} is bad"))
         rows.pixels[:] = (
             256 * draw_uniforms(1, rows.epoch, rows.indices, 1, rows.copies)[:, :, None, None]
         )
