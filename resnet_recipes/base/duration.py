@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from resnet_recipes.base.errors import Rule
+from resnet_recipes.base.errors import BrokenRuleError, Rule
 from resnet_recipes.base.names import DECIMAL
 
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
@@ -28,10 +28,6 @@ _MAX_SECONDS = 10 * 365 * 24 * 3600.0
 SETTINGS = ("max_duration", "scale_schedule_ratio")
 
 
-class NoPriceError(ValueError):
-    """A budget in money has no hourly price."""
-
-
 @dataclass(frozen=True)
 class Duration:
     """A training duration.
@@ -46,15 +42,17 @@ class Duration:
     @staticmethod
     @cache
     def parse(text: str) -> "Duration":
-        """Parse a duration. Raises ValueError with the expected format."""
+        """Parse a duration. Raises BrokenRuleError if it is not valid."""
         match = _FORM.fullmatch(str(text).strip())
         if match is None:
-            raise ValueError(Rule("must be a number and a unit: 8ep, 100ba or 0.5dur"))
+            raise BrokenRuleError(Rule("must be a number and a unit: 8ep, 100ba or 0.5dur"))
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
-            raise ValueError("is longer than the run; use 0dur to 1dur")
+            raise BrokenRuleError(Rule("must be between 0dur and 1dur"))
         if value > MAX_STEPS_OR_EPOCHS:
-            raise ValueError(f"is too long: the maximum is {MAX_STEPS_OR_EPOCHS:,} epochs or steps")
+            raise BrokenRuleError(
+                f"is too long: the maximum is {MAX_STEPS_OR_EPOCHS:,} epochs or steps"
+            )
         return Duration(value, unit)
 
     def scale(self, ratio: Fraction) -> "Duration":
@@ -80,31 +78,37 @@ class Duration:
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds of a time such as 2h, 90m or 45s. Raises ValueError with the format."""
+    """Return the seconds of a time such as 2h, 90m or 45s.
+
+    Raises BrokenRuleError if it is not valid.
+    """
     if not (match := _CLOCK.fullmatch(text)):
-        raise ValueError(Rule("must be a number and a unit: 3.5h, 90m or 45s"))
+        raise BrokenRuleError(Rule("must be a number and a unit: 3.5h, 90m or 45s"))
     return _check_bound(float(match[1]) * _UNITS[match[2]])
 
 
 def _check_bound(seconds: float) -> float:
     if not seconds:
-        raise ValueError(Rule("must be positive"))
+        raise BrokenRuleError(Rule("must be positive"))
     if seconds > _MAX_SECONDS:
-        raise ValueError("is longer than ten years")
+        raise BrokenRuleError("is longer than ten years")
     return seconds
 
 
 def parse_budget(text: str, price: float | None) -> float:
     """Return the seconds of a budget: a time, or an amount such as $20 at an hourly price.
 
-    Raises ValueError with the expected format.
+    Raises BrokenRuleError if it is not valid.
     """
     if match := _MONEY.fullmatch(text):
         if not price:
-            raise NoPriceError("needs launch.price, the price of the machine per hour")
+            raise BrokenRuleError(
+                "needs launch.price, the price of the machine per hour",
+                f"'budget=${match[1] or match[2]}' launch.price=2.50",
+            )
         return _check_bound(3600 * float(match[1] or match[2]) / price)
     if not _CLOCK.fullmatch(text):
-        raise ValueError(Rule("must be a time (2h, 90m, 45s) or an amount ('$20')"))
+        raise BrokenRuleError(Rule("must be a time (2h, 90m, 45s) or an amount ('$20')"))
     return parse_time(text)
 
 
@@ -112,7 +116,7 @@ def is_duration(text: str) -> bool:
     """Return whether `text` is a duration in any unit."""
     try:
         return bool(Duration.parse(text))
-    except ValueError:
+    except BrokenRuleError:
         return False
 
 

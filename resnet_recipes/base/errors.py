@@ -285,6 +285,14 @@ class NotYetError(NotReadyError):
     exit_code = ExitCode.PREEMPTED
 
 
+class BrokenRuleError(ValueError):
+    """A text breaks a rule; `rule` and `fix` are the clause and fix of a Problem."""
+
+    def __init__(self, rule: str, fix: Fix = ()):
+        super().__init__(rule)
+        self.rule, self.fix = rule, fix
+
+
 class TrainingError(Exception):
     """Training or another job had to stop: a statement, and a fix in the form of a Problem's."""
 

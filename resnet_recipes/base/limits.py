@@ -9,7 +9,7 @@ from math import inf
 from typing import Annotated, Any, get_args
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import Fix, Problem, Rule, Statement
+from resnet_recipes.base.errors import BrokenRuleError, Fix, Problem, Rule, Statement
 
 
 class Limit:
@@ -76,8 +76,8 @@ class IsDuration(Limit):
     def find_broken_rule(self, value: Any) -> str:
         try:
             duration = Duration.parse(str(value))
-        except ValueError as error:
-            return error.args[0]
+        except BrokenRuleError as error:
+            return error.rule
         if duration.unit not in self.units:
             return Rule(f"must be given in {' or '.join(self.units)}")
         return "" if duration.value or self.may_be_zero else Rule("must be positive")

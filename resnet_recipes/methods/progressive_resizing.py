@@ -10,7 +10,7 @@ import numpy as np
 import torch.nn.functional as F
 
 from resnet_recipes.base.duration import Duration, Horizon, is_duration, parse_fraction
-from resnet_recipes.base.errors import Problem, Rule, Statement
+from resnet_recipes.base.errors import BrokenRuleError, Problem, Rule, Statement
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, select_pixels
@@ -88,8 +88,8 @@ class ProgressiveResizing(Method):
         for key in ("delay", "finetune"):
             try:
                 fractions.append(_parse_run_fraction(getattr(self, key)))
-            except ValueError as error:
-                yield Problem(key, getattr(self, key), error.args[0])
+            except BrokenRuleError as error:
+                yield Problem(key, getattr(self, key), error.rule)
         if len(fractions) == 2 and sum(fractions) >= 1:
             yield Problem(
                 "delay",
@@ -184,9 +184,9 @@ class ProgressiveResizing(Method):
 def _parse_run_fraction(text: str) -> Fraction:
     """Return a duration given as a fraction of the run.
 
-    Raises ValueError with a message for the user.
+    Raises BrokenRuleError if it has another unit or is not valid.
     """
     duration = Duration.parse(text)
     if duration.unit != "dur":
-        raise ValueError(Rule("must be a fraction of the run, as in 0.4dur"))
+        raise BrokenRuleError(Rule("must be a fraction of the run, as in 0.4dur"))
     return duration.value

@@ -28,7 +28,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from resnet_recipes.base.errors import Hint, Problem, RecipeError, Rule
+from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError, Rule
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.library import GROUPS
@@ -62,15 +62,15 @@ def _parse(override: str) -> Override:
 def read_value(override: str) -> Any:
     """Return the value of an override such as "seed=7".
 
-    Raises ValueError if Hydra cannot parse it as one value.
+    Raises BrokenRuleError if Hydra cannot parse it as one value.
     """
     try:
         parsed = _parse(override)
         several = parsed.is_sweep_override()
     except (HydraException, ValueError, RecursionError):
-        raise ValueError("cannot be read") from None
+        raise BrokenRuleError("cannot be read") from None
     if several:
-        raise ValueError(Rule("must be one value"))
+        raise BrokenRuleError(Rule("must be one value"))
     return parsed.value()
 
 
@@ -84,10 +84,10 @@ def list_points(words: Sequence[str]) -> list[list[str]]:
         try:
             choices.append(_list_choices(word))
             count *= len(choices[-1])
-        except ValueError as error:
+        except BrokenRuleError as error:
             fix = Hint("as in seed=1,2,3 or seed=range(1,4)")
             fix = OWN_APPLICATION if is_unlisted(word.partition("=")[2]) else fix
-            problems.append(Problem(word, None, error.args[0], fix))
+            problems.append(Problem(word, None, error.rule, fix))
     if count > MAX_SWEEP_POINTS:
         problems.append(
             Problem(
@@ -117,7 +117,7 @@ def _list_choices(word: str) -> list[str]:
 def _list_texts(override: str, max_texts: int) -> list[str]:
     """Return at most `max_texts` values of a sweep such as "seed=1,2,3"; empty without a sweep.
 
-    Raises ValueError for a sweep without a list of values.
+    Raises BrokenRuleError for a sweep without a list of values.
     """
     try:
         parsed = _parse(override)
@@ -130,7 +130,7 @@ def _list_texts(override: str, max_texts: int) -> list[str]:
         ValueType.SIMPLE_CHOICE_SWEEP,
         ValueType.RANGE_SWEEP,
     ):
-        raise ValueError("an interval or a pattern has no list of values to run")
+        raise BrokenRuleError("an interval or a pattern has no list of values to run")
     try:
         values = parsed.value()
         # Hydra would list all numbers of a range before it shuffles them: count them first.
@@ -141,7 +141,7 @@ def _list_texts(override: str, max_texts: int) -> list[str]:
             return list(map(str, numbers))
         return list(islice(parsed.sweep_iterator(transformer=_format_text), max_texts))
     except (HydraException, ArithmeticError, ValueError):
-        raise ValueError(
+        raise BrokenRuleError(
             Rule("must be a range of finite numbers with a step other than 0")
         ) from None
 

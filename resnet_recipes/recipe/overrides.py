@@ -7,7 +7,16 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base import duration
 from resnet_recipes.base.duration import find_epochs_rule
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Rule, Statement, Value
+from resnet_recipes.base.errors import (
+    BrokenRuleError,
+    Fix,
+    Hint,
+    Kind,
+    Problem,
+    Rule,
+    Statement,
+    Value,
+)
 from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import EMPTY, is_fetched, parse_path
@@ -59,7 +68,7 @@ class Override(NamedTuple):
     def read(self) -> Any:
         """Return the value: text literally, any other value parsed by the Hydra grammar.
 
-        Raises ValueError if the grammar rejects it.
+        Raises BrokenRuleError if the grammar rejects it.
         """
         return read_value(self.word)
 
@@ -199,9 +208,9 @@ def _find_problems(override: Override) -> Iterator[Problem]:
             yield from problems
             if get_origin(get_kind(key)) in (list, tuple) and value[:1] != "[":
                 yield _add_help(Problem(key, value, Rule("must be a list")))
-        except ValueError as error:
+        except BrokenRuleError as error:
             is_list = get_origin(get_kind(key)) in (list, tuple) and "," in value
-            clause = Statement("a list needs brackets") if is_list else error.args[0]
+            clause = Statement("a list needs brackets") if is_list else error.rule
             yield _add_help(Problem(key, value, clause, _respell(key, value)))
 
 

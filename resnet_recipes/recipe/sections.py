@@ -2,15 +2,14 @@
 
 import os
 import re
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
-from resnet_recipes.base.duration import NoPriceError, parse_budget, parse_time
-from resnet_recipes.base.errors import Fix, Hint, Problem, Rule, Statement, Value
+from resnet_recipes.base.duration import parse_budget, parse_time
+from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, Rule, Statement, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
@@ -209,10 +208,9 @@ class LaunchConfig(Section):
             try:
                 if value := getattr(self, key):
                     seconds(value)
-            except ValueError as error:
-                if isinstance(error, NoPriceError):
-                    fix: Fix = f"{shlex.quote(f'{key}={read_budget(value)}')} launch.price=2.50"
-                else:
+            except BrokenRuleError as error:
+                fix = error.fix
+                if not fix:
                     meant = read_budget(value)
                     fix = Value(meant) if meant != value else ()
                     is_budget = key == "budget"
@@ -222,7 +220,7 @@ class LaunchConfig(Section):
                     elif not fix:  # a shell makes 0 of an unquoted $20
                         quotes = "; an amount needs quotes: '$20'" if is_budget else ""
                         fix = Hint(f"for example, 2h{quotes}")
-                yield Problem(key, value, error.args[0], fix)
+                yield Problem(key, value, error.rule, fix)
 
 
 @dataclass

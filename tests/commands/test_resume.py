@@ -109,7 +109,7 @@ batch.bn_size=3 | 2 | must divide the 8 images of each device (bs=8 on 1 device)
 gpus=3 | 2 | must be divisible by 3, the number of devices
 launch.device=cuda | 3 | torch sees no GPU on this machine
 checkpoint.keep=99 | 3 | GB free, and the run needs another
-evaluation.interval=0.001dur evaluation.offset=2dur | 2 | is longer than the run
+evaluation.interval=0.001dur evaluation.offset=2dur | 2 | must be between 0dur and 1dur
 """
     ),
 )
