@@ -116,7 +116,7 @@ class Problem(NamedTuple):
 
     key: str  # "methods.mixup.alpha", "--out", a path, or an argument of a usage line: "RUN"
     value: object  # the given value, or None
-    clause: str  # the problem: "must be positive"; for an unknown name, its noun: "setting"
+    clause: str  # the problem: "must be positive"; precedes an unknown name: "unknown setting"
     fix: Fix = ()  # commands or values to use instead
     valid: tuple[str, ...] = ()  # the allowed values, or known names
     kind: Kind = Kind.WRONG
@@ -162,7 +162,7 @@ class Problem(NamedTuple):
         subject = self.typed or subject
         match self.kind:
             case Kind.UNKNOWN:
-                return f"unknown {self.clause} {subject}" + "".join(
+                return f"{self.clause} {subject}" + "".join(
                     f"; did you mean {each}?" for each in self._find_likely_names()
                 )
             case Kind.MISSING | Kind.ABSENT:

@@ -45,7 +45,7 @@ def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
         ]
         meant = find_closest(key, [f"{prefix}{each}" for each in (*kinds, *inside)])
         fix: Fix = meant or Hint(f"settings: {', '.join(kinds)}")
-        raise RecipeError.of(key, value, "setting", fix, Kind.UNKNOWN)
+        raise RecipeError.of(key, value, "unknown setting", fix, Kind.UNKNOWN)
     try:
         return convert(value, kinds[name])
     except WrongTypeError as error:

@@ -93,7 +93,9 @@ def explain_key(problem: Problem) -> Problem:
 
 def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Problem:
     """Return the problem of a name that is not in `names`."""
-    return Problem(name, None, noun, find_closest(name, names), tuple(names), Kind.UNKNOWN)
+    return Problem(
+        name, None, f"unknown {noun}", find_closest(name, names), tuple(names), Kind.UNKNOWN
+    )
 
 
 def find_value(flag: str, value: str, valid: Collection[str]) -> str:

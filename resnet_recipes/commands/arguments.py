@@ -250,7 +250,9 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
         return None
     typed = " ".join([flag, *values]).strip()
     meaning = find_meaning(key, value)
-    return meaning and apply_meaning(Problem(typed, None, "flag", kind=Kind.UNKNOWN), meaning)
+    return meaning and apply_meaning(
+        Problem(typed, None, "unknown flag", kind=Kind.UNKNOWN), meaning
+    )
 
 
 def _format_setting(flag: str, values: Sequence[str]) -> str:
@@ -330,14 +332,14 @@ def _explain_flags(
                 key=flag,
                 value=None,
                 typed=flag,
-                clause="flag" if is_unknown else problem.clause,
+                clause="unknown flag" if is_unknown else problem.clause,
                 fix=(*advice, *hints) or tuple(written),
                 valid=() if advice else problem.valid,
                 kind=Kind.UNKNOWN if is_unknown else problem.kind,
             )
         else:
             fix: Fix = Hint(f"{word}VALUE") if word[-1] == "=" else shlex.quote(word)
-            yield Problem(flag, None, "flag", fix, kind=Kind.UNKNOWN)
+            yield Problem(flag, None, "unknown flag", fix, kind=Kind.UNKNOWN)
     yield from wrong
 
 
@@ -389,7 +391,7 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     default = takes.get(near, "")
     argument = default if default in ("", "DIR") else value or default
     meant = near and f"{near} {argument}".strip()
-    clause, kind, valid = "flag", Kind.UNKNOWN, tuple[str, ...]()
+    clause, kind, valid = "unknown flag", Kind.UNKNOWN, tuple[str, ...]()
     rest = [word for word in argv if word not in (name, value, f"{name}={value}")]
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
     if "RUN|FILE" in usage.line and key == "model" and is_network and rest:

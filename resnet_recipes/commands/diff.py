@@ -53,7 +53,7 @@ def _find_unknown(words: Sequence[str], folder: Path | None) -> Iterator[Problem
         fix = find_closest(leaf, names) or find_part(leaf, names)
         lists = ("resnet-recipes ls", "resnet-recipes runs")
         yield Problem(
-            "RECIPE|RUN", name, "recipe or run", fix or lists, kind=Kind.UNKNOWN, typed=word
+            "RECIPE|RUN", name, "unknown recipe or run", fix or lists, kind=Kind.UNKNOWN, typed=word
         )
 
 

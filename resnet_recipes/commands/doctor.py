@@ -74,7 +74,7 @@ def run(arguments: Arguments) -> int:
         fix = f"resnet-recipes doctor data {shlex.quote(topic)}" if is_folder else ""
         near = find_misspelled(topic, (*_TOPICS, *_FOREIGN_TOPICS))
         fix = fix or _FOREIGN_TOPICS.get(near, near)
-        raise RecipeError([Problem(topic, None, "topic", fix, topics, Kind.UNKNOWN)])
+        raise RecipeError([Problem(topic, None, "unknown topic", fix, topics, Kind.UNKNOWN)])
     settings = [word for word in words if is_setting(word)]
     paths = [word for word in words if word not in settings]
     if settings and "--network" not in arguments:

@@ -220,9 +220,10 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     fix = shlex.join([*command, *(names[:1] if ours == "show" else rest)])
     if name in COMMANDS:
         raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
-    noun, near = "flag" if typed.startswith("-") else "command", find_misspelled(name, COMMANDS)
+    clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"
+    near = find_misspelled(name, COMMANDS)
     also = f"resnet-recipes {near}" if near not in ("", ours) else ""
-    raise RecipeError.of(typed or name, None, noun, (fix, also), Kind.UNKNOWN)
+    raise RecipeError.of(typed or name, None, clause, (fix, also), Kind.UNKNOWN)
 
 
 def _import_module(name: str) -> ModuleType:

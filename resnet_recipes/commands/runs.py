@@ -66,7 +66,7 @@ def run(arguments: Arguments) -> int:
         return _remove(rest, "--yes" in arguments)
     if first in FOREIGN_COMMANDS and FOREIGN_COMMANDS[first].words == "runs rm" and rest:
         fix = shlex.join(["resnet-recipes", "runs", "rm", *rest])
-        raise RecipeError.of(first, None, "command", fix, Kind.UNKNOWN)
+        raise RecipeError.of(first, None, "unknown command", fix, Kind.UNKNOWN)
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
     places = [word for word in arguments.words if "=" not in word] or [str(ROOT)]
     order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
@@ -143,7 +143,7 @@ def _check_filter(key: str, value: str) -> Problem | None:
         return Problem(key, value, "is a flag", f"--{key} {shlex.quote(value)}")
     if key not in ("recipe", "state", "name"):
         filters = ("recipe=NAME", "state=STATE", "name=TEXT")
-        return Problem(key, value, "filter", valid=filters, kind=Kind.UNKNOWN)
+        return Problem(key, value, "unknown filter", valid=filters, kind=Kind.UNKNOWN)
     if key == "state" and value not in STATES:
         meaning = FOREIGN_VALUES["state"].get(value.lower())
         return Problem(key, value, "", meaning.words if meaning else "", STATES)

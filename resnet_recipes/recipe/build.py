@@ -134,7 +134,7 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
     result, kinds = cls(), get_kinds(cls)
     for key in (f"{prefix}{name}" for name in tree if name not in kinds):
         meant = find_closest(key, list_settings())
-        problems.append(Problem(key, None, "setting", meant, kind=Kind.UNKNOWN))
+        problems.append(Problem(key, None, "unknown setting", meant, kind=Kind.UNKNOWN))
     for name, kind in kinds.items():
         if name not in tree:
             continue

@@ -151,7 +151,7 @@ def _find_word_problem(word: str) -> Problem | None:
     if not equals:
         return Problem(word, None, Statement("settings are written key=value"))
     if not _KEY.fullmatch(key):
-        return Problem(key, value, "setting", typed=word, kind=Kind.UNKNOWN)
+        return Problem(key, value, "unknown setting", typed=word, kind=Kind.UNKNOWN)
     if key == "name":
         clause = "is the name of the recipe, not of the run"
         return Problem(key, value, clause, shlex.quote(f"run={value}"))
@@ -200,7 +200,7 @@ def _find_problems(override: Override) -> Iterator[Problem]:
     """Yield the problems with the name of an override and the form of its value."""
     key, value = override.key, override.value
     if get_kind(key) is None:
-        yield Problem(key, value, "setting", typed=override.typed, kind=Kind.UNKNOWN)
+        yield Problem(key, value, "unknown setting", typed=override.typed, kind=Kind.UNKNOWN)
     elif value is not None and not override.is_choice:
         try:
             problems = list[Problem]()

@@ -286,9 +286,9 @@ def _explain_key(name: str) -> Problem:
         settings = {expand_short_name(word, "1")[0].partition("=")[0]: word for word in SHORT_NAMES}
         meant = find_closest(plain_name, [*settings, *SHORT_NAMES])
         if not (fix := settings.get(meant, meant)):
-            unknown = Problem(plain_name.strip("_"), None, "setting", kind=Kind.UNKNOWN)
+            unknown = Problem(plain_name.strip("_"), None, "unknown setting", kind=Kind.UNKNOWN)
             return explain_key(unknown)._replace(key=name)
-    return Problem(name, None, "setting", fix, kind=Kind.UNKNOWN)
+    return Problem(name, None, "unknown setting", fix, kind=Kind.UNKNOWN)
 
 
 class Doubt(NamedTuple):
