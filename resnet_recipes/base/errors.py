@@ -270,13 +270,13 @@ class NotReadyError(RecipeError):
     @classmethod
     def at(
         cls,
-        place: object,
+        path: object,
         clause: str,
         fix: Fix = (),
         kind: Kind = Kind.WRONG,
     ) -> Self:
-        """Return an error about a file or folder."""
-        return cls.of(str(place), None, clause, fix, kind)
+        """Return an error about a path or an address."""
+        return cls.of(str(path), None, clause, fix, kind)
 
 
 class NotYetError(NotReadyError):

@@ -66,7 +66,7 @@ class ProcessPool(ProcessPoolExecutor):
             clause = f"cannot be written, and worker processes need it: {error.strerror}"
             mount = "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"
             fix = (mount, Hint("without processes: data.workers=0, convert workers=1"))
-            raise NotReadyError.of("/dev/shm", None, clause, fix) from None
+            raise NotReadyError.at("/dev/shm", clause, fix) from None
 
     def submit(  # type: ignore[override]
         self, function: Callable[..., T], /, *arguments: Any

@@ -107,4 +107,4 @@ def _open_hub(address: str, again: str) -> Iterator["HfApi"]:
             404: "does not exist, or has no " + HUB_WEIGHTS,
         }.get(status, f"cannot be accessed: {reason}")
         fix = "hf auth login" if status in (401, 403) else again
-        raise NotReadyError.of(address, None, clause, fix) from None
+        raise NotReadyError.at(address, clause, fix) from None

@@ -42,7 +42,7 @@ def open_network(
         backbones.require_network(model.name)
     if named and model and _get_short_name(named) != _get_short_name(model):
         clause = f"has no weights for {model.name}"
-        raise NotReadyError.of(weights, None, clause, model.format_selection(named.name))
+        raise NotReadyError.at(weights, clause, model.format_selection(named.name))
     is_published = _is_published(source)
     try:
         path = _locate(source, model or named, downloads)

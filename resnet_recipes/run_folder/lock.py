@@ -89,9 +89,8 @@ def reject_links(folder: Path) -> None:
         "where it leads"
     )
     if path := next(_find_special_files(folder), None):
-        raise NotReadyError.of(
-            str(path), None, clause, Hint("remove it, or replace it with its target")
-        )
+        fix = Hint("remove it, or replace it with its target")
+        raise NotReadyError.at(path, clause, fix)
 
 
 def _find_special_files(folder: Path) -> Iterator[Path]:

@@ -90,9 +90,7 @@ class Checkpoints:
             (self.folder / "probe").unlink()
         except OSError as error:
             clause = Statement(f"checkpoints cannot be written here ({error.strerror})")
-            raise NotReadyError.of(
-                str(self.folder), None, clause, "run.root=/another/folder"
-            ) from None
+            raise NotReadyError.at(self.folder, clause, "run.root=/another/folder") from None
         NotReadyError.raise_if_any([find_lack_of_space(self.folder, needed)])
 
     def save(self, step: int, state: State, wait: bool = False, is_last: bool = False) -> None:
