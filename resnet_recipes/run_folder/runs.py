@@ -36,7 +36,7 @@ _OMITTED_PREFIXES = ("run.", "max_duration=", "scale_schedule_ratio=")
 #: Times of a finished run, with their keys in its summary.
 _CLOCKS = {
     "minutes": "training_seconds",
-    "minutes_papers": "training_seconds_papers_rule",
+    "minutes_steady_state": "steady_state_seconds",
     "minutes_mlperf": "mlperf_seconds",
     "wall_minutes": "wall_seconds",
 }
@@ -59,7 +59,7 @@ class RunRecord:
     best_epoch: float | None = None
     pflops: float | None = None  # training compute, forward and backward
     minutes: float | None = None  # training time, without evaluation and checkpoints
-    minutes_papers: float | None = None  # the same, with the first epoch timed as the second
+    minutes_steady_state: float | None = None  # the same, with the first epoch timed as the second
     minutes_mlperf: float | None = None  # first data access to the end of the last evaluation
     wall_minutes: float | None = None
     devices: str = ""

@@ -31,7 +31,7 @@ class Summary:
     raw: Metrics | None  # last evaluation of the raw weights
     training_pflops: float  # 10^15 operations of convolutions and classifier, over all devices
     training_seconds: float  # training time, without evaluation and checkpoints
-    training_seconds_papers_rule: float | None  # the same, with the first epoch timed as the second
+    steady_state_seconds: float | None  # the same, with the first epoch timed as the second
     mlperf_seconds: float | None  # first data access to last evaluation; see compute_mlperf_seconds
     estimated_seconds: float | None  # training seconds estimated before the start
     wall_seconds: float  # total time, over all sessions
@@ -108,7 +108,7 @@ def compute_data_wait(records: Sequence[Record]) -> float:
     return sum(part.data_wait * part.seconds for part in parts) / total if total > 0 else 0.0
 
 
-def compute_papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
+def compute_steady_state_seconds(records: Sequence[Record], seconds: float) -> float | None:
     """Return the training seconds with the first epoch timed as the second.
 
     This excludes cold caches and warm-up, as in published time-to-train figures. `seconds` does not
@@ -179,7 +179,7 @@ def summarize(
         raw=Metrics.of(last, "raw"),
         training_pflops=facts.pflops(done),
         training_seconds=seconds,
-        training_seconds_papers_rule=compute_papers_seconds(records, seconds),
+        steady_state_seconds=compute_steady_state_seconds(records, seconds),
         mlperf_seconds=compute_mlperf_seconds(records),
         estimated_seconds=facts.estimated_seconds,
         wall_seconds=records[-1]["wall_seconds"],

@@ -149,7 +149,7 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
 """
     ),
 )
-def test_papers_rule_counts_first_epoch_as_second(sizes, timed, seconds):
+def test_steady_state_counts_first_epoch_as_second(sizes, timed, seconds):
     """Expected: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
     run = run_of(*list_epoch_sizes(sizes), evaluated=300)
     result = estimate(run, make_speeds(run, timed, 50.0))

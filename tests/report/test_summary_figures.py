@@ -11,7 +11,7 @@ from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import (
     WeightFiles,
     compute_mlperf_seconds,
-    compute_papers_seconds,
+    compute_steady_state_seconds,
     time_epochs,
     time_evaluations,
 )
@@ -42,9 +42,9 @@ def test_pflops_count_only_trained_steps(summary, facts):
     assert [short.pflops(done) for done in (22, 24)] == [2 + 2 + 8 / 2, 2 + 2 + 8]
 
 
-def test_papers_seconds_time_first_epoch_as_second(summary):
+def test_steady_state_seconds_time_first_epoch_as_second(summary):
     assert summary.seconds_by_epoch == (20.0, 10.0, 40.0, 40.0)
-    assert summary.training_seconds_papers_rule == 10 * 1 + 10 * 1 + 20 * 4
+    assert summary.steady_state_seconds == 10 * 1 + 10 * 1 + 20 * 4
 
 
 def test_throughput_skips_first_steps_at_each_size(summary):
@@ -89,10 +89,10 @@ def make_records(*written: tuple[str, float, dict]) -> list[dict]:
     return [{"kind": kind, "wall_seconds": wall, **values} for kind, wall, values in written]
 
 
-def test_papers_clock_counts_first_epoch_as_second():
+def test_steady_state_clock_counts_first_epoch_as_second():
     epochs = make_records(*(("epoch", 0.0, {"seconds": seconds}) for seconds in (30.0, 20.0, 25.0)))
-    assert compute_papers_seconds(epochs, 77.0) == 67.0
-    assert compute_papers_seconds(epochs[:1], 30.0) is None
+    assert compute_steady_state_seconds(epochs, 77.0) == 67.0
+    assert compute_steady_state_seconds(epochs[:1], 30.0) is None
 
 
 def test_mlperf_clock_includes_evaluations_and_checkpoints():

@@ -86,7 +86,7 @@ def test_published_accuracy_is_compared_with_ema(summary):
 
 
 def test_unknown_values_have_no_row(summary):
-    clocks = {"training_seconds_papers_rule": None, "mlperf_seconds": None}
+    clocks = {"steady_state_seconds": None, "mlperf_seconds": None}
     bare = format_page(replace(summary, published=None, ema=None, **clocks))
     for word in ("published", "EMA", "steady state", "MLPerf", "None"):
         assert word not in bare

@@ -12,7 +12,12 @@ from tests.run_folders import make_run_folder
 def test_finished_run_has_accuracy_time_and_changes(tmp_path):
     run = read_run(make_run_folder(tmp_path, "a", top1=76.5))
     assert (run.state, run.recipe, run.top1_percent) == ("finished", "mild", 76.5)
-    assert (run.epochs, run.epochs_done, run.minutes, run.minutes_papers) == (4, 4, 4, 230 / 60)
+    assert (run.epochs, run.epochs_done, run.minutes, run.minutes_steady_state) == (
+        4,
+        4,
+        4,
+        230 / 60,
+    )
     assert (run.minutes_mlperf, run.wall_minutes) == (4.5, 5.0)
     assert run.pflops == 1250.0
     assert run.changes == ("seed=1",)
