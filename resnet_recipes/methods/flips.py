@@ -11,11 +11,12 @@ from resnet_recipes.methods.image_ops import Operation, RandomOps
 
 @dataclass
 class Flips(Method):
-    """Use the eight symmetries of the square (Dieleman et al., 2015, arXiv:1503.07077).
+    """Use symmetries of the square (Dieleman et al., 2015, arXiv:1503.07077).
 
     Half of the images are flipped vertically and, independently, half are transposed. With the
-    loader's horizontal flips (data.flip), all eight symmetries have the same probability. Pixels
-    are moved, never interpolated. Runs on decoded images in the loader workers.
+    loader's horizontal flips (data.flip), all eight symmetries have the same probability; without
+    `turns`, the four that do not transpose. Pixels are moved, never interpolated. Runs on decoded
+    images in the loader workers.
     """
 
     name = "flips"
