@@ -39,14 +39,14 @@ def test_suggested_value_keeps_the_typed_name():
 
 
 def test_paths_are_relative_to_current_folder():
-    place = f"{Path.cwd()}/images"
-    problem = Problem("data.root", place, f"{place}/a is odd", (f"data={place}", Hint(place)))
+    folder = f"{Path.cwd()}/images"
+    problem = Problem("data.root", folder, f"{folder}/a is odd", (f"data={folder}", Hint(folder)))
     typed = name_as_typed(problem, ["mild"])
     assert (typed.value, typed.clause) == ("images", "images/a is odd")
     assert typed.advice == ("data=images", "images")
     assert typed.fixes == ("data=images",)
 
 
-def test_problem_of_a_file_keeps_its_place():
+def test_problem_of_recipe_file_is_unchanged():
     problem = Problem("optimizer.lr", -1, "wrong", where="mine.yaml:2")
     assert name_as_typed(problem, ["lr=1"]) == problem

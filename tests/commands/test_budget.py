@@ -78,7 +78,7 @@ def test_budget_below_shortest_run_suggests_finetuning(run_command, monkeypatch)
     assert "hint:  recipe=finetune trains only the classifier; a GPU is much faster" in message
 
 
-def test_resumed_run_keeps_its_length(run_folders, measurements, run_command):
+def test_resumed_budget_run_keeps_its_duration(run_folders, measurements, run_command):
     line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
     run_command(line, 75)
     before = Path("runs/a/config.yaml").read_text()
@@ -126,7 +126,7 @@ def test_budget_sweep_runs_keep_their_names(measurements, run_command):
     assert len(set(before)) == 2
 
 
-def test_job_of_a_budget_has_time_for_it(run_command):
+def test_job_with_budget_requests_more_time(run_command):
     out = run_command(f"resnet-recipes slurm {WORDS} budget=90m").out
     assert "#SBATCH --time=1:45:00 " in out
     assert "budget=90m" in out

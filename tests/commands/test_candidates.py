@@ -40,7 +40,7 @@ def list_candidates(run_command: Callable[..., Streams]) -> Callable[[str], list
     return lambda words: json.loads(run_command(f"resnet-recipes estimate {words} --json").out)
 
 
-def test_candidates_list_published_durations_and_front(imagenet, list_candidates):
+def test_candidates_list_published_durations_and_pareto_front(imagenet, list_candidates):
     rows = list_candidates(f"{IMAGES} --price 2")
     candidates = {(row["recipe"], row["epochs"]): row for row in rows}
     assert candidates["mild", 67]["top1_percent"] == 78.1
@@ -48,15 +48,15 @@ def test_candidates_list_published_durations_and_front(imagenet, list_candidates
     assert candidates["mild", 36]["accuracy"].startswith("interpolated")
     assert candidates["ffcv_rn50", 16]["top1_percent"] == 73.76
     assert candidates["mild", 32]["cost"] == pytest.approx(candidates["mild", 32]["minutes"] / 30)
-    front = [row for row in rows if row["front"]]
-    assert front
-    for mine in front:
+    optimal = [row for row in rows if row["front"]]
+    assert optimal
+    for mine in optimal:
         for row in rows:
             is_faster = row["minutes"] < mine["minutes"]
             assert not (is_faster and (row["top1_percent"] or 0) >= mine["top1_percent"])
 
 
-def test_candidates_list_the_most_accurate_first(imagenet, list_candidates):
+def test_candidates_within_time_list_most_accurate_first(imagenet, list_candidates):
     hours = 3000
     rows = list_candidates(f"{IMAGES} --within {hours}h")
     assert all(row["most_minutes"] <= 60 * hours for row in rows)
@@ -95,7 +95,7 @@ def test_candidates_for_other_images_use_only_own_runs(small_images, list_candid
     assert candidates["small", 7]["accuracy"] == "2 own runs"
 
 
-def test_budget_without_recipe_explains_its_choice(small_images, run_command):
+def test_budget_without_recipe_explains_chosen_recipe(small_images, run_command):
     out, err = run_command(f"resnet-train {OWN} budget=5m --dry-run")
     assert "recipe=small: best for images of " in err
     assert "; next: finetune, mild\n" in err
@@ -109,18 +109,16 @@ def test_budget_too_small_reports_the_minimum(small_images, run_command):
 
 
 @pytest.fixture
-def large_images(small_images):
+def large_images(small_images, monkeypatch, tmp_path):
     """The same folder with larger images, on a machine without pretrained weights."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
     for image in small_images.rglob("*.*"):
         if image.suffix in (".png", ".jpg", ".jpeg"):
             Image.new("RGB", (200, 200)).save(image)
     return small_images
 
 
-def test_budget_for_photographs_suggests_fine_tuning(
-    large_images, run_command, monkeypatch, tmp_path
-):
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
+def test_budget_for_photographs_suggests_fine_tuning(large_images, run_command):
     message = run_command(f"resnet-train {OWN} budget=50m", 3).err
     assert "recipe=finetune: best here, as it starts from weights" in message
     assert "next: mild" in message
@@ -128,10 +126,7 @@ def test_budget_for_photographs_suggests_fine_tuning(
     assert "torchvision.models.resnet50(weights=" in message
 
 
-def test_candidates_omit_small_image_recipes_for_photographs(
-    large_images, run_command, monkeypatch, tmp_path
-):
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
+def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_command):
     output = " ".join(run_command(f"resnet-recipes estimate {OWN}").out.split())
     assert "small: data.train_size=32 is for smaller images than these, of 200 px" in output
     assert "finetune needs its weights first; to fetch them: python" in output

@@ -46,16 +46,16 @@ def test_pasted_line_continuation_is_ignored():
 
 
 @pytest.mark.parametrize("typed", ["run=l\u2019\u00e9t\u00e9", "data=caf\u00e9", "data=my images"])
-def test_characters_of_a_keyboard_are_accepted(typed: str):
+def test_accents_and_spaces_in_values_are_accepted(typed: str):
     reject_pasted("resnet-train", ["mild", typed])
 
 
-def test_existing_folder_may_contain_pasted_characters(tmp_path: Path):
+def test_existing_folder_with_pasted_characters_is_accepted(tmp_path: Path):
     (folder := tmp_path / "my\u00a0images \u201c2\u201d").mkdir()
     reject_pasted("resnet-train", ["mild", f"data={folder}"])
     reject_pasted("resnet-recipes", ["doctor", "data", str(folder)])
 
 
-def test_character_is_shown_as_its_code(capsys):
+def test_invisible_character_is_shown_as_code(capsys):
     assert cli.train(["mild", "l\u200br=1"]) == 2
     assert "l\\u200br=1 contains an invisible character" in capsys.readouterr().err

@@ -42,7 +42,7 @@ def test_check_uses_the_settings_of_the_command(code, tmp_path, monkeypatch, run
     assert (recipe["max_duration"], recipe["optimizer"]["lr"]) == ("4ba", 0.05)
     assert recipe["log"]["to"] == []  # trackers do not get this trial
     assert not Path("runs").exists()
-    assert folder.exists() == (code == 1)  # its logs say why
+    assert folder.exists() == (code == 1)  # its logs contain the reason
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ FILES = TINY.replace("data.backend=synthetic", "data=images")
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_unreadable_images_are_found_before_the_steps(split, unread_images, run_command):
+def test_check_reports_unreadable_images_before_training(split, unread_images, run_command):
     for name in ("pattern0/0.jpg", "pattern1/1.jpg", "pattern2/2.jpg"):
         (unread_images / split / name).write_bytes(b"no image")
     message = run_command(f"resnet-train mild {FILES} --check", 3).err
@@ -69,7 +69,7 @@ def test_unreadable_images_are_found_before_the_steps(split, unread_images, run_
     assert ("skipping unreadable images in train: 3" in skipped.err) == (split == "train")
 
 
-def test_run_finds_unreadable_validation_images_first(unread_images, run_command):
+def test_train_rejects_unreadable_validation_images(unread_images, run_command):
     (unread_images / "train/pattern0/1.jpg").write_bytes(b"no image")
     (unread_images / "val/pattern0/0.jpg").write_bytes(b"no image")
     message = run_command(f"resnet-train mild {FILES}", 3).err
@@ -80,7 +80,7 @@ def test_run_finds_unreadable_validation_images_first(unread_images, run_command
     run_command(f"resnet-train mild {FILES}")
 
 
-def test_check_counts_images_for_at_most_a_minute(unread_images, run_command, monkeypatch):
+def test_check_decodes_images_until_time_limit(unread_images, run_command, monkeypatch):
     count = len([*unread_images.glob("*/*/*.jpg")])
     message = run_command(f"resnet-train mild {FILES} --check").err
     assert f"decoded {count} of {count} images\n" in message

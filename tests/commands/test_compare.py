@@ -17,8 +17,8 @@ def compare(run_command: Callable[..., Streams]):
     return lambda names: run_command(f"resnet-recipes compare {names}").out
 
 
-def make_runs(name: str, top1: float, count: int = 3, /, **config: object) -> str:
-    """Make runs of a recipe with different seeds and accuracies."""
+def create_seeds(name: str, top1: float, count: int = 3, /, **config: object) -> str:
+    """Create runs of a recipe with different seeds and accuracies."""
     names = [f"./{name}{seed}" for seed in range(count)]
     for seed, one in enumerate(names):
         make_run_folder(Path(), one, top1=top1 + seed / 10, seed=seed, config=config)
@@ -32,8 +32,8 @@ def test_compare_accepts_runs_named_like_recipes(compare):
 
 
 def test_compare_reports_noise_of_seeds(compare):
-    names = make_runs("a", 70, optimizer={"lr": 2.0})
-    names += " " + make_runs("b", 75, 1, optimizer={"lr": 1.0})
+    names = create_seeds("a", 70, optimizer={"lr": 2.0})
+    names += " " + create_seeds("b", 75, 1, optimizer={"lr": 1.0})
     message = compare(names)
     assert "top-1 70.10 +- 0.10% over 3 runs: a0, a1, a2" in message
     assert "top-1 75.00% over 1 run: b0" in message
@@ -42,7 +42,7 @@ def test_compare_reports_noise_of_seeds(compare):
 
 
 def test_compare_suggests_seeds_in_typed_form(compare):
-    names = f"{make_runs('a', 70, 1)} {make_runs('b', 75, 1, optimizer={'lr': 1.0})}"
+    names = f"{create_seeds('a', 70, 1)} {create_seeds('b', 75, 1, optimizer={'lr': 1.0})}"
     changes = ("data.root=/pets", "max_duration=5ep", "scale_schedule_ratio=1.0", "seed=0")
     Path("a0/overrides.txt").write_text("\n".join((*changes, "checkpoint.interval=1ep")))
     Path("b0/overrides.txt").write_text("max_duration=5ep\nscale_schedule_ratio=0.4\n")
@@ -52,13 +52,13 @@ def test_compare_suggests_seeds_in_typed_form(compare):
     assert f"{common} max_duration=5ep scale_schedule_ratio=0.4 seed=1,2,3" in message
 
 
-def test_unfinished_runs_do_not_count_as_seeds(compare):
-    names = make_runs("a", 70)
+def test_compare_excludes_unfinished_runs_from_seeds(compare):
+    names = create_seeds("a", 70)
     make_run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")
     assert "top-1 70.10 +- 0.10% over 3 runs" in compare(f"{names} ./failed")
 
 
-def test_compare_resumes_unfinished_run_instead_of_repeating_all(compare):
+def test_compare_suggests_resuming_an_unfinished_run(compare):
     make_run_folder(Path("runs"), "done", images=5000)
     make_run_folder(Path("runs"), "half", state="stopped", images=5000, epochs=8)
     message = compare("done half")
@@ -80,8 +80,8 @@ def test_compare_lists_clocks_of_papers_only_for_imagenet(compare):
 @pytest.fixture
 def judge(compare):
     """Return a function that compares two groups of two seeds by their numbers of hits."""
-    names = make_runs("a", 70, 2, optimizer={"lr": 2.0})
-    names += " " + make_runs("b", 75, 2, optimizer={"lr": 1.0})
+    names = create_seeds("a", 70, 2, optimizer={"lr": 2.0})
+    names += " " + create_seeds("b", 75, 2, optimizer={"lr": 1.0})
 
     def judge(images: int, *hits: int, flag: str = "") -> str:
         for name, count in zip(("a0", "a1", "b0", "b1"), hits, strict=True):
@@ -102,7 +102,7 @@ def test_compare_judges_groups_of_seeds_together(judge):
     assert pair["interval"] == pytest.approx([5.01, 34.99], abs=0.01)
 
 
-def test_compare_names_the_side_with_one_run(judge, compare):
+def test_compare_states_which_side_has_one_run(judge, compare):
     judge(40, 30, 28, 20, 22)
     Path("a0/hits.json").unlink()
     message = " ".join(compare("./a0 ./a1 ./b0 ./b1").split())
@@ -117,7 +117,7 @@ def test_compare_prints_no_noise_of_equal_runs(compare):
     assert "+- 0.00" not in message
 
 
-def test_compare_names_only_runs_with_outcomes(judge, compare):
+def test_compare_judges_only_runs_with_image_results(judge, compare):
     judge(40, 30, 28, 20, 22)
     Path("a0/hits.json").unlink()
     assert "B vs. C, D, the same 40 images: +17.50 points" in compare("./a0 ./a1 ./b0 ./b1")
@@ -143,7 +143,7 @@ def test_compare_stacks_tables_wider_than_terminal(compare, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     long = "a-recipe-with-a-long-name"
     out = compare(
-        f"{make_runs('a', 70, 2, name=f'{long}-0')} {make_runs('b', 70, 2, name=f'{long}-1')}"
+        f"{create_seeds('a', 70, 2, name=f'{long}-0')} {create_seeds('b', 70, 2, name=f'{long}-1')}"
     )
     assert f"  name\n    A, B: {long}-0\n    C, D: {long}-1\n" in out
     assert "RESULTS         A " in out

@@ -102,21 +102,21 @@ def install_script(shell: str, folder: Path) -> str:
 
 
 def test_fish_completes_like_bash(tmp_path):
-    place = install_script("fish", tmp_path)
+    script = install_script("fish", tmp_path)
     asked = "".join(f"; complete -C '{line}'; echo" for line in ONE)
-    command = ["fish", "--no-config", "-c", f"source {place}{asked}"]
+    command = ["fish", "--no-config", "-c", f"source {script}{asked}"]
     process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert (process.stdout.rstrip("\n").split("\n\n"), process.stderr) == ([*ONE.values()], "")
 
 
 def test_zsh_on_a_terminal_completes_like_bash(tmp_path):
-    place = install_script("zsh", tmp_path)
+    script = install_script("zsh", tmp_path)
     child, terminal = pty.fork()
     if not child:
         os.chdir(tmp_path)
         os.execvpe("zsh", ["zsh", "-f", "-i"], {"PATH": "/usr/bin:/bin", "TERM": "dumb"})
     show = 'show() { print -r -- "<$BUFFER>"; BUFFER=; zle redisplay }; zle -N show'
-    start = f"autoload -U compinit; compinit -D -u; . {place}; {show}; bindkey '^X' show\n"
+    start = f"autoload -U compinit; compinit -D -u; . {script}; {show}; bindkey '^X' show\n"
     completions = []
     os.write(terminal, start.encode())
     for line in ONE:
@@ -132,13 +132,13 @@ def test_zsh_on_a_terminal_completes_like_bash(tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_name_on_line_is_quoted_and_runs_nothing(shell, tmp_path):
-    place, run = install_script(shell, tmp_path), "runs/a;touch ran;$(touch ran)`touch ran`'\""
+def test_completion_quotes_names_and_runs_nothing(shell, tmp_path):
+    script, run = install_script(shell, tmp_path), "runs/a;touch ran;$(touch ran)`touch ran`'\""
     for name in (run, "runs/a\n;touch ran"):  # the second is not a completion
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.yaml").write_text("")
     start = "autoload -U compinit; compinit -D -u; " if shell == "zsh" else ""
-    ask = f"{start}. {place}; COMP_LINE='x --resume runs/a' COMP_POINT=17; _resnet_recipes"
+    ask = f"{start}. {script}; COMP_LINE='x --resume runs/a' COMP_POINT=17; _resnet_recipes"
     enter = 'eval "printf %s ${COMPREPLY[*]}"'
     command = [shell, "-c", f"{ask}; {enter}"]
     process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

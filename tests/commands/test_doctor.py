@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.commands.doctor import _format_findings
-from resnet_recipes.doctor import Finding
 from tests.images import create_random_images
 
 
@@ -17,7 +15,7 @@ def data(tmp_path: Path) -> Path:
     return create_random_images(tmp_path / "images")
 
 
-def test_valid_data_has_no_findings(data, run_command):
+def test_doctor_data_without_problems_prints_no_fix(data, run_command):
     out = run_command(f"resnet-recipes doctor data {data}").out
     assert "FIX" not in out
     assert "10 images" in out
@@ -30,7 +28,7 @@ def test_doctor_advises_no_training_on_an_empty_folder(tmp_path, run_command):
     assert "resnet-train" not in out
 
 
-def test_unreadable_image_is_named_with_exit_code_3(data, run_command):
+def test_doctor_data_names_unreadable_image_with_code_3(data, run_command):
     (data / "train/pattern1/0.jpg").write_bytes(b"\xff\xd8 no image")
     out = run_command(f"resnet-recipes doctor data {data}", 3).out
     assert "pattern1/0.jpg" in out
@@ -39,7 +37,7 @@ def test_unreadable_image_is_named_with_exit_code_3(data, run_command):
     run_command(f"resnet-recipes doctor data {data} --no-images")
 
 
-def test_topic_rejects_unused_arguments(run_command):
+def test_doctor_topic_rejects_unused_arguments(run_command):
     assert (
         "gpu/0: `doctor gpu` takes no argument"
         in run_command("resnet-recipes doctor gpu gpu/0", 2).err
@@ -53,20 +51,25 @@ def test_doctor_data_rejects_settings_without_network(data, run_command):
     assert "needs one folder" not in err
 
 
-def test_findings_are_wrapped_only_on_a_terminal(monkeypatch):
-    findings = [Finding("warn", "words " * 20)]
-    assert len([*_format_findings(findings)]) == 1
-    monkeypatch.setenv("COLUMNS", "40")
-    assert max(map(len, _format_findings(findings))) <= 40
-
-
-def test_doctor_json_equals_the_printed_report(data, run_command):
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_doctor_wraps_findings_only_on_a_terminal(is_terminal, data, run_command, monkeypatch):
+    width = len(str(data)) + 20  # the sentence starts with the path
+    monkeypatch.setenv("COLUMNS", str(width) if is_terminal else "")
     shutil.rmtree(data / "val/pattern1")
+    lines = run_command(f"resnet-recipes doctor data {data}", 3).out.splitlines()
+    (sentence,) = (line for line in lines if line.startswith("FIX"))
+    assert (len(sentence) <= width) == is_terminal
+
+
+def test_doctor_json_has_the_printed_findings(data, run_command):
+    shutil.rmtree(data / "val/pattern1")
+    printed = run_command(f"resnet-recipes doctor data {data}", 3).out
     report = json.loads(run_command(f"resnet-recipes doctor data {data} --json", 3).out)
     assert report["exit_code"] == 3
-    assert {finding["level"] for finding in report["findings"]} <= {"ok", "warn", "fix"}
+    assert "fix" in {finding["level"] for finding in report["findings"]}
+    assert all(finding["what"] in printed for finding in report["findings"])
 
 
-def test_machine_is_checked_without_a_topic(capsys):
+def test_doctor_without_topic_checks_the_machine(capsys):
     assert cli.main(["doctor"]) in (0, 3)
     assert capsys.readouterr().out.count("\n") >= 3

@@ -20,7 +20,7 @@ FIXED = "~methods.progressive_resizing"
 
 
 @pytest.fixture(autouse=True)
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def measurements(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Count the measurements, and return the same speeds each time."""
     calls: list[object] = []
     speeds = Speeds(
@@ -55,14 +55,14 @@ def received_jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     return jobs
 
 
-def test_estimate_is_measured_once_and_recalled(measured, run_command):
+def test_estimate_is_measured_once_and_recalled(measurements, run_command):
     outputs = [run_command(f"resnet-recipes estimate {WORDS} --price 36/h").out for _ in range(2)]
-    assert len(measured) == 1
+    assert len(measurements) == 1
     assert "Measured on this machine" in outputs[0]
     assert "at 36 per hour" in outputs[1]
     run_command(f"resnet-recipes estimate {WORDS} --again")
     run_command(f"resnet-recipes estimate {WORDS} model.name=resnet34")
-    assert len(measured) == 3
+    assert len(measurements) == 3
 
 
 def test_estimate_json_has_phases_and_cost(run_command):

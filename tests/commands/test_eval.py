@@ -32,7 +32,7 @@ def run_eval(trained_run: Path, run_command: Callable[..., Streams]) -> Callable
     )
 
 
-def evaluate_by_hand(
+def evaluate_in_loop(
     run: Path, size: int = 32, resize: int = 36
 ) -> tuple[float, float, dict[str, int]]:
     """Return top-1, loss and correct images by class, counted in a loop over the images."""
@@ -57,14 +57,14 @@ def count_right(report: dict) -> dict[str, int]:
 
 
 def test_eval_of_run_equals_its_training_evaluation(trained_run, run_eval):
-    report, (top1, loss, by_class) = run_eval(), evaluate_by_hand(trained_run)
+    report, (top1, loss, by_class) = run_eval(), evaluate_in_loop(trained_run)
     assert (report["top1_percent"], report["eval_examples"]) == (pytest.approx(top1), 30)
     assert report["loss"] == pytest.approx(loss, abs=1e-4)
     assert count_right(report) == by_class
     assert all(row["class"] != row["predicted"] for row in report["confusions"])
 
 
-def test_remote_images_are_fetched_first_with_progress(trained_run, run_eval, monkeypatch):
+def test_eval_fetches_remote_images_with_progress(trained_run, run_eval, monkeypatch):
     asked = []
 
     def fetch(config: DataConfig, progress: ProgressLine | None = None, **_) -> DataConfig:
@@ -102,8 +102,8 @@ def test_eval_never_overwrites_the_image_table(trained_run, flag, run_command, m
     table = Path("images/labels.csv")
     table.write_text("\n".join(["path,label", *rows]).replace("images/", ""))
     before = table.read_bytes()
-    for place, name in (("images/labels.csv", table), ("images", "'~/images/labels.csv'")):
-        message = run_command(f"resnet-recipes eval mine data={place} {flag} {name}", 2).err
+    for root, name in (("images/labels.csv", table), ("images", "'~/images/labels.csv'")):
+        message = run_command(f"resnet-recipes eval mine data={root} {flag} {name}", 2).err
         assert "may be their table" in message
     assert table.read_bytes() == before
 
@@ -128,7 +128,7 @@ def test_eval_sizes_scale_resize_and_print_a_table(trained_run, run_command):
     assert head.split()[:3] == ["SIZE", "RESIZE", "TOP-1"]
     assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
     assert float(rows[1].split()[4]) == pytest.approx(
-        evaluate_by_hand(trained_run, 64, 72)[1], abs=1e-3
+        evaluate_in_loop(trained_run, 64, 72)[1], abs=1e-3
     )
 
 
@@ -146,7 +146,7 @@ def test_eval_uses_sizes_of_the_recipe(trained_run, run_eval, run_command):
 
 
 @pytest.mark.slow
-def test_two_ranks_report_the_metrics_of_one(run_eval, forks, tmp_path):
+def test_eval_on_two_ranks_equals_one(run_eval, forks, tmp_path):
     one = run_eval()
     words = "tests.command_module eval mine gpus=2 --json"
     code, out, err = forks.run(tmp_path, *words.split()).wait()
@@ -159,7 +159,7 @@ def test_two_ranks_report_the_metrics_of_one(run_eval, forks, tmp_path):
     assert two == one
 
 
-def test_unreadable_image_is_named_with_the_doctor_command(trained_run, run_command):
+def test_eval_names_unreadable_image_and_doctor_command(trained_run, run_command):
     Path("images/val/pattern0/\x1b.jpg").write_bytes(b"none")
     message = run_command("resnet-recipes eval mine", 1).err
     assert "\\x1b.jpg is not an image of a known format" in message
@@ -171,8 +171,8 @@ def test_eval_csv_equals_predictions_of_predict(run_eval, run_command):
     assert {row["class"] for row in read_csv_rows("classes.csv")} == set(CLASSES)
     rows = read_csv_rows("images.csv")
     assert [row["label"] for row in rows] == [Path(row["path"]).parent.name for row in rows]
-    places = " ".join(row["path"] for row in rows)
-    predicted = json.loads(run_command(f"resnet-recipes predict mine {places} --json").out)
+    paths = " ".join(row["path"] for row in rows)
+    predicted = json.loads(run_command(f"resnet-recipes predict mine {paths} --json").out)
     five = [[item["class"] for item in one["classes"]] for one in predicted]
     among = sum(row["label"] in names for row, names in zip(rows, five, strict=True))
     assert report["top5_percent"] == pytest.approx(100 * among / 30)
@@ -184,7 +184,7 @@ def test_eval_csv_equals_predictions_of_predict(run_eval, run_command):
     assert sum(float(row["loss"]) for row in rows) / 30 == pytest.approx(report["loss"], abs=1e-5)
 
 
-def test_gallery_shows_wrong_images_by_confidence(run_eval, monkeypatch):
+def test_eval_gallery_sorts_wrong_images_by_confidence(run_eval, monkeypatch):
     monkeypatch.setattr("resnet_recipes.commands.eval._IN_GALLERY", 4)
     run_eval("--images a.csv --gallery a.html")
     wrong = [row for row in read_csv_rows("a.csv") if row["prediction"] != row["label"]]

@@ -37,7 +37,7 @@ def test_export_is_compared_and_has_a_card(trained_run, tmp_path, run_command):
     assert load(out / "model.safetensors").about == load(trained_run).about
 
 
-def test_remote_images_are_not_fetched_to_compare_on(trained_run, run_command, monkeypatch):
+def test_export_compares_without_fetching_remote_images(trained_run, run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.fetch", lambda config, **_: None)
     output = run_command("resnet-recipes export mine --to safetensors --out out").out
     assert "on 64 random images" in output
@@ -111,7 +111,7 @@ def test_export_counts_the_images_it_compared(trained_run, tmp_path):
 
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])
-def test_float16_halves_file_and_compares_all_images(to, trained_run, run_command, tmp_path):
+def test_float16_export_halves_file_and_compares_all_images(to, trained_run, run_command, tmp_path):
     flip = "evaluation.flip=true"
     output = run_command(
         f"resnet-recipes export mine {flip} --to {to} --dtype float16 --out float16"
@@ -131,7 +131,7 @@ def test_float16_halves_file_and_compares_all_images(to, trained_run, run_comman
     assert 0 < (logits - expected).abs().max() < 0.02 * expected.abs().max()
 
 
-def test_int8_quarters_the_file_and_keeps_its_description(trained_run, run_command, tmp_path):
+def test_int8_export_is_smaller_and_keeps_description(trained_run, run_command, tmp_path):
     output = run_command(
         "resnet-recipes export mine --to onnx --dtype int8 --lose 100 --out int8"
     ).out
@@ -164,7 +164,7 @@ def test_export_lines_fit_the_terminal(trained_run, run_command, monkeypatch):
     assert "top-1 on all validation images" in " ".join(streams.out.split())
 
 
-def test_export_measures_the_accuracy_of_the_file_in_float32(trained_run, monkeypatch, run_command):
+def test_export_measures_accuracy_of_file_in_float32(trained_run, monkeypatch, run_command):
     uses_autocast = []
 
     def compute(images: torch.Tensor) -> torch.Tensor:
@@ -200,7 +200,7 @@ def test_export_that_loses_too_much_is_not_written(trained_run, tmp_path):
         ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
     ],
 )
-def test_unsupported_dtypes_and_losses_are_rejected(words, key, trained_run, run_command):
+def test_export_rejects_unsupported_dtype_or_loss(words, key, trained_run, run_command):
     assert key in run_command(f"resnet-recipes export mine --to onnx --out out {words}", 2).err
 
 
@@ -245,7 +245,7 @@ def test_export_with_different_outputs_is_deleted(
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
-def test_export_on_full_disk_raises_instead_of_aborting(
+def test_export_on_full_disk_is_reported_and_deleted(
     trained_run, tmp_path, monkeypatch, run_command
 ):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -263,10 +263,10 @@ def test_export_with_preprocessing_predicts_like_predict(trained_run, run_comman
     output = run_command("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
     assert "probabilities" in output
     photos = sorted(Path().glob("images/val/*/0.jpg"))
-    for place, path in enumerate(photos):
-        Image.open(path).resize((40 + 9 * place, 90 - 5 * place)).save(path)
-    places = " ".join(map(str, photos))
-    predicted = json.loads(run_command(f"resnet-recipes predict mine {places} --json --top 10").out)
+    for index, path in enumerate(photos):
+        Image.open(path).resize((40 + 9 * index, 90 - 5 * index)).save(path)
+    paths = " ".join(map(str, photos))
+    predicted = json.loads(run_command(f"resnet-recipes predict mine {paths} --json --top 10").out)
     session = onnxruntime.InferenceSession("out/model.onnx")
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     for path, one in zip(photos, predicted, strict=True):
@@ -278,7 +278,7 @@ def test_export_with_preprocessing_predicts_like_predict(trained_run, run_comman
         )
 
 
-def test_missing_package_suggests_install_command(trained_run, monkeypatch, run_command):
+def test_export_without_package_suggests_install_command(trained_run, monkeypatch, run_command):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     message = run_command("resnet-recipes export mine --to onnx --out out", 3).err
     assert suggest_install("export") in message

@@ -1,4 +1,4 @@
-"""`--extend RUN` trains to another length from a run's stable phase, and every page shows this."""
+"""`--extend RUN` trains another duration from a run's stable phase, and every page shows this."""
 
 import re
 import shutil
@@ -28,23 +28,24 @@ def test_extended_run_reports_its_origin_everywhere(
         r"^(.+) PFLOPs .*; shared stable phases save (.+)$", out, re.MULTILINE
     ).groups()
     assert float(saved) / float(total) == pytest.approx((8 + 8) / (12 + 22), rel=0.01)
-    place = Path("runs/mine").absolute()
+    original = Path("runs/mine").absolute()
     line = "resnet-train --extend mine max_duration=20ba"
     output = " ".join(run_command(f"{line} --dry-run").out.split())
-    assert f"start the stable phase of {place} at step 8; the time counts all steps" in output
+    assert f"start the stable phase of {original} at step 8; the time counts all steps" in output
     run_command(line, 75)
     (longer,) = run_folders
     run = read(longer / "config.yaml").run
-    assert (run.extends, run.name) == (str(place), "auto")
+    assert (run.extends, run.name) == (str(original), "auto")
     typed = (longer / "overrides.txt").read_text().splitlines()
-    assert {"optimizer.lr=0.05", "max_duration=20ba", f"run.extends={place}"} < {*typed}
+    assert {"optimizer.lr=0.05", "max_duration=20ba", f"run.extends={original}"} < {*typed}
     assert "max_duration=10ba" not in typed
     output = run_command("resnet-recipes runs").out.split()
-    assert f"extends: {place} at step 8" in " ".join(output)
+    assert f"extends: {original} at step 8" in " ".join(output)
     assert "run.extends" in run_command(f"resnet-recipes compare mine {longer.name}").out
     run_command("resnet-recipes report")
     assert (
-        f"continues from the stable phase of {place} at step 8." in Path("report.html").read_text()
+        f"continues from the stable phase of {original} at step 8."
+        in Path("report.html").read_text()
     )
     run_command("resnet-train --resume last", 75)
     run_command(f"{line} --resume auto", 75)  # the unfinished run with these settings

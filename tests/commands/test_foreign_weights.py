@@ -115,7 +115,7 @@ def test_exported_foreign_weights_predict_the_same(timm_logits, run_command):
         assert classes[shares[0].argmax()] == get_wordnet_ids()[int(logits.argmax())]
 
 
-def test_unnamed_network_suggests_working_settings(timm_logits, run_command):
+def test_weights_without_network_name_suggest_settings(timm_logits, run_command):
     Path("theirs.pth").rename("test_vit.pth")
     message = run_command("resnet-recipes eval test_vit.pth data=some", 3).err
     assert f"{NAME}\n" in message
@@ -170,7 +170,7 @@ def test_notes_print_commands_on_separate_lines(run_command, monkeypatch):
     assert f'\n  try        python3 -c "import torchvision; {command}"\n' in output
 
 
-def test_run_from_foreign_weights_takes_their_levels():
+def test_recipe_with_foreign_weights_uses_their_normalization():
     model = timm.create_model("test_vit", num_classes=3)
     torch.save(model.state_dict(), "w.pth")
     words = ("finetune", "model.name=timm:test_vit", "model.weights=w.pth")

@@ -16,7 +16,7 @@ def test_job_script_repeats_the_arguments(run_command):
     assert "#SBATCH --time=4:00:00 " in out
 
 
-def test_job_warns_if_the_images_here_are_too_few(image_folder, run_command):
+def test_job_warns_about_too_few_local_images(image_folder, run_command):
     streams = run_command(f"resnet-recipes slurm mild data={image_folder}")
     assert "so an epoch has no steps" in streams.err
     assert "resnet-train --resume auto recipe=mild" in streams.out
@@ -32,7 +32,7 @@ def test_job_notes_files_missing_on_this_machine(image_folder, monkeypatch, run_
     assert "does not have" not in run_command(f"resnet-recipes slurm mild data={image_folder}").err
 
 
-def test_job_of_one_gpu_requests_part_of_the_node(run_command):
+def test_job_with_one_gpu_requests_part_of_node(run_command):
     script = run_command("resnet-recipes slurm mild data=/set gpus=1").out
     assert "#SBATCH --cpus-per-task=8 " in script
     assert "--exclusive" not in script
@@ -43,7 +43,7 @@ def test_job_of_one_gpu_requests_part_of_the_node(run_command):
     assert "#SBATCH --exclusive " in script
 
 
-def test_job_of_a_small_batch_requests_one_gpu(run_command):
+def test_job_with_small_batch_requests_one_gpu(run_command):
     words = "data=/set model.weights=torchvision"
     script = run_command(f"resnet-recipes job --for slurm finetune {words}").out
     assert "#SBATCH --gpus-per-node=1\n" in script
@@ -89,7 +89,7 @@ def test_job_rejects_recipe_missing_on_the_cluster(tmp_path, run_command):
     assert "is a file on this machine" in run_command(line, 2).err
 
 
-def test_job_installs_what_its_networks_need(run_command, monkeypatch):
+def test_job_installs_packages_of_its_networks(run_command, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "")
     words = "mild data=/storage/set --storage mine model.weights=timm:resnet50"
     text = run_command(f"resnet-recipes job --for skypilot {words}").out

@@ -1,7 +1,4 @@
-"""Before a measurement, a plan labels GPU speeds as predictions.
-
-It appears without delay.
-"""
+"""`resnet-recipes plan`: predicted times, memory, and notes with settings that help."""
 
 import re
 import sys
@@ -24,13 +21,13 @@ from tests.tables import parse_rows, parse_values
 def print_plan(monkeypatch: pytest.MonkeyPatch, run_command) -> Callable[..., str]:
     """Return a function that prints the plan of a recipe on eight equal GPUs."""
 
-    def tell(name: str, gigabytes: float, words: str = "") -> str:
+    def show(name: str, gigabytes: float, words: str = "") -> str:
         gpus = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
         monkeypatch.setattr(cuda, "find_gpus", lambda: gpus)
         line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {words}"
         return " ".join(run_command(line).out.split())
 
-    return tell
+    return show
 
 
 def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
@@ -46,7 +43,7 @@ def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
     assert "images/s at 176 px (memory traffic)" in text
 
 
-def test_plan_notes_photographs_that_are_too_large_for_its_recipe(run_command, tmp_path):
+def test_plan_notes_images_too_large_for_recipe(run_command, tmp_path):
     for name in ("train/a", "train/b", "val/a", "val/b"):
         (tmp_path / name).mkdir(parents=True)
         Image.new("RGB", (150, 120)).save(tmp_path / name / "0.jpg")
@@ -185,5 +182,5 @@ def test_plan_without_weights_notes_the_fetching_command(
     assert "hf download timm/resnet18.a1_in1k model.safetensors" in " ".join(text.split())
     # a missing or damaged file is an error
     (tmp_path / "w.pth").write_text("no weights")
-    for place in ("nowhere.pth", tmp_path / "w.pth"):
-        run_command(f"{command} finetune model.name=resnet18 model.weights={place}", 3)
+    for path in ("nowhere.pth", tmp_path / "w.pth"):
+        run_command(f"{command} finetune model.name=resnet18 model.weights={path}", 3)

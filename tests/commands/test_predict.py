@@ -36,7 +36,7 @@ def test_predict_rejects_non_finite_outputs(trained_run, run_command):
     assert "%" not in run_command("resnet-recipes eval mine", 1).out
 
 
-def test_gallery_shows_readable_images_with_heat_maps(trained_run, run_command):
+def test_predict_gallery_shows_images_with_heat_maps(trained_run, run_command):
     Path("bad.jpg").write_text("no image")
     streams = run_command(
         f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html"
@@ -74,7 +74,7 @@ def test_predict_reports_unreadable_images_and_classifies_others(trained_run, ru
     assert "1 of 1" in run_command("resnet-recipes predict mine mixed/a.jpg", 3).err
 
 
-def test_predict_names_only_a_few_of_many_unreadable_images(trained_run, run_command):
+def test_predict_names_only_ten_unreadable_images(trained_run, run_command):
     Path("bad").mkdir()
     for number in range(12):
         Path(f"bad/{number:02}.jpg").write_text("no image")
@@ -84,7 +84,7 @@ def test_predict_names_only_a_few_of_many_unreadable_images(trained_run, run_com
     assert "and 2 more" in err
 
 
-def test_predict_accepts_pattern_and_counts_classes(run_predict):
+def test_predict_accepts_pattern_and_number_of_classes(run_predict):
     rows = run_predict("images/val/*/1.jpg --top 2")
     assert [Path(row["file"]).parent.name for row in rows] == sorted(CLASSES)
     assert {len(row["classes"]) for row in rows} == {2}
@@ -102,7 +102,7 @@ def test_predict_prints_names_of_imagenet_classes(trained_run, run_command, monk
     assert all(line.endswith(" bee") for line in out.splitlines() if "%" in line)
 
 
-def test_missing_folder_suggests_a_similar_name(trained_run, run_command, monkeypatch, tmp_path):
+def test_predict_suggests_name_like_missing_folder(trained_run, run_command, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain_disc").mkdir()
     streams = run_command(f"resnet-recipes predict {trained_run} plain_disk", code=3)
@@ -110,7 +110,7 @@ def test_missing_folder_suggests_a_similar_name(trained_run, run_command, monkey
     assert "use:   plain_disc" in streams.err
 
 
-def test_pattern_finds_each_linked_image_once(run_predict):
+def test_predict_pattern_finds_linked_image_once(run_predict):
     top = Path("top")
     for name in ("a.jpg", "b/b.jpg", "b/.c.jpg", ".d/d.jpg"):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def test_pattern_finds_each_linked_image_once(run_predict):
         assert [relpath(row["file"]) for row in run_predict(pattern)] == expected
 
 
-def test_predict_csv_lists_five_best_classes(trained_run, run_command):
+def test_predict_prints_five_best_classes(trained_run, run_command):
     trained_run.rename("run")  # also a setting
     output = run_command(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
     first, *rest = output.splitlines()

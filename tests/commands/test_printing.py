@@ -40,7 +40,7 @@ def test_table_without_width_uses_the_terminal(monkeypatch):
     assert "TIME" in format_table(ROWS, ("TIME",))[0]
 
 
-def test_written_output_keeps_a_symbolic_link(tmp_path):
+def test_open_output_keeps_a_symbolic_link(tmp_path):
     (tmp_path / "link").symlink_to("file")
     with open_output("--csv", str(tmp_path / "link")) as file:
         file.write(b"new")
@@ -48,7 +48,7 @@ def test_written_output_keeps_a_symbolic_link(tmp_path):
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
-def test_leftover_of_a_killed_command_is_deleted(tmp_path):
+def test_open_output_deletes_leftover_of_killed_command(tmp_path):
     left, other = (tmp_path / f"{name}.{16 * 'f'}.part" for name in ("a.csv", "b.csv"))
     left.touch()
     other.touch()
@@ -66,7 +66,7 @@ def test_open_output_rejects_a_fifo(tmp_path):
         pass
 
 
-def test_missing_output_folder_is_reported_before_the_work(tmp_path):
+def test_split_rejects_missing_output_folder(tmp_path):
     usage = Usage("resnet-recipes x", "", "", {"--csv FILE.csv": "", "--json": ""})
     missing = str(tmp_path / "none/a.csv")
     with pytest.raises(NotReadyError, match=r"its folder does not exist\n.*mkdir -p"):
@@ -75,6 +75,6 @@ def test_missing_output_folder_is_reported_before_the_work(tmp_path):
         split(["--csv", missing, "--jsn"], usage)
 
 
-def test_names_cannot_control_the_terminal(capsys):
+def test_say_escapes_control_characters(capsys):
     say("resuming runs/\x1b[2J\nand\u202e")
     assert capsys.readouterr().err == "resuming runs/\\x1b[2J\nand\\u202e\n"

@@ -14,7 +14,7 @@ from tests.fixtures import Streams
 
 
 @pytest.fixture
-def run_verb(run_command: Callable[..., Streams]) -> Callable[..., str]:
+def run_subcommand(run_command: Callable[..., Streams]) -> Callable[..., str]:
     """Return a function that returns the output of a subcommand."""
     return lambda line: run_command(f"resnet-recipes {line}").out
 
@@ -26,11 +26,11 @@ def recipes() -> Path:
     return Path("recipes")
 
 
-def test_ls_lists_packaged_and_own_recipes(run_verb, recipes):
+def test_ls_lists_packaged_and_own_recipes(run_subcommand, recipes):
     (recipes / "mine.yaml").write_text("defaults: [hot]\nmax_duration: 10ep\n")
     (recipes / "mild.yaml").write_text("name: mild\n")
     (recipes / "broken.yaml").write_text("seed: yes\n")
-    out = run_verb("ls")
+    out = run_subcommand("ls")
     rows = {
         line.split()[0]: " ".join(line.split())
         for line in re.sub(r"\n +", " ", out).splitlines()
@@ -43,12 +43,12 @@ def test_ls_lists_packaged_and_own_recipes(run_verb, recipes):
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_ls_shows_nearest_published_result_of_own_recipe(run_verb, recipes):
+def test_ls_shows_nearest_published_result_of_own_recipe(run_subcommand, recipes):
     (recipes / "mine.yaml").write_text(
         "defaults: [hot]\nmax_duration: 10ep\nscale_schedule_ratio: 1\n"
         "published: [{top1: 70, epochs: 90}, {top1: 60, epochs: 9}, {top1: 50}]\n"
     )
-    out = run_verb("ls")
+    out = run_subcommand("ls")
     assert "60%, 9 epochs" in out
     ours = out.partition("BASELINES")[0]
     assert "25.3 min," in ours
@@ -56,20 +56,20 @@ def test_ls_shows_nearest_published_result_of_own_recipe(run_verb, recipes):
     assert "* on DAWNBench's or MLPerf's clock; other times are training time." in out
 
 
-def test_ls_survives_hostile_recipe_descriptions(run_verb, recipes):
+def test_ls_survives_hostile_recipe_descriptions(run_subcommand, recipes):
     (recipes / "odd.yaml").write_text(
         'about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], minutes: x}]\n'
     )
     (recipes / "odder.yaml").write_text(
         "about: {a: 1}\nscale_schedule_ratio: many\nmax_duration: 3ep\npublished: 7\n"
     )
-    out = run_verb("ls")
+    out = run_subcommand("ls")
     assert "\x1b" not in out
     assert {"odd", "odder"} <= {line.split()[0] for line in out.splitlines() if line}
 
 
-def test_ls_json_has_the_columns_of_the_table(run_verb):
-    recipes = {item["name"]: item for item in json.loads(run_verb("ls --json"))}
+def test_ls_json_has_the_columns_of_the_table(run_subcommand):
+    recipes = {item["name"]: item for item in json.loads(run_subcommand("ls --json"))}
     assert recipes["mild"]["epochs"] == "36"
     assert recipes["hot"]["published"]["top1"] == 79.86
     assert [recipes[name]["published"]["clock"] for name in ("hot", "mild_mlperf")] == [
@@ -78,8 +78,8 @@ def test_ls_json_has_the_columns_of_the_table(run_verb):
     ]
 
 
-def test_show_prints_the_file_with_its_sources(run_verb):
-    out = run_verb("show mild")
+def test_show_prints_the_file_with_its_sources(run_subcommand):
+    out = run_subcommand("show mild")
     assert (Path(__file__).parents[2] / "recipes/mild.yaml").read_text().strip() in out
     assert "# sha256 " in out
 
@@ -93,31 +93,31 @@ def test_printed_recipe_is_folded_but_equivalent(name):
     assert sorted(set(text.split()) - set(folded.split())) == []
 
 
-def test_cp_writes_a_child_that_composes(run_verb, recipes):
-    assert "resnet-train mine " in run_verb("cp hot recipes/mine.yaml")
+def test_cp_writes_a_child_that_composes(run_subcommand, recipes):
+    assert "resnet-train mine " in run_subcommand("cp hot recipes/mine.yaml")
     assert "defaults: [hot]" in (recipes / "mine.yaml").read_text()
-    run_verb("cp recipes/mine.yaml recipes/other.yaml")
+    run_subcommand("cp recipes/mine.yaml recipes/other.yaml")
     assert "defaults: [mine]" in (recipes / "other.yaml").read_text()
-    assert all(f"{name}.yaml: ok" in run_verb("validate") for name in ("mine", "other"))
-    assert run_verb("diff hot other") == "no setting differs\n"
+    assert all(f"{name}.yaml: ok" in run_subcommand("validate") for name in ("mine", "other"))
+    assert run_subcommand("diff hot other") == "no setting differs\n"
 
 
-def test_show_prints_parents_before_a_recipe(run_verb, recipes):
+def test_show_prints_parents_before_a_recipe(run_subcommand, recipes):
     (recipes / "child.yaml").write_text("name: child\ndefaults: [mild, optimizer: lamb]\n")
-    output = run_verb("show child")
+    output = run_subcommand("show child")
     assert output.index("# mild: ") < output.index("# lamb: ") < output.index("# child: ")
 
 
 def test_cp_rejects_parent_outside_recipes(run_command, recipes):
     Path("mine.yaml").write_text("name: mine\ndefaults: [mild]\n")
-    refusal = run_command("resnet-recipes cp mine.yaml recipes/other.yaml", 2).err
-    assert "hint:  move it to recipes/mine.yaml" in refusal
+    message = run_command("resnet-recipes cp mine.yaml recipes/other.yaml", 2).err
+    assert "hint:  move it to recipes/mine.yaml" in message
     assert not (recipes / "other.yaml").exists()
 
 
-def test_cp_may_keep_the_name_of_its_parent(run_verb):
-    run_verb("cp hot recipes/hot.yaml")
-    assert "hot.yaml: ok" in run_verb("validate recipes/hot.yaml")
+def test_cp_under_name_of_parent_is_valid(run_subcommand):
+    run_subcommand("cp hot recipes/hot.yaml")
+    assert "hot.yaml: ok" in run_subcommand("validate recipes/hot.yaml")
 
 
 def test_cp_rejects_an_existing_file(run_command):
@@ -126,8 +126,8 @@ def test_cp_rejects_an_existing_file(run_command):
     assert Path("a.yaml").read_text() == "mine"
 
 
-def test_diff_shows_only_differences(run_verb):
-    out = run_verb("diff mild medium")
+def test_diff_shows_only_differences(run_subcommand):
+    out = run_subcommand("diff mild medium")
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
     assert rows["methods.label_smoothing.smoothing"] == ["0.08", "0.1"]
     assert rows["methods.sam.interval"] == ["-", "10"]
@@ -165,22 +165,22 @@ def test_validate_of_a_folder_suggests_a_command(run_command):
     assert run_command(command).out == "my recipes/good.yaml: ok\n"
 
 
-def test_validate_lists_a_folder_once(run_verb, recipes, monkeypatch):
+def test_validate_lists_a_folder_once(run_subcommand, recipes, monkeypatch):
     for number in range(20):
         (recipes / f"mine{number}.yaml").write_text("defaults: [small]\nseed: 1\n")
     listed, glob = [], Path.glob
     monkeypatch.setattr(Path, "glob", lambda path, form: listed.append(path) or glob(path, form))
-    assert run_verb("validate").count("yaml: ok") == 20
+    assert run_subcommand("validate").count("yaml: ok") == 20
     assert listed.count(recipes.absolute()) == 1
 
 
-def test_optimizer_page_explains_how_to_select_it(run_verb):
-    out = run_verb("methods lamb")
+def test_optimizer_page_explains_how_to_select_it(run_subcommand):
+    out = run_subcommand("methods lamb")
     parts = "arXiv:1904.00962 optimizer.name=lamb optimizer.betas=[0.9,0.999] optimizer.lr=0.005"
     assert all(part in out for part in parts.split())
 
 
-def test_method_after_another_word_is_suggested(run_command):
+def test_methods_suggests_method_after_another_word(run_command):
     message = run_command("resnet-recipes methods show mixup", 2).err
     assert (
         message
@@ -188,9 +188,9 @@ def test_method_after_another_word_is_suggested(run_command):
     )
 
 
-def test_convert_makes_a_beton_and_prints_its_name(run_verb, image_folder):
+def test_convert_makes_a_beton_and_prints_its_name(run_subcommand, image_folder):
     assert (
-        run_verb(f"convert {image_folder}/val images.beton workers=1 write_mode=raw")
+        run_subcommand(f"convert {image_folder}/val images.beton workers=1 write_mode=raw")
         == "images.beton\n"
     )
     assert Path("images.beton").stat().st_size > 30 * 40 * 48 * 3
@@ -215,9 +215,9 @@ def test_suggested_convert_command_keeps_its_options(target, run_command, image_
     run_command(fix)
 
 
-def test_convert_takes_paths_with_an_equals_sign(run_verb, run_command, image_folder):
+def test_convert_takes_paths_with_an_equals_sign(run_subcommand, run_command, image_folder):
     Path("split=train").symlink_to(image_folder / "val")
     words = "convert ./split=train ./run=1/a.beton workers=1"
     Path("run=1").mkdir()
-    assert run_verb(words) == "run=1/a.beton\n"
+    assert run_subcommand(words) == "run=1/a.beton\n"
     assert "did you mean shuffle=true?" in run_command(f"resnet-recipes {words} shufle=true", 2).err

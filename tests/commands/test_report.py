@@ -40,8 +40,8 @@ def set_minutes(folder: Path, minutes: float, **more: float) -> None:
     (folder / SUMMARY).write_text(json.dumps(summary | times | more))
 
 
-def make_three_runs(**more: float) -> None:
-    """Make three runs with lr values like their accuracies; the second is the best."""
+def create_three_runs(**more: float) -> None:
+    """Create three runs with lr values like their accuracies; the second is the best."""
     for name, top1, minutes in (("a", 70.0, 10), ("b", 72.0, 20), ("c", 71.0, 30)):
         config = {"optimizer": {"lr": top1}}
         folder = make_run_folder(RUNS, name, top1=top1, images=5000, config=config)
@@ -49,7 +49,7 @@ def make_three_runs(**more: float) -> None:
         set_minutes(folder, minutes, **more)
 
 
-def list_drawn_values(page: str, figure: str, kind: str) -> list[list[dict]]:
+def list_plotted_values(page: str, figure: str, kind: str) -> list[list[dict]]:
     """Return the values of each non-empty layer of a figure that uses a given mark."""
     layers = [
         one for layer in read_plots(page)[figure]["layer"] for one in layer.get("layer", [layer])
@@ -62,11 +62,11 @@ def list_drawn_values(page: str, figure: str, kind: str) -> list[list[dict]]:
     ]
 
 
-def test_front_contains_pareto_optimal_runs(render_page):
-    make_three_runs()
+def test_report_pareto_front_contains_optimal_runs(render_page):
+    create_three_runs()
     text = render_page("runs --price 36")
     for name, x, scale in (("time", "minutes", 1), ("cost", "cost", 1.1 * 36 / 60)):
-        front = list_drawn_values(text, name, "line")[0]
+        front = list_plotted_values(text, name, "line")[0]
         assert [point["top1_percent"] for point in front] == [70.0, 72.0]
         assert [point[x] for point in front] == pytest.approx([10.0 * scale, 20.0 * scale])
 
@@ -77,7 +77,7 @@ def test_published_results_are_plotted_only_behind_imagenet_runs(render_page):
             config = {"optimizer": {"lr": lr}}
             make_run_folder(Path(name), f"a{lr}", images=count, config=config)
     for name, published in (("small", 0), ("large", 1)):
-        points = list_drawn_values(render_page(name), "time", "point")
+        points = list_plotted_values(render_page(name), "time", "point")
         assert len(points) == 1 + published
         assert {row["clock"] for row in points[0] if "clock" in row} == (
             {"steady"} if published else set()
@@ -93,9 +93,9 @@ def test_report_lines_join_durations_and_name_other_settings(render_page):
         name = f"{lr}-{epochs}-{seed}-6b3f2a91"
         set_minutes(make_run_folder(RUNS, name, seed=seed, epochs=epochs, **changes), epochs + seed)
     text = render_page()
-    (names,) = list_drawn_values(text, "time", "text")
+    (names,) = list_plotted_values(text, "time", "text")
     assert {row["series"] for row in names} == {"lr 0.1", "lr 0.2"}
-    (points,) = list_drawn_values(text, "time", "point")
+    (points,) = list_plotted_values(text, "time", "point")
     assert [row["name"] for row in points][:2] == ["lr 0.1, 2 epochs", "lr 0.1, 4 epochs"]
     assert points[0]["seeds"] == 2
     assert points[0]["minutes"] == pytest.approx(3.5)
@@ -105,13 +105,13 @@ def test_report_lines_join_durations_and_name_other_settings(render_page):
 
 
 def test_report_labels_are_next_to_points_without_overlap():
-    places = {"far": (1, 60), "a": (50, 70), "b": (52, 70), "c": (50, 70.1)}
+    positions = {"far": (1, 60), "a": (50, 70), "b": (52, 70), "c": (50, 70.1)}
     rows = [
         {"series": name, "minutes": minutes, "top1_percent": top1}
-        for name, (minutes, top1) in places.items()
+        for name, (minutes, top1) in positions.items()
     ]
     far, *near = label_lines([[row] for row in rows], "minutes")
-    assert [row["series"] for row in (far, *near)] == [*places]
+    assert [row["series"] for row in (far, *near)] == [*positions]
     assert len({row["dy"] for row in near}) == 3
     assert label_lines([], "minutes") == []
 
@@ -122,7 +122,7 @@ def test_report_out_expands_the_home_folder(run_command, tmp_path, monkeypatch):
     assert read_plots(Path("r.html").read_text())
 
 
-def test_page_of_runs_has_plots_and_escaped_names(render_page):
+def test_report_of_runs_has_plots_and_escaped_names(render_page):
     bad = "</script><script>alert(1)</script>"[:60].replace("/", "-")
     make_run_folder(RUNS, bad, seed=1, top1=70.1)
     make_run_folder(RUNS, "plain", seed=2, config={"optimizer": {"lr": bad}})
@@ -134,7 +134,7 @@ def test_page_of_runs_has_plots_and_escaped_names(render_page):
     assert "<script>alert" not in text
 
 
-def test_page_replaces_an_older_one_and_nothing_else(run_command):
+def test_report_replaces_only_an_older_report(run_command):
     for _ in range(2):
         run_command("resnet-recipes report --published")
     Path("mine.html").write_text("<html>mine")
@@ -158,7 +158,7 @@ def test_report_of_published_results_needs_no_runs(render_page, run_command):
 
 
 def test_report_head_prints_shared_settings_once(render_page):
-    make_three_runs(training_pflops=0.0018)
+    create_three_runs(training_pflops=0.0018)
     text = render_page("runs --price 36")
     best = "Best finished run: b (lr 72.0), 72.00% top-1 in 20:00 of training, $13.20."
     assert best in text
@@ -215,7 +215,7 @@ def test_report_separates_best_and_plots_by_data_set(render_page):
     assert "Accuracies on different images cannot be compared" in text
     assert re.findall(r"Best finished run: \w \((\w+)\)", text) == ["of_a", "of_c"]
     for figure, series in (("data1-time", {"of_a", "of_b"}), ("data2-time", {"of_c", "of_d"})):
-        assert {row["series"] for row in list_drawn_values(text, figure, "point")[0]} == series
+        assert {row["series"] for row in list_plotted_values(text, figure, "point")[0]} == series
 
 
 def test_report_of_one_run_has_no_plot(render_page):
@@ -248,7 +248,7 @@ def test_report_resumes_unfinished_runs_and_judges_best_two(render_page):
     assert f"Best finished run: {best}, 90.00% top-1 (95% interval 82.6 to 94.5%)" in text
     assert f"{best} vs. {second}, the same 100 images: +10.00 points, 95% interval +" in text
     assert text.count("--resume runs/s") == 4
-    points = list_drawn_values(text, "time", "rule")[0]
+    points = list_plotted_values(text, "time", "rule")[0]
     assert [points[0]["low"], points[0]["high"]] == pytest.approx([82.56, 94.48], abs=0.005)
     assert "Next: resnet-train --resume runs/s0 (stopped at epoch 4.00 of 8)" in text
     assert "2 more runs can be resumed: resnet-recipes runs" in text

@@ -122,7 +122,7 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
-def test_published_results_are_points_and_table_that_sorts(browser, tmp_path):
+def test_published_results_are_plotted_and_sortable(browser, tmp_path):
     open_page(browser, ["--published"], tmp_path / "r.html")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#time .mark-symbol.role-mark path")) > 15
     heads = browser.find_elements(By.CSS_SELECTOR, "th")
@@ -165,7 +165,7 @@ def test_hovering_shows_a_point_with_its_command(browser, tmp_path):
     assert has_command
 
 
-def test_phone_needs_no_sideways_scrolling(browser, tmp_path):
+def test_report_in_narrow_window_needs_no_sideways_scrolling(browser, tmp_path):
     make_run_folder(
         tmp_path / "runs", "a-rather-long-name-of-a-run-that-goes-on-and-on-and-on-20261121"
     )

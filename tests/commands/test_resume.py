@@ -1,3 +1,5 @@
+"""`resnet-train --resume`: rejected changes, and the run that `auto` selects."""
+
 import os
 import shutil
 from collections.abc import Callable
@@ -53,7 +55,7 @@ def test_resume_accepts_settings_without_effect_on_results(started_runs, run_com
     assert (changed.batch.bn_size, changed.data.on_bad_image) == (8, "skip")
 
 
-def test_images_that_were_moved_are_rejected_before_start(
+def test_resume_rejects_moved_images_until_data_is_set(
     run_command, tmp_path, explain_rejected_resume
 ):
     images = create_random_images(tmp_path / "images")
@@ -95,13 +97,13 @@ def test_resume_requests_no_address_from_a_run_folder(
 
 
 @pytest.mark.parametrize("text", ['{"job": "evaluate"}', '{"spans": "all"}', "[1]"])
-def test_folder_of_a_measurement_is_not_resumed(text, started_runs, explain_rejected_resume):
+def test_resume_rejects_folder_of_a_measurement(text, started_runs, explain_rejected_resume):
     Path("runs/mine/job.json").write_text(text)
     assert "which cannot be resumed" in explain_rejected_resume("")
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "rule"),
+    ("change", "code", "message"),
     parse_rows(
         """
 data={tmp}/others | 3 | differ in name or size
@@ -113,8 +115,8 @@ evaluation.interval=0.001dur evaluation.offset=2dur | 2 | must be between 0dur a
 """
     ),
 )
-def test_rejected_resume_leaves_the_run_resumable(
-    run_command, tmp_path, explain_rejected_resume, set_free_space, change, code, rule
+def test_rejected_resume_leaves_run_resumable(
+    run_command, tmp_path, explain_rejected_resume, set_free_space, change, code, message
 ):
     images = create_random_images(tmp_path / "images")
     set_free_space(5 << 30)
@@ -123,7 +125,9 @@ def test_rejected_resume_leaves_the_run_resumable(
     shutil.copytree(images, tmp_path / "others")
     (tmp_path / "others/train/pattern3/0.jpg").write_bytes(b"")
     for flags in ("", "--dry-run"):
-        assert rule in explain_rejected_resume(f"{change.format(tmp=tmp_path)} {flags}", int(code))
+        assert message in explain_rejected_resume(
+            f"{change.format(tmp=tmp_path)} {flags}", int(code)
+        )
     run_command("resnet-train --resume runs/mine --dry-run")
     run_command("resnet-train --resume runs/mine", 75)
 
@@ -145,12 +149,12 @@ def test_resume_keeps_the_measured_micro_batch(started_runs, run_command, explai
 
 
 @pytest.mark.parametrize("words", ["workers=3", "--dry-run"])
-def test_running_run_keeps_its_settings(started_runs, explain_rejected_resume, words):
+def test_resume_rejects_a_running_run(started_runs, explain_rejected_resume, words):
     with LockedFolder(Path("runs/mine")):
         assert "is in use by another run" in explain_rejected_resume(words, 3)
 
 
-def test_finished_run_rejects_resume_and_changes(started_runs, run_command):
+def test_resume_of_finished_run_trains_nothing(started_runs, run_command):
     Path("runs/mine/summary.json").write_text("{}")
     for words in ("", "--dry-run", "lr=0.05"):  # its own value
         assert (
@@ -164,7 +168,7 @@ def test_finished_run_rejects_resume_and_changes(started_runs, run_command):
 
 
 @pytest.mark.parametrize("flags", ["", "--dry-run"])
-def test_resume_of_a_finished_run_rejects_changes(started_runs, run_command, flags):
+def test_resume_of_finished_run_rejects_settings_without_effect(started_runs, run_command, flags):
     Path("runs/mine/summary.json").write_text("{}")
     words = "gpus=1 log.interval=7ba data=/elsewhere"
     message = run_command(f"resnet-train --resume runs/mine {words} {flags}", 2).err
@@ -184,9 +188,7 @@ run.root=elsewhere | run.root=elsewhere
 """
     ),
 )
-def test_name_of_another_run_or_recipe_is_rejected(
-    started_runs, explain_rejected_resume, word, typed
-):
+def test_resume_rejects_other_run_or_recipe(started_runs, explain_rejected_resume, word, typed):
     assert (
         f"{typed}: --resume names the run, and a run keeps its recipe"
         in explain_rejected_resume(word)

@@ -27,7 +27,7 @@ def test_run_is_found_by_path_name_or_last(runs, word):
     assert find_runs([word]) == [runs / "alpha"]
 
 
-def test_path_comes_before_a_name_in_runs(runs):
+def test_find_runs_prefers_path_to_run_name(runs):
     Path("alpha").mkdir()
     assert find_runs(["alpha"]) == [Path("alpha")]
     Path("last").write_text("weights")
@@ -53,7 +53,7 @@ def test_weights_accept_run_names(runs, typed, path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "typed", "answer"),
+    ("flags", "typed", "suggestion"),
     parse_values(
         """
 {} | alphq | alpha
@@ -62,8 +62,8 @@ def test_weights_accept_run_names(runs, typed, path):
 """
     ),
 )
-def test_weights_reject_missing_and_changing_runs(runs, flags, typed, answer):
-    with pytest.raises(RecipeError, match=answer):
+def test_weights_reject_missing_run_and_changing_last(runs, flags, typed, suggestion):
+    with pytest.raises(RecipeError, match=suggestion):
         resolve_weights(Arguments(flags, [f"model.weights={typed}"]))
 
 
@@ -73,7 +73,7 @@ def test_unknown_run_suggests_the_nearest_name(runs, word):
         find_runs([word])
 
 
-def test_all_missing_names_are_reported_at_once(runs):
+def test_find_runs_reports_all_missing_names(runs):
     with pytest.raises(RecipeError) as caught:
         find_runs(["one", "beta", "two"])
     assert [problem.value for problem in caught.value.problems] == ["one", "two"]
@@ -85,7 +85,7 @@ def test_missing_runs_suggest_how_to_start_one(word):
         find_runs([word])
 
 
-def test_records_of_runs_and_folders_are_listed(runs):
+def test_list_records_accepts_runs_and_folders(runs):
     assert [one.name for one in list_records(["last", "runs"])] == ["alpha", "alpha", "beta"]
 
 

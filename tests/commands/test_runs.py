@@ -54,7 +54,7 @@ def test_runs_csv_lists_name_state_and_cost(three_runs, run_command):
     ]
 
 
-def test_best_evaluation_is_marked_as_selected(three_runs, run_command):
+def test_runs_marks_best_evaluation_as_optimistic(three_runs, run_command):
     path = three_runs / "first/summary.json"
     best = {"best_top1_percent": 71.5, "best_epoch": 3.0}
     path.write_text(json.dumps(json.loads(path.read_text()) | best))

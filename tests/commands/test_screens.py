@@ -76,8 +76,8 @@ def show_screen(words: str, folder: Path, columns: int) -> str:
     return out + err
 
 
-def with_runs(folder: Path) -> Path:
-    """Make the runs for the screens."""
+def create_runs(folder: Path) -> Path:
+    """Create the runs for the screens; return the folder."""
     make_run_folder(folder / "runs", "first", top1=70.0)
     make_run_folder(folder / "runs", "better", top1=75.9, recipe="hot", seed=2)
     make_run_folder(folder / "runs", "medium-epochs22.5-seed1-0a1b2c3d", state="failed", epochs=9.0)
@@ -87,13 +87,13 @@ def with_runs(folder: Path) -> Path:
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize("name", SCREENS)
 def test_screen_equals_its_golden_file(name, columns, tmp_path):
-    screen = show_screen(SCREENS[name], with_runs(tmp_path), columns)
+    screen = show_screen(SCREENS[name], create_runs(tmp_path), columns)
     assert screen == (GOLDEN / f"{name}-{columns}.txt").read_text()
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        root = with_runs(Path(folder))
+        root = create_runs(Path(folder))
         for name, words in SCREENS.items():
             for columns in (80, 40):
                 (GOLDEN / f"{name}-{columns}.txt").write_text(show_screen(words, root, columns))

@@ -50,7 +50,7 @@ def test_stop_accepts_a_run_that_just_ended(live_run, run_command, monkeypatch):
     assert "stopped" in run_command("resnet-recipes stop first").out
 
 
-def test_delete_keeps_all_runs_if_one_is_running(live_run, run_command):
+def test_runs_rm_keeps_all_if_one_runs(live_run, run_command):
     folder, _ = live_run
     other = make_run_folder(folder.parent, "other")
     run_command("resnet-recipes runs rm other first --yes", 3)
@@ -67,7 +67,7 @@ def test_stop_signals_only_holder_of_the_lock(live_run, run_command):
 
 
 @pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
-def test_delete_asks_for_confirmation_first(answer, is_kept, monkeypatch, run_command):
+def test_runs_rm_asks_for_confirmation_first(answer, is_kept, monkeypatch, run_command):
     folder = make_run_folder(Path("runs"), "first")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: answer)

@@ -16,20 +16,20 @@ from resnet_recipes.training.run import Run
 from tests.images import create_random_images
 from tests.run_folders import create_trained_run, make_run_folder
 
-NASTY = "\x1b[31m\u202e<script>alert(1)</script>|\r"
+HOSTILE = "\x1b[31m\u202e<script>alert(1)</script>|\r"
 FORMULA = "=cmd|' !C calc'!A0"
-PLACE = NASTY.replace("/", "!")  # as the name of a file or folder
+HOSTILE_NAME = HOSTILE.replace("/", "!")  # as the name of a file or folder
 LINK = "![x](http:evil)\n\n# owned"
 
 
 @pytest.fixture
 def hostile_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """A run whose classes have hostile names, next to its images."""
-    names = [name.replace("/", "!") for name in (NASTY, FORMULA, LINK)]
+    names = [name.replace("/", "!") for name in (HOSTILE, FORMULA, LINK)]
     classes = sorted([*names, *map(str, range(7))])
     folder = create_trained_run(make_run, tmp_path / "run", classes)
     network = load(folder / WEIGHTS)
-    write_weights(network.model, folder / WEIGHTS, replace(network.about, recipe=NASTY))
+    write_weights(network.model, folder / WEIGHTS, replace(network.about, recipe=HOSTILE))
     return folder
 
 
@@ -42,7 +42,7 @@ def run_strange_text(words: list[object], capsys: pytest.CaptureFixture[str], co
     return captured.out + captured.err
 
 
-def test_class_names_have_no_effect_anywhere(hostile_run, tmp_path, capsys):
+def test_class_names_cannot_control_output(hostile_run, tmp_path, capsys):
     assert "recipe \\x1b[31m" in run_strange_text(["eval", hostile_run], capsys)
     written = {"--csv": "classes.csv", "--png": "x.png", "--images": "all.csv", "--gallery": "g"}
     flags = [word for flag, name in written.items() for word in (flag, tmp_path / name)]
@@ -68,20 +68,20 @@ def test_class_names_have_no_effect_anywhere(hostile_run, tmp_path, capsys):
     assert all(line.isprintable() for line in card.splitlines())
 
 
-def make_hostile_run(root: Path) -> Path:
-    """Make a run with hostile text in every field."""
-    folder = make_run_folder(root, f"{FORMULA}{PLACE}")
+def create_hostile_run(root: Path) -> Path:
+    """Create a run with hostile text in every field."""
+    folder = make_run_folder(root, f"{FORMULA}{HOSTILE_NAME}")
     summary = json.loads((folder / "summary.json").read_text())
-    text = f"'] ? {NASTY} \ud800"
+    text = f"'] ? {HOSTILE} \ud800"
     (folder / "summary.json").write_text(json.dumps(summary | {"recipe": text, "devices": text}))
-    (folder / "overrides.txt").write_text(f"data.root={NASTY}\n")
-    (folder / "command.txt").write_text(NASTY)
+    (folder / "overrides.txt").write_text(f"data.root={HOSTILE}\n")
+    (folder / "command.txt").write_text(HOSTILE)
     (folder / "config.yaml").write_text("name: mild\n")  # its text is checked when it is read
     return folder.rename(folder.with_name(f"{folder.name}\udcff"))
 
 
 def test_run_folder_text_cannot_control_output(tmp_path, capsys):
-    bad, good = make_hostile_run(tmp_path / "runs"), make_run_folder(tmp_path / "runs", "good")
+    bad, good = create_hostile_run(tmp_path / "runs"), make_run_folder(tmp_path / "runs", "good")
     table = tmp_path / "runs.csv"
     for words in ([], ["--sort", "top1"], ["--json"], ["--csv", table]):
         assert "good" in run_strange_text(["runs", tmp_path / "runs", *words], capsys)
@@ -100,20 +100,20 @@ def test_run_folder_text_cannot_control_output(tmp_path, capsys):
 
 def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     config = {"run": {"name": "mine"}}  # its text is checked when it is read
-    runs = [make_run_folder(tmp_path, f"{PLACE}{n}", seed=n, config=config) for n in (1, 2)]
+    runs = [make_run_folder(tmp_path, f"{HOSTILE_NAME}{n}", seed=n, config=config) for n in (1, 2)]
     for folder in runs:
-        packages = {NASTY: folder.name, "torch": f"{NASTY}{folder.name}"}
+        packages = {HOSTILE: folder.name, "torch": f"{HOSTILE}{folder.name}"}
         (folder / "env.json").write_text(json.dumps({"packages": packages}))
     assert "in each of 2 runs: \\x1b" in run_strange_text(["compare", *runs], capsys)
-    failed = make_run_folder(tmp_path, f"{PLACE}3", state="failed")
-    (failed / "exit.json").write_text(json.dumps({"code": 1, "message": NASTY}))
+    failed = make_run_folder(tmp_path, f"{HOSTILE_NAME}3", state="failed")
+    (failed / "exit.json").write_text(json.dumps({"code": 1, "message": HOSTILE}))
     assert "--resume" in run_strange_text(["runs", tmp_path], capsys)
     assert "<script>alert" in run_strange_text(["watch", failed, "--once"], capsys)
 
 
-def test_image_names_have_no_effect_anywhere(hostile_run, tmp_path, capsys):
+def test_image_names_cannot_control_output(hostile_run, tmp_path, capsys):
     images = create_random_images(tmp_path / "plain", ("a", "b"))
-    (images / f"val/a/{PLACE}.jpg").write_bytes(b"\xff\xd8")
+    (images / f"val/a/{HOSTILE_NAME}.jpg").write_bytes(b"\xff\xd8")
     assert "1 of 7 images cannot be read" in run_strange_text(
         ["predict", hostile_run, images / "val"], capsys
     )
@@ -121,7 +121,7 @@ def test_image_names_have_no_effect_anywhere(hostile_run, tmp_path, capsys):
     assert "unreadable: " in run_strange_text(
         ["convert", images, tmp_path / "b", "--dry-run"], capsys
     )
-    visible = PLACE.replace("\u202e", "")  # commands remove this character
+    visible = HOSTILE_NAME.replace("\u202e", "")  # commands remove this character
     words = [images / "val", tmp_path / f"{visible}.beton", "workers=1", "on_bad_image=skip"]
     assert "\\x1b" in run_strange_text(["convert", *words], capsys)
     assert "no file matches" in run_strange_text(
@@ -131,7 +131,7 @@ def test_image_names_have_no_effect_anywhere(hostile_run, tmp_path, capsys):
 
 def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):
     recipe = (Path(__file__).parents[2] / "recipes/demo.yaml").read_text()
-    folder = tmp_path / PLACE
+    folder = tmp_path / HOSTILE_NAME
     folder.mkdir()
     (folder / "mine.yaml").write_text(recipe.replace("\n", "  # a\u202eb\n", 1))
     (folder / "wrong.yaml").write_text("name: [")
@@ -140,7 +140,7 @@ def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("out", [".", "..", "/", "a/" * 2500, "a" * 5000])
-def test_unwritable_file_is_reported(out, tmp_path):
+def test_unwritable_output_path_is_rejected(out, tmp_path):
     make_run_folder(tmp_path / "runs", "good")
     assert cli.main(["report", "runs", "--out", out]) in (2, 3)
     assert cli.main(["export", "runs/good", "--to", "safetensors", "--out", out]) in (2, 3)

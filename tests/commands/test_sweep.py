@@ -25,12 +25,12 @@ from tests.run_folders import make_run_folder
 @pytest.fixture
 def sweeps(monkeypatch):
     """Do not train sweeps; return the list to which each adds its folder and its runs."""
-    notes = []
+    calls = []
     monkeypatch.setattr(
         "resnet_recipes.jobs.sweep.Sweep.train",
-        lambda sweep: notes.append((sweep.root, sweep.runs)) or 0,
+        lambda sweep: calls.append((sweep.root, sweep.runs)) or 0,
     )
-    return notes
+    return calls
 
 
 def test_sweep_dry_run_counts_runs_and_starts_none(sweeps, run_command):
@@ -44,13 +44,13 @@ def test_sweep_dry_run_counts_runs_and_starts_none(sweeps, run_command):
     assert sweeps == []
 
 
-def test_sweep_of_one_run_has_no_order(sweeps, run_command):
+def test_sweep_of_one_run_prints_no_order(sweeps, run_command):
     out = run_command(f"resnet-train -m mild {TINY} seed=1 --dry-run").out
     assert "\n1 run:\n  mild-" in out
     assert "\nall times: " in out
 
 
-def test_names_of_parts_keep_their_slash_as_a_word(sweeps, run_command, tmp_path):
+def test_sweep_names_write_fold_slash_as_of(sweeps, run_command, tmp_path):
     data = create_random_images(tmp_path / "set", train=2)
     words = f"demo data={data} bs=2 epochs=2 data.fold=1/2,2/2"
     out = run_command(f"resnet-train -m {words} --dry-run").out
@@ -82,13 +82,13 @@ def test_sweep_predicts_the_time_of_each_run_once(sweeps, run_command, monkeypat
     assert [plan.recipe.seed for plan in plans] == [1, 2, 3]
 
 
-def test_parallel_sweep_runs_use_one_gpu_each(sweeps, run_command, monkeypatch):
+def test_parallel_sweep_allows_one_gpu_per_run(sweeps, run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(2))
     words = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
     assert "gpus=2: --parallel gives each run one GPU" in run_command(f"{words} 2", 2).err
-    refusal = run_command(f"{words} 3", 2).err
-    assert "--parallel 3: must be a whole number from 1 to 2\n" in refusal
-    assert "hint:  this machine has 2 GPUs" in refusal
+    message = run_command(f"{words} 3", 2).err
+    assert "--parallel 3: must be a whole number from 1 to 2\n" in message
+    assert "hint:  this machine has 2 GPUs" in message
     assert sweeps == []
 
 
@@ -115,7 +115,7 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, run_command):
     assert len([line for line in out.splitlines() if line.startswith("mild-lr")]) == 2
 
 
-def test_sweep_runs_do_not_repeat_the_plan(run_folders, monkeypatch, run_command):
+def test_train_with_no_plan_prints_no_plan(run_folders, monkeypatch, run_command):
     assert "recipe  " in run_command(f"resnet-train recipe=mild {TINY} run=a", 75).err
     assert "recipe  " not in run_command(f"resnet-train recipe=mild {TINY} run=b --no-plan", 75).err
 
@@ -141,7 +141,7 @@ def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
     assert re.search(r"^[\d.]+ PFLOPs of training in total$", out, re.MULTILINE)
 
 
-def test_optimizers_and_schedules_are_swept_like_values(sweeps, run_command):
+def test_sweep_accepts_optimizers_and_schedules(sweeps, run_command):
     run_command(f"resnet-train -m recipe=mild optimizer=sgd,lamb schedule=step,linear {TINY}")
     optimizers = [point.split("-")[1] for _, points in sweeps for point in points]
     assert optimizers == ["optimizersgd", "optimizersgd", "optimizerlamb", "optimizerlamb"]
@@ -164,7 +164,7 @@ def test_run_names_depend_only_on_result_settings(run_command, sweeps):
     assert not set(first) & set(other)
 
 
-def test_sweep_can_remove_one_method_at_a_time(sweeps, run_command):
+def test_sweep_removes_one_method_at_a_time(sweeps, run_command):
     line = f"resnet-train -m recipe=mild {TINY} seed=1,2 '~methods.ema,"
     run_command(f"{line}blurpool'")
     ((_, points),) = sweeps

@@ -56,9 +56,7 @@ def test_run_folder_documents_the_run(run_folders, run_command):
         ("gpus=2 bs=2 model.name=resnet18 model.weights=none.pt", 3, ("model.weights", "gpus=2: ")),
     ],
 )
-def test_missing_gpus_are_reported_with_problems_of_the_plan(
-    words, code, keys, image_folder, run_command
-):
+def test_missing_gpus_are_reported_with_plan_problems(words, code, keys, image_folder, run_command):
     err = run_command(f"resnet-train mild data={image_folder} {words}", code).err
     assert all(key in err for key in keys), err
     assert "2 problems" in err
@@ -83,7 +81,7 @@ def test_verbose_prints_complete_plan(run_folders, run_command):
     assert "\n  hooks " in run_command(f"resnet-train mild {TINY} --verbose", 75).err
 
 
-def test_dry_run_rejects_the_same_as_a_start(run_folders, run_command):
+def test_dry_run_rejects_unusable_run_root(run_folders, run_command):
     Path("file").touch()
     for flag in ("", "--dry-run"):
         line = f"resnet-train mild {TINY} run.root=file/runs {flag}"
@@ -127,7 +125,7 @@ def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, tmp_pa
     assert run_folders == []
 
 
-def test_cfg_prints_a_readable_recipe(run_folders, run_command):
+def test_cfg_prints_a_recipe_that_composes(run_folders, run_command):
     text = run_command("resnet-train hot --cfg lr=1.5").out
     Path("full.yaml").write_text(text)
     for flag in ("--cfg", "--cfg job", "--cfg=job"):  # Hydra spellings

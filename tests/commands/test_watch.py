@@ -20,7 +20,7 @@ def test_watch_shows_progress_with_the_time_left(tmp_path, run_command):
     assert "about 5:00 of training left" in out  # 60 seconds per epoch, five epochs
 
 
-def test_watch_prints_evaluations_and_the_end_to_a_pipe(tmp_path, monkeypatch, run_command):
+def test_watch_prints_evaluations_to_a_pipe(tmp_path, monkeypatch, run_command):
     folder = make_run_folder(tmp_path, "mine", state="killed")
     fcntl.flock(lock := (folder / "lock").open("w"), fcntl.LOCK_EX)
 
