@@ -1,4 +1,4 @@
-"""The longest run within a budget, compared with trying every length."""
+"""The longest run within a budget, compared with trying every duration."""
 
 from fractions import Fraction
 
@@ -14,13 +14,13 @@ def test_budget_epochs_is_the_longest_that_fits(budget, least):
         return 5.0 + 7.0 * float(epochs) + int(epochs)  # evaluations add steps to the curve
 
     tenths = [count / 10 for count in range(1, 501)]
-    lengths = [epochs for epochs in tenths if epochs < 20 or epochs == int(epochs)]
-    fitting = [epochs for epochs in lengths if minutes(epochs) <= budget]
+    durations = [epochs for epochs in tenths if epochs < 20 or epochs == int(epochs)]
+    fitting = [epochs for epochs in durations if minutes(epochs) <= budget]
     most = max((epochs for epochs in fitting if epochs >= least), default=None)
     assert find_longest(minutes, budget, least, 50) == (most and Fraction(str(most)))
 
 
-def test_budget_estimates_only_lengths_that_may_fit():
+def test_budget_estimates_only_durations_that_may_fit():
     asked = []
     find_longest(lambda epochs: asked.append(epochs) or float(epochs), 5.0, Fraction(3), 50)
     assert min(asked) >= 3

@@ -76,7 +76,7 @@ def test_extended_run_is_bit_identical_even_if_killed(prepare_run, launcher):
 
 
 @pytest.mark.slow
-def test_stable_state_is_newest_checkpoint_unless_more_follow(prepare_run, launcher):
+def test_stable_state_is_newest_checkpoint_of_stable_phase(prepare_run, launcher):
     short = launcher.train(prepare_run("short", 16))
     (short / "exit.json").unlink()  # like a run that has not ended
     recipe = read(short / "config.yaml")

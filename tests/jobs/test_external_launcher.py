@@ -163,9 +163,11 @@ def test_failure_with_gloo_in_its_text_is_reported(tmp_path, forks, bare_environ
 
 
 @pytest.mark.parametrize(
-    ("behavior", "speaks"), [("finish@0 not-ready@1", 1), ("not-ready-last@0 not-ready@1", 0)]
+    ("behavior", "reporter"), [("finish@0 not-ready@1", 1), ("not-ready-last@0 not-ready@1", 0)]
 )
-def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, forks, bare_environment):
+def test_problem_of_all_ranks_is_printed_once(
+    behavior, reporter, tmp_path, forks, bare_environment
+):
     (tmp_path / "behavior").write_text(behavior)
     ranks = []
     for rank in (0, 1):
@@ -173,8 +175,8 @@ def test_problem_of_all_ranks_is_printed_once(behavior, speaks, tmp_path, forks,
         while not list(tmp_path.glob("heartbeat/*")):  # rank 1 rejects after rank 0 starts
             time.sleep(0.01)
     errors = [rank.wait()[2] for rank in ranks]
-    assert ["data.root=/data is gone" in text for text in errors] == [speaks == 0, speaks == 1]
-    assert ("on rank 1; log: " in errors[1]) == (speaks == 1)
+    assert ["data.root=/data is gone" in text for text in errors] == [reporter == 0, reporter == 1]
+    assert ("on rank 1; log: " in errors[1]) == (reporter == 1)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_ranks_share_cores_unless_slurm_splits_them(node, cores, sharing, bare_e
     assert variables["LOCAL_WORLD_SIZE"] == str(sharing)
 
 
-def test_restarted_group_resumes_its_own_run(tmp_path, bare_environment):
+def test_find_restarted_run_returns_run_of_this_group(tmp_path, bare_environment):
     for name in ("mine", "finished-long-ago"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text("")
@@ -219,7 +221,7 @@ def test_restarted_group_resumes_its_own_run(tmp_path, bare_environment):
     assert external_launcher.find_restarted_run(tmp_path) == tmp_path / "mine"
 
 
-def without_interface() -> dict[str, str]:
+def get_environment_without_interface() -> dict[str, str]:
     """Return the environment without variables that would restrict ports to this machine."""
     return {key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")}
 
@@ -240,7 +242,7 @@ def start_tasks(forks: ForkServer, folder: Path, changes: list[list[str]]) -> li
             "resnet_recipes",
             *SMALL,
             *words,
-            environment=without_interface()
+            environment=get_environment_without_interface()
             | parse_variables(f"{SRUN} {one_node} SLURM_PROCID={rank} SLURM_LOCALID={rank}"),
         )
         for rank, words in enumerate(changes)
@@ -287,7 +289,7 @@ def test_ranks_of_one_machine_listen_on_loopback_only(by, forks, tmp_path):
         started = start_tasks(forks, tmp_path, [["max_duration=5000ba"]] * 2)
     else:
         words = ["resnet_recipes", *SMALL, "max_duration=5000ba", "gpus=2"]
-        started = [forks.run(tmp_path, *words, environment=without_interface())]
+        started = [forks.run(tmp_path, *words, environment=get_environment_without_interface())]
     try:
         while sum(beat.step > 2 for beat in watchdog.read_beats(tmp_path / "runs/one")) < 2:
             assert all(task.poll() is None for task in started), [

@@ -65,7 +65,7 @@ def test_group_rejects_gpus_on_a_machine_without_gpus(monkeypatch):
     assert make_group(LaunchConfig(device="cpu", gpus=8)).ranks == 8
 
 
-def test_plan_may_have_more_ranks_than_gpus(monkeypatch):
+def test_count_ranks_ignores_missing_gpus(monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
     assert count_ranks(LaunchConfig(gpus=8)) == 8
     assert count_ranks(LaunchConfig(device="cuda")) == 1
@@ -90,7 +90,7 @@ def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
             make_group(config)
 
 
-def test_temporary_folder_too_long_for_sockets_is_rejected(monkeypatch):
+def test_group_rejects_temporary_folder_too_long_for_sockets(monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (MAX_TMPDIR - 1))
     assert make_group(LaunchConfig(device="cpu")).ranks == 1
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * MAX_TMPDIR)
@@ -128,8 +128,8 @@ def test_environments_override_inherited_rank_variables(monkeypatch):
     monkeypatch.setenv("RANK", "x")
     monkeypatch.setenv("WORLD_SIZE", "-3")
     ranks = build_environments(Group(3), attempt=2)
-    places = [(rank["RANK"], rank["LOCAL_RANK"], rank["WORLD_SIZE"]) for rank in ranks]
-    assert places == [(str(i), str(i), "3") for i in range(3)]
+    identities = [(rank["RANK"], rank["LOCAL_RANK"], rank["WORLD_SIZE"]) for rank in ranks]
+    assert identities == [(str(i), str(i), "3") for i in range(3)]
     assert {rank["TORCHELASTIC_RESTART_COUNT"] for rank in ranks} == {"2"}
     assert not any(name.startswith("RESNET_RECIPES_") for rank in ranks for name in rank)
 
@@ -155,13 +155,13 @@ def test_environments_keep_variables_and_set_safe_path(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"), [(0, "expandable_segments:True"), (1, None), (None, None)]
+    ("status", "expected"), [(0, "expandable_segments:True"), (1, None), (None, None)]
 )
-def test_allocator_uses_expandable_segments_with_nvml(answer, expected, monkeypatch):
+def test_allocator_uses_expandable_segments_with_nvml(status, expected, monkeypatch):
     def load_library(name: str) -> SimpleNamespace:
-        if answer is None:
+        if status is None:
             raise OSError(f"{name}: cannot open shared object file")
-        return SimpleNamespace(nvmlInit_v2=lambda: answer)
+        return SimpleNamespace(nvmlInit_v2=lambda: status)
 
     monkeypatch.setattr(cuda.ctypes, "CDLL", load_library)
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):

@@ -36,7 +36,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
-class Started:
+class StandInRun:
     """A run of stand-in ranks, from start to end."""
 
     def __init__(
@@ -88,7 +88,7 @@ def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
 
     monkeypatch.setattr("resnet_recipes.base.atomic.write_text", fail)
     (tmp_path / "endings").touch()  # not a folder, so no ending can be written
-    ended = Started(tmp_path, "wrong@0")
+    ended = StandInRun(tmp_path, "wrong@0")
     assert "the run failed (No space left on device)" in ended.messages[0]
     assert "cannot be written to, so no rank could report how it ended" in ended.messages[0]
     assert "free some space, and resume" in ended.messages[0]
@@ -112,13 +112,13 @@ def test_launcher_rejects_folder_on_full_disk(tmp_path, monkeypatch):
         start(LockedFolder(tmp_path), Group(), print)
 
 
-def test_run_that_finished_survives_a_failing_cleanup(tmp_path, monkeypatch):
+def test_finished_run_survives_a_failing_cleanup(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path))
 
     monkeypatch.setattr(os, "rmdir", fail)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert Started(tmp_path, "finish@0").ending.code == 0
+    assert StandInRun(tmp_path, "finish@0").ending.code == 0
 
 
 def act_when_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:
@@ -138,7 +138,7 @@ def make_sender(number: signal.Signals) -> Callable[[], None]:
 
 
 def test_finished_run_has_exit_code_0(tmp_path):
-    run = Started(tmp_path, "finish@0")
+    run = StandInRun(tmp_path, "finish@0")
     assert (run.ending.code, run.ending.step, run.messages) == (0, 20, [])
     assert read_ending(tmp_path / "exit.json") == run.ending
 
@@ -158,7 +158,7 @@ exit@0 | 1 | SystemExit; 5
     ),
 )
 def test_failure_is_one_message_with_its_cause(behavior, code, parts, tmp_path):
-    run = Started(tmp_path, behavior)
+    run = StandInRun(tmp_path, behavior)
     assert run.ending.code == int(code)
     (message,) = run.messages
     assert all(part in message for part in parts.split("; ")), message
@@ -167,21 +167,21 @@ def test_failure_is_one_message_with_its_cause(behavior, code, parts, tmp_path):
 
 def test_failed_measurement_is_not_resumable(tmp_path):
     (tmp_path / "job.json").write_text('{"job": "train"}')
-    (message,) = Started(tmp_path, "bug@0").messages
+    (message,) = StandInRun(tmp_path, "bug@0").messages
     assert "rank0.log" in message
     assert "resume" not in message
 
 
 def test_log_has_traceback_and_stacks_of_a_crash(tmp_path):
-    assert "Traceback" in Started(tmp_path, "bug@0").log(0)
-    assert "Segmentation fault" in Started(tmp_path, "segv@0").log(0)
+    assert "Traceback" in StandInRun(tmp_path, "bug@0").log(0)
+    assert "Segmentation fault" in StandInRun(tmp_path, "segv@0").log(0)
 
 
 @pytest.mark.parametrize(
     ("name", "code"), [("SIGINT", 130), ("SIGTERM", 75), ("SIGUSR1", 75), ("SIGHUP", 75)]
 )
 def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
-    run = Started(tmp_path, then=make_sender(signal.Signals[name]))
+    run = StandInRun(tmp_path, then=make_sender(signal.Signals[name]))
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
     again = " again" if name == "SIGINT" else ""
@@ -191,13 +191,13 @@ def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_run_finishing_at_its_signal_ends_with_0(name, tmp_path):
-    run = Started(tmp_path, "finish-at-signal@0", then=make_sender(signal.Signals[name]))
+    run = StandInRun(tmp_path, "finish-at-signal@0", then=make_sender(signal.Signals[name]))
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
     assert not (tmp_path / "saved0").exists()
 
 
 def test_exit_code_follows_the_signal_of_the_launcher(tmp_path):
-    run = Started(tmp_path, "preempted-at-signal@0", then=make_sender(signal.SIGINT))
+    run = StandInRun(tmp_path, "preempted-at-signal@0", then=make_sender(signal.SIGINT))
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (130, 130)
 
 
@@ -207,13 +207,13 @@ def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch)
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(launching.LockedFolder, "confirm", confirm)
-    run = Started(tmp_path, "finish@0")
+    run = StandInRun(tmp_path, "finish@0")
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
 
 
 def test_immediately_repeated_signal_counts_once(tmp_path):
     signals = [make_sender(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)]
-    run = Started(tmp_path, then=lambda: [each() for each in signals])
+    run = StandInRun(tmp_path, then=lambda: [each() for each in signals])
     assert run.ending.code == 75
     assert (tmp_path / "saved0").exists()
 
@@ -224,7 +224,7 @@ def test_repeated_scheduler_signal_counts_once(tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(launching.ECHO_SECONDS + 0.1)
 
-    run = Started(tmp_path, "slow-to-save@0", then=terminate_repeatedly)
+    run = StandInRun(tmp_path, "slow-to-save@0", then=terminate_repeatedly)
     assert run.ending.code == 75
     assert (tmp_path / "saved0").exists()
 
@@ -235,7 +235,7 @@ def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
         time.sleep(launching.ECHO_SECONDS + 0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, interrupt_twice))
+    run = StandInRun(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, interrupt_twice))
     assert run.ending.code == 1
     assert "stopped at once" in run.messages[-1]
     assert not list_running(tmp_path)
@@ -244,14 +244,16 @@ def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
 def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "STOP_SECONDS", 0.5)
     threading.Timer(0.02, make_sender(signal.SIGTERM)).start()
-    run = Started(tmp_path)
+    run = StandInRun(tmp_path)
     assert run.ending.code == 75
     assert run.ending.message in ("stopped before the first step", "SIGTERM")
 
 
 def test_unresponsive_rank_is_killed_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "SAVE_SECONDS", -9.8)
-    run = Started(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, make_sender(signal.SIGTERM)))
+    run = StandInRun(
+        tmp_path, "stuck@0", then=act_when_stuck(tmp_path, make_sender(signal.SIGTERM))
+    )
     assert (run.ending.code, run.ending.error) == (1, "no answer")
     assert not list_running(tmp_path)
 
@@ -265,7 +267,7 @@ def wait_for_processes(folder: Path) -> bool:
 
 
 def test_loader_workers_of_dead_rank_are_killed(tmp_path):
-    Started(tmp_path, "leave-a-child@0")
+    StandInRun(tmp_path, "leave-a-child@0")
     assert (tmp_path / "child").exists()
     assert wait_for_processes(tmp_path)
 
@@ -301,7 +303,7 @@ def test_ranks_die_with_a_killed_launcher(tmp_path, ranks):
 @pytest.mark.slow
 def test_failed_rank_is_named_and_stuck_rank_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "STOP_SECONDS", 0.5)
-    run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
+    run = StandInRun(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
     (message,) = run.messages
     assert "rank 1 failed (TrainingError)" in message
@@ -314,14 +316,14 @@ def test_failed_rank_is_named_and_stuck_rank_stopped(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_killed_rank_is_the_cause_not_its_peers(tmp_path):
-    run = Started(tmp_path, "kill@1 peer@0", ranks=2)
+    run = StandInRun(tmp_path, "kill@1 peer@0", ranks=2)
     assert (run.ending.rank, run.ending.error, run.ending.step) == (1, "SIGKILL", 21)
     assert not list_running(tmp_path)
 
 
 @pytest.mark.slow
 def test_ctrl_c_stops_all_ranks(tmp_path):
-    run = Started(tmp_path, ranks=2, then=make_sender(signal.SIGINT))
+    run = StandInRun(tmp_path, ranks=2, then=make_sender(signal.SIGINT))
     assert run.ending.code == 130
     assert sorted(path.name for path in tmp_path.glob("saved*")) == ["saved0", "saved1"]
     assert not list_running(tmp_path)
@@ -329,7 +331,7 @@ def test_ctrl_c_stops_all_ranks(tmp_path):
 
 @pytest.mark.slow
 def test_group_restarts_after_failure_if_allowed(tmp_path):
-    run = Started(tmp_path, "fail-once@1 finish@0", ranks=2, restarts=1)
+    run = StandInRun(tmp_path, "fail-once@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.attempt) == (0, 1)
     message = "rank 1 failed (TrainingError); restarting from the last checkpoint (1 of 1)"
     assert run.messages == [message]
@@ -339,15 +341,15 @@ def test_group_restarts_after_failure_if_allowed(tmp_path):
 def test_group_stops_restarting_at_limit_or_user_error(
     tmp_path,
 ):
-    run = Started(tmp_path, "kill@1 finish@0", ranks=2, restarts=1)
+    run = StandInRun(tmp_path, "kill@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.error) == (1, "SIGKILL")
     assert run.messages[0].endswith("restarting from the last checkpoint (1 of 1)")
-    again = Started(tmp_path, "not-ready@0", restarts=3)
+    again = StandInRun(tmp_path, "not-ready@0", restarts=3)
     assert again.ending.code == 3
     assert len(again.messages) == 1
 
 
-def test_only_a_late_second_ctrl_c_stops_the_run_immediately(tmp_path, monkeypatch):
+def test_launch_kills_only_at_late_second_ctrl_c(tmp_path, monkeypatch):
     launch = launching.Launch(tmp_path, Mock(), print)
     request = launching.Request
     for seconds, number, expected in (
@@ -362,7 +364,7 @@ def test_only_a_late_second_ctrl_c_stops_the_run_immediately(tmp_path, monkeypat
         assert launch._request is expected
 
 
-def test_ending_of_equal_ranks_is_the_lowest(tmp_path):
+def test_ending_of_equal_ranks_names_lowest_rank(tmp_path):
     launch = launching.Launch(tmp_path, Mock(ranks=3), print)
     launch._observer = Mock(read_endings=lambda: [Ending(0, rank) for rank in (2, 0, 1)])
     assert launch._make_ending(Mock(find_killed=lambda: None)).rank == 0
@@ -375,5 +377,5 @@ def test_ending_is_written_before_the_lock_is_released(tmp_path, monkeypatch):
         "write_ending",
         lambda path, ending: was_running.append(is_running(tmp_path)) or write(path, ending),
     )
-    Started(tmp_path, "finish@0")
+    StandInRun(tmp_path, "finish@0")
     assert was_running == [True]

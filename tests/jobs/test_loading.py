@@ -55,7 +55,7 @@ def test_augmentation_increases_loading_time():
     assert augmented == pytest.approx(32 / (FILES + sample.AUGMENT_MILLISECONDS / 1000))
 
 
-def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
+def test_supply_first_epoch_decodes_and_reads_disk(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
     _, rates, first_epoch, _ = Supply.of(plan)
     assert (rates, first_epoch) == ({176: pytest.approx(32 / KEPT)}, pytest.approx(32 / FIRST))
@@ -72,11 +72,6 @@ def test_partial_memory_averages_both_costs(monkeypatch):
     assert Supply.of(plan).images_per_second[176] == pytest.approx(
         32 / ((KEPT + FIRST) / 2), rel=1e-4
     )
-
-
-def make_speeds(plan: Plan, rate: float, **changes) -> Speeds:
-    """Return speeds of a device with the same number of images per second at all sizes."""
-    return replace(Speeds({88: (1 / rate,)}, rate, {176: 32 / FILES}), **changes)
 
 
 def make_fast_gpus(plan: Plan) -> Speeds:
@@ -96,7 +91,7 @@ def test_memory_halves_time_of_run_limited_by_loading():
     assert (saves.memory.longer_side, saves.fix) == (352, "cache=ram")
 
 
-def test_measured_speeds_keep_their_steps():
+def test_find_gain_keeps_measured_steps():
     """Expected: memory replaces 10,000 measured images per second."""
     plan = plan_imagenet("mild epochs=20", 8)
     measured = Speeds(
@@ -118,7 +113,7 @@ def test_memory_slower_than_measured_files_is_not_suggested():
     assert (saves.memory, saves.fix) == (None, "")
 
 
-def test_fast_loading_prints_nothing():
+def test_fast_loading_has_no_gain():
     plan = plan_imagenet("mild", 8)
     slow = dict.fromkeys(plan.sizes, (1.0,))
     assert find_gain(plan, add_loading(plan, Speeds(slow))) is None
@@ -132,9 +127,9 @@ def test_cpu_training_adds_loading_time(monkeypatch):
     assert speeds.total_images_per_second == pytest.approx(1 / (0.001 + FILES / 16))
 
 
-@pytest.mark.parametrize("why", ["memory", "engine", "there"])
-def test_loading_settings_that_save_no_time_are_not_suggested(why, monkeypatch):
-    plan = plan_imagenet("mild cache=352" if why == "there" else "mild", 8)
+@pytest.mark.parametrize("why", ["memory", "engine", "enabled"])
+def test_loading_settings_without_gain_are_not_suggested(why, monkeypatch):
+    plan = plan_imagenet("mild cache=352" if why == "enabled" else "mild", 8)
     if why == "memory":
         monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
     if why == "engine":
@@ -207,5 +202,5 @@ def test_synthetic_images_leave_speeds_unchanged():
     assert list(list_supplies(plan)) == []
 
 
-def test_plan_without_data_uses_the_table():
+def test_supply_without_data_uses_the_table():
     assert Supply.of(plan_imagenet("mild", 8)).source.startswith("by a table for photographs")

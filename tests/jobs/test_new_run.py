@@ -248,7 +248,7 @@ def test_create_rejects_unwritable_root(monkeypatch):
         check(make_test_plan("mild"))
 
 
-def test_plan_rejects_names_that_create_rejects():
+def test_check_rejects_names_that_create_rejects():
     folder = create_run("run=mine")
     check(make_test_plan("mild", "run=mine"))  # it never trained
     (folder / "summary.json").write_text("{}")

@@ -54,11 +54,11 @@ def test_ranks_fetch_once_and_train_as_from_folder(tmp_path, launcher):
         assert all(torch.equal(weights[name], others[name]) for name in weights)
         shutil.rmtree(tmp_path / "cache")
         site.status = 403
-        rejected_run = train("refused", site.address, code=3)
+        rejected_run = train("rejected", site.address, code=3)
     assert "access denied" in (rejected_run / "logs/rank0.log").read_text()
 
 
-def collect_verdicts(facts: list[dict]) -> list[str]:
+def collect_errors(facts: list[dict]) -> list[str]:
     """Return the errors of the ranks, which are threads."""
     store = dist.HashStore()
 
@@ -74,11 +74,11 @@ def collect_verdicts(facts: list[dict]) -> list[str]:
 
 
 def test_rendezvous_accepts_ranks_with_equal_facts():
-    assert collect_verdicts([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
+    assert collect_errors([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
 
 
 def test_rendezvous_names_differing_rank_to_all():
-    errors = collect_verdicts(
+    errors = collect_errors(
         [{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}]
     )
     assert len(set(errors)) == 1
@@ -86,7 +86,7 @@ def test_rendezvous_names_differing_rank_to_all():
 
 
 def test_rendezvous_names_fact_of_a_single_rank():
-    (error, _) = collect_verdicts([{}, {"seed": 9}])
+    (error, _) = collect_errors([{}, {"seed": 9}])
     assert "seed is not given on rank 0, but 9 on rank 1" in error
 
 

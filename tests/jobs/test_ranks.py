@@ -116,11 +116,11 @@ def test_three_ranks_with_teacher_resume_bit_identical(launcher, new_run, make_r
 
     Three do so only while the layout of the buckets stays the same.
     """
-    taught_by = make_run("seed=5")
+    teacher_run = make_run("seed=5")
     teacher = tmp_path / "teacher.safetensors"
-    facts = taught_by.plan.facts
+    facts = teacher_run.plan.facts
     write_weights(
-        taught_by.model, teacher, about.describe(taught_by.plan.recipe, facts.classes, 10)
+        teacher_run.model, teacher, about.describe(teacher_run.plan.recipe, facts.classes, 10)
     )
     whole = new_run(
         f"methods.distill.teacher={teacher} methods.sam.interval=2 methods.mixup={{}} "
@@ -240,7 +240,7 @@ def test_timed_parts_of_a_run_leave_no_results(launcher, new_run):
 
 
 @requires_engine
-def test_run_in_memory_equals_run_on_raw_beton_and_resumes(launcher, new_run, tmp_path):
+def test_run_in_memory_equals_run_on_raw_beton(launcher, new_run, tmp_path):
     """The engine augments; validation images are also shrunk."""
     images, raw = create_random_images(tmp_path / "images", train=3), tmp_path / "raw"
     convert(images, raw, ConvertOptions("raw", max_resolution=30, shuffle=False), do_nothing)

@@ -46,7 +46,7 @@ def test_signal_ignored_at_start_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_rank_stopping_for_another_is_preempted(interruption):
+def test_interruption_without_signal_has_preempted_code(interruption):
     assert (interruption.requested, interruption.exit_code) == (False, 75)
 
 
@@ -85,7 +85,7 @@ def test_limit_stops_a_run_before_max_wall(max_wall, stops_after, monkeypatch):
     assert max_wall in limited.reason
 
 
-def test_run_without_limit_continues(monkeypatch):
+def test_interruption_without_limit_is_not_requested(monkeypatch):
     unlimited = Interruption()
     unlimited.limit("", started=0.0)
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)

@@ -108,9 +108,7 @@ def test_weights_are_written_when_last_checkpoint_fails(
 
 
 @pytest.mark.parametrize("largest_file", [100_000, 3000])
-def test_weights_larger_than_disk_are_reported_with_the_disk(
-    tmp_path, configs, launcher, largest_file
-):
+def test_weights_larger_than_disk_are_reported(tmp_path, configs, launcher, largest_file):
     run = SmallRun(tmp_path / "run", configs, launcher, 1)
     config = run.folder / "config.yaml"
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))

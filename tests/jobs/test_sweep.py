@@ -105,7 +105,7 @@ def test_sweep_tries_again_after_it_lost_a_race(code, stand_in_runs, tmp_path):
 
 
 @pytest.mark.parametrize("code", [1, 137])
-def test_sweep_tries_a_run_that_failed_once(code, stand_in_runs, tmp_path):
+def test_sweep_does_not_retry_a_failed_run(code, stand_in_runs, tmp_path):
     stand_in_runs.codes = {"b": code}
     (tmp_path / "b").mkdir()
     assert (train_sweep(tmp_path)[0], len(stand_in_runs.commands)) == (1, 3)

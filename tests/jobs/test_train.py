@@ -94,13 +94,13 @@ def test_training_time_excludes_loading_weights_or_checkpoint(saved, seconds, mo
 
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(train.pretrained, "find", wait)
-    for place, name in (
+    for module, name in (
         (train.pretrained, "load"),
         (train, "restore"),
         (train, "compute_digest"),
         (train.distributed, "is_same_on_all_ranks"),
     ):
-        monkeypatch.setattr(place, name, wait)
+        monkeypatch.setattr(module, name, wait)
     monkeypatch.setattr(train, "list_resume_warnings", lambda *_: [])
     device = torch.device("cpu")
     run = Mock(clock=Clock(device), rank=Mock(device=device))
@@ -118,7 +118,7 @@ def test_first_error_of_a_run_is_kept(run_rank_0):
     assert failure.value.__notes__ == ["the last checkpoint could not be written"]
 
 
-def test_weights_record_trained_not_planned_length(make_run, tmp_path):
+def test_weights_record_trained_not_planned_epochs(make_run, tmp_path):
     run = make_run("max_duration=8ba batch.global_size=32 batch.bn_size=32")
     train.write_weight_files(run, tmp_path, Evaluation(None, None), 6)
     assert run.plan.steps_per_epoch == 4

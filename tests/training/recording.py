@@ -69,6 +69,6 @@ def find_differing_tensors(ours: Run, theirs: Run) -> list[str]:
 
 def record(run: Run, first: int = 0, **options: Any) -> RecordingReporter:
     """Train a run from a step to its end and return the recording."""
-    notes = RecordingReporter(run, **options)
-    train(run, notes, first)
-    return notes
+    recording = RecordingReporter(run, **options)
+    train(run, recording, first)
+    return recording

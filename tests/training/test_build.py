@@ -43,8 +43,7 @@ ALL = " ".join(
 
 def train_to_end(run: Run) -> Tensor:
     """Train to the end and return the loss of each step."""
-    notes = record(run)
-    return torch.stack(notes.losses)
+    return torch.stack(record(run).losses)
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -275,11 +275,11 @@ def test_save_syncs_data_before_renaming(checkpoints, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", range(8))
-def test_killed_save_leaves_old_or_new_checkpoint(place, checkpoints, warnings):
-    def kill_at_place(real: Callable, calls: Iterator[int]) -> Callable:
+@pytest.mark.parametrize("number", range(8))
+def test_killed_save_leaves_old_or_new_checkpoint(number, checkpoints, warnings):
+    def kill_at_call(real: Callable, calls: Iterator[int]) -> Callable:
         def call(*args: object, **options: object) -> object:
-            if next(calls) == place:
+            if next(calls) == number:
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(*args, **options)
 
@@ -288,13 +288,13 @@ def test_killed_save_leaves_old_or_new_checkpoint(place, checkpoints, warnings):
     if (child := os.fork()) == 0:
         calls = count()
         for owner, name in ((os, "fsync"), (os, "replace"), (Path, "unlink")):
-            setattr(owner, name, kill_at_place(getattr(owner, name), calls))
+            setattr(owner, name, kill_at_call(getattr(owner, name), calls))
         try:
             Checkpoints(checkpoints.folder, 2).save(30, make_state(30), wait=True)
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     step, state = reopen(checkpoints, warnings.append).load_newest()
-    assert step == (20 if place < 5 else 30)  # the fifth call renames the manifest
+    assert step == (20 if number < 5 else 30)  # the fifth call renames the manifest
     assert is_identical(state, make_state(step))
     assert not warnings

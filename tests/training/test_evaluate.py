@@ -135,7 +135,7 @@ def test_evaluate_rejects_non_finite_loss(batch_norm_network):
         run_evaluation(batch_norm_network, Examples(10, 5))
 
 
-class Passes(TorchFunctionMode):
+class FunctionRecorder(TorchFunctionMode):
     """Records the torch functions that take a tensor with a given number of elements."""
 
     def __init__(self, elements: int):
@@ -150,7 +150,7 @@ class Passes(TorchFunctionMode):
 
 def test_evaluate_reads_logits_three_times():
     model, data = nn.Sequential(nn.Flatten(), nn.Linear(192, 1013)), Examples(3, 3)
-    with Passes(3 * 1013) as passes:
+    with FunctionRecorder(3 * 1013) as passes:
         evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 1013)
     # `float` does not copy float32, and `gather` reads two values per image
     free = {"float", "gather", "__get__", "dim", "size"}
@@ -192,7 +192,7 @@ def test_evaluate_out_of_memory_suggests_smaller_batch(batch_norm_network):
 
 
 #: Evaluations; each metric selects a different one as the best.
-SEEN = [
+EVALUATIONS = [
     Metrics(50.0, 90.0, 2.0, 100, 40.0),
     Metrics(70.0, 90.0, 1.9, 100, 45.0),
     Metrics(60.0, 90.0, 1.0, 100, 42.0),
@@ -203,7 +203,7 @@ SEEN = [
 
 def evaluate_all(run):
     """Return the run after all evaluations; evaluation n runs with the first bias set to n."""
-    for number, metrics in enumerate(SEEN, 1):
+    for number, metrics in enumerate(EVALUATIONS, 1):
         run.model.fc.bias.data.fill_(number)
         run.best = run.best.with_evaluation(number, metrics, run.model)
     return run
@@ -212,11 +212,11 @@ def evaluate_all(run):
 @pytest.mark.parametrize(("by", "step"), [("top1", 2), ("loss", 3), ("balanced_accuracy", 4)])
 def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
     run = evaluate_all(make_run(f"checkpoint.best={by}"))
-    assert (run.best.step, run.best.metrics) == (step, SEEN[step - 1])
+    assert (run.best.step, run.best.metrics) == (step, EVALUATIONS[step - 1])
     outcomes = load(write_weight_files(run, tmp_path, Evaluation(None, None), 5).best)
     assert (tmp_path / BEST_WEIGHTS).exists()
     assert set(outcomes.model.fc.bias.tolist()) == {step}
-    assert outcomes.about.top1_percent == SEEN[step - 1].top1
+    assert outcomes.about.top1_percent == EVALUATIONS[step - 1].top1
     assert "the best evaluation of 5 on" in make_model_card(outcomes.about, "timm", "", "")
 
 
@@ -232,7 +232,7 @@ def test_resumed_best_weights_require_the_same_metric(make_run):
     same, other = make_run("checkpoint.best=loss"), make_run("checkpoint.best=top1")
     for run in (same, other):
         restore(run, state)
-    assert (same.best.step, same.best.evaluations, same.best.metrics) == (3, 5, SEEN[2])
+    assert (same.best.step, same.best.evaluations, same.best.metrics) == (3, 5, EVALUATIONS[2])
     assert set(same.best.weights["fc.bias"].tolist()) == {3}
     assert other.best.metrics is None
     restore(same, {key: value for key, value in state.items() if key != "best"})  # older version

@@ -18,13 +18,13 @@ from tests.training.recording import HOT, find_differing_tensors, record
 def limit_memory(run: Run, limit: int) -> Run:
     """Make the run's network exceed the memory for images above `limit` pixels."""
 
-    def refuse(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+    def fail(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         if inputs[0].shape[-1] > limit:
             raise torch.OutOfMemoryError(
                 "CUDA out of memory. Tried to allocate 2 GiB. And much more"
             )
 
-    run.model.conv1.register_forward_pre_hook(refuse)
+    run.model.conv1.register_forward_pre_hook(fail)
     return run
 
 
@@ -37,7 +37,7 @@ def test_memory_check_leaves_run_unchanged(make_run):
     assert find_differing_tensors(ours, theirs) == []
 
 
-def test_memory_check_reports_lack_of_memory_for_largest_size(make_run):
+def test_memory_check_reports_lack_for_largest_size(make_run):
     run = make_run(f"max_duration=3ep batch.bn_size=4 {HOT}")
     side = max(run.plan.sizes)
     limit_memory(run, limit=side - 1)

@@ -17,7 +17,7 @@ from tests.checks import is_identical
 from tests.training.recording import HOT, find_differing_tensors, record
 
 #: Images smaller than in other tests.
-TINY = "data.train_size=16 data.eval_resize=16 data.eval_size=16"
+SMALL_IMAGES = "data.train_size=16 data.eval_resize=16 data.eval_size=16"
 
 
 class Recording(TorchDispatchMode):
@@ -51,7 +51,7 @@ class SimulatedGpu:
     """A simulated GPU for Graphs: whether it waits, and whether graphs can be captured."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self.waits, self.refuses, self.graphs, self.buffers = True, "", [], []
+        self.waits, self.capture_error, self.graphs, self.buffers = True, "", [], []
         self.synchronized = []  # number of graphs at each synchronization
         event = type("Event", (), {"record": lambda _: None, "query": lambda _: self.waits})
         for name, value in {
@@ -76,8 +76,8 @@ class SimulatedGpu:
     def capture(self, graph: Recording, **_: object) -> Iterator[None]:
         """Record the operations in the context and undo them, since a GPU would not run them."""
         before, state = [buffer.clone() for buffer in self.buffers], torch.get_rng_state()
-        if self.refuses:
-            raise RuntimeError(self.refuses)
+        if self.capture_error:
+            raise RuntimeError(self.capture_error)
         with graph:
             yield
         torch.set_rng_state(state)
@@ -109,8 +109,8 @@ def make_replayed_run(
 @pytest.mark.parametrize(
     "words",
     [
-        f"max_duration=16ba {TINY} {HOT}",
-        f"max_duration=9ba {TINY} batch.bn_size=4 methods.ema.update_interval=2ba",
+        f"max_duration=16ba {SMALL_IMAGES} {HOT}",
+        f"max_duration=9ba {SMALL_IMAGES} batch.bn_size=4 methods.ema.update_interval=2ba",
         "max_duration=10ba precision.dtype=bf16 methods.sam.interval=3 methods.bce_loss={}",
     ],
 )
@@ -125,7 +125,7 @@ def test_replayed_run_is_bit_identical(words, make_replayed_run, make_run, simul
 def test_replayed_float16_uses_scale_of_step(make_replayed_run, make_run, simulated_gpu):
     words = (
         "max_duration=8ba precision.dtype=fp16 batch.global_size=2 batch.bn_size=2 "
-        f"optimizer.lr=0.01 {TINY}"
+        f"optimizer.lr=0.01 {SMALL_IMAGES}"
     )
     ours, theirs = make_replayed_run(words)[0], make_run(words)
     record(ours)
@@ -168,7 +168,7 @@ def test_failed_capture_computes_eagerly_with_note(make_replayed_run, make_run, 
     ours, theirs = make_replayed_run("max_duration=9ba")[0], make_run("max_duration=9ba")
     texts: list[str] = []
     ours.graphs = Graphs(ours.model, ours.all_reduce, texts.append)
-    simulated_gpu.refuses = "operation not permitted when stream is capturing\nand more"
+    simulated_gpu.capture_error = "operation not permitted when stream is capturing\nand more"
     record(ours)
     record(theirs)
     assert texts[1:] == [
@@ -211,7 +211,7 @@ def test_replayed_network_has_graph_for_each_shape(make_replayed_run, simulated_
 def test_replayed_network_computes_eagerly_after_failed_capture(make_replayed_run, simulated_gpu):
     run, texts = make_replayed_run()
     teacher, images = ReplayedNetwork(run.model.eval(), run.graphs), torch.randn(2, 3, 16, 16)
-    simulated_gpu.refuses = "it reads a number back"
+    simulated_gpu.capture_error = "it reads a number back"
     assert all(torch.equal(teacher(images), run.model(images)) for _ in range(3))
     assert texts == [
         "The teacher cannot be captured as a CUDA graph, so its kernels are launched one by one: "

@@ -24,25 +24,29 @@ def test_loop_logs_evaluates_and_saves_as_planned(make_run):
     run = make_run(
         "max_duration=5ba log.interval=2ba evaluation.interval=3ba checkpoint.interval=4ba"
     )
-    notes = record(run)
-    assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3, 4, 5], [3, 5], [4, 5])
+    recording = record(run)
+    assert (recording.logged, recording.evaluated, recording.saved) == (
+        [2, 3, 4, 5],
+        [3, 5],
+        [4, 5],
+    )
 
 
 def test_stop_request_logs_and_saves(make_run):
     run = make_run("max_duration=8ba checkpoint.interval=1dur evaluation.interval=1dur")
-    notes = record(run, stop_at=3)
-    assert len(notes.losses) == 3
-    assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3], [], [3])
+    recording = record(run, stop_at=3)
+    assert len(recording.losses) == 3
+    assert (recording.logged, recording.evaluated, recording.saved) == ([2, 3], [], [3])
 
 
 @pytest.mark.parametrize(("is_on", "steps"), [(True, [8]), (False, [])])
 def test_bn_average_averages_after_every_epoch(is_on, steps, make_run, monkeypatch):
     run = make_run(f"max_duration=9ba batch.bn_average={is_on}")
-    notes, averaged = RecordingReporter(run), []
+    recording, averaged = RecordingReporter(run), []
     monkeypatch.setattr(
-        loop, "average_statistics", lambda _: averaged.append(len(notes.losses) + 1)
+        loop, "average_statistics", lambda _: averaged.append(len(recording.losses) + 1)
     )
-    train(run, notes)
+    train(run, recording)
     assert averaged == steps
 
 
@@ -51,21 +55,21 @@ def test_reached_target_saves_and_ends_run(make_run):
         "max_duration=8ba checkpoint.interval=1dur evaluation.interval=2ba "
         "evaluation.offset=1ba evaluation.stop_at_top1=50.0"
     )
-    notes = RecordingReporter(run)
-    notes.evaluate = lambda done: setattr(run, "top1", 20.0 * done)
-    assert train(run, notes) == 3
-    assert notes.saved == [3]
+    recording = RecordingReporter(run)
+    recording.evaluate = lambda done: setattr(run, "top1", 20.0 * done)
+    assert train(run, recording) == 3
+    assert recording.saved == [3]
 
 
 @pytest.mark.parametrize("microbatches", [1, 2])
 def test_resumed_hot_run_is_bit_identical(make_run, microbatches):
     words = f"max_duration=7ba batch.bn_size={16 // microbatches} {HOT}"
     whole = make_run(words)
-    notes = record(whole, keep=(2, 3, 5))  # before, at and after a SAM step
-    for done, state in notes.states.items():
+    recording = record(whole, keep=(2, 3, 5))  # before, at and after a SAM step
+    for done, state in recording.states.items():
         resumed = make_run(words)
         assert restore(resumed, state) == done
-        assert is_identical(record(resumed, done).losses, notes.losses[done:])
+        assert is_identical(record(resumed, done).losses, recording.losses[done:])
         assert find_differing_tensors(resumed, whole) == []
 
 

@@ -109,7 +109,7 @@ def test_two_ranks_measure_together(launcher, growing_plan, tmp_path):
     assert first["evaluation_images_per_second"] > 0
 
 
-class Ticking:
+class TickingLoader:
     """A loader with a simulated clock; batches of the first pass take longer."""
 
     def __init__(self):
@@ -124,7 +124,7 @@ class Ticking:
 
 def test_loader_rates_cover_new_and_repeated_images(monkeypatch):
     """Expected: five batches of 8 images in 2 s each, then the same five in 0.5 s each."""
-    loader = Ticking()
+    loader = TickingLoader()
     monkeypatch.setattr(measurement.time, "perf_counter", lambda: loader.now)
     assert measurement.measure_loader_rates(loader, 8, ALONE, seconds=20.0) == (4.0, 16.0)
     assert loader.now == 100 + 5 * 2.0 + 100 + 5 * 0.5

@@ -1,4 +1,4 @@
-"""The records of the reporter, and the weights that it refuses to save."""
+"""The records of the reporter, and the weights that it rejects."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -39,13 +39,13 @@ def test_summary_compares_run_with_an_earlier_measurement(make_run, tmp_path, mo
     assert make_run_facts(run, process).estimated_seconds == pytest.approx(0.25 * images)
 
 
-@pytest.mark.parametrize("place", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
+@pytest.mark.parametrize("name", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_save_rejects_non_finite_model(place, value, make_run, tmp_path):
+def test_save_rejects_non_finite_model(name, value, make_run, tmp_path):
     run, checkpoints = make_run(), Checkpoints(tmp_path / "checkpoints", 2)
     reporter = RunReporter(run, (Mock(), checkpoints), Interruption(), Mock())
     reporter.save(1)
-    tensor = run.model.state_dict()[place]
+    tensor = run.model.state_dict()[name]
     tensor[(0,) * tensor.dim()] = value
     message = (
         r"not finite numbers at step 2, which was not saved\n    hint:  usual causes.*optimizer\.lr"
@@ -100,11 +100,11 @@ def test_best_weights_with_ema_are_its_average(make_run):
     assert is_identical(run.best.weights, average)
 
 
-class Impatient:
-    """A stop request that is set from the `look`-th read on."""
+class DelayedStopRequest:
+    """A stop request that is set from the `reads`-th read on."""
 
-    def __init__(self, look: int):
-        self.left = look
+    def __init__(self, reads: int):
+        self.left = reads
 
     @property
     def requested(self) -> bool:
@@ -112,15 +112,15 @@ class Impatient:
         return self.left <= 0
 
 
-def test_stop_request_discards_evaluation_and_repeats_it(make_run):
+def test_stop_request_discards_evaluation_until_repeated(make_run):
     run, recorder = (
         make_run("max_duration=1ba schedule.warmup=0ba checkpoint.best=top1 methods.ema={}"),
         Mock(),
     )
     batches = len(list(run.eval_data.batches()))
     assert batches > 1
-    for look in range(1, 2 * batches + 1):  # batches with EMA weights, then with raw weights
-        RunReporter(run, (recorder, Mock()), Impatient(look), Mock()).evaluate(1)
+    for reads in range(1, 2 * batches + 1):  # batches with EMA weights, then with raw weights
+        RunReporter(run, (recorder, Mock()), DelayedStopRequest(reads), Mock()).evaluate(1)
         assert (run.owes_evaluation, run.best.evaluations) == (True, 0)
     assert not recorder.log_evaluation.called
     RunReporter(run, (recorder, Mock()), Interruption(), Mock()).evaluate(1)

@@ -181,7 +181,7 @@ log.interval=7ba | methods.sam={} | the run does not use this method
 """
     ),
 )
-def test_changed_setting_is_one_problem_with_the_old_value_in_words(old, new, message):
+def test_changed_setting_problem_names_old_value(old, new, message):
     (problem,) = find_changed_settings(asdict(make_recipe(old)), make_recipe(new))
     assert problem.clause.endswith(message)
 
@@ -244,7 +244,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "message"),
+    ("path", "value", "message"),
     parse_rows(
         """
 step | -1 | step -1 is outside
@@ -280,11 +280,11 @@ optimizer/state/0/momentum_buffer | TWO | optimizer momentum_buffer of parameter
 """
     ),
 )
-def test_restore_rejects_malformed_state_with_reason(place, value, message, make_run):
+def test_restore_rejects_malformed_state_with_reason(path, value, message, make_run):
     run = make_run("methods.ema={}")
     state = take_a_step(run)
-    *path, last = (int(key) if key.isdecimal() else key for key in place.split("/"))
-    section = reduce(getitem, path, state)
+    *keys, last = (int(key) if key.isdecimal() else key for key in path.split("/"))
+    section = reduce(getitem, keys, state)
     if value == "ABSENT":
         del section[last]
     else:

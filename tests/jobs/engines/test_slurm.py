@@ -140,7 +140,7 @@ def test_script_for_cpus_requests_no_gpus():
 
 
 @pytest.mark.parametrize(
-    ("time", "length"),
+    ("time", "seconds"),
     [
         *parse_rows(
             """
@@ -162,8 +162,8 @@ x | 0
         ("4:00:00\n#SBATCH --array=0-9", 0),
     ],
 )
-def test_seconds_parses_time_limits_as_slurm(time, length):
-    assert parse_seconds(time) == int(length)
+def test_parse_seconds_reads_time_limits_like_slurm(time, seconds):
+    assert parse_seconds(time) == int(seconds)
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
