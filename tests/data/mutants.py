@@ -63,12 +63,12 @@ def make_mutants(
 
 def damage_randomly(data: bytearray, other: bytes, rng: np.random.Generator) -> bytearray:
     """Damage a file in one of six ways, mostly near the start, where the headers are."""
-    places = (len(data) * rng.random(20) ** 3).astype(int).tolist()
-    at, junk = places[0], rng.bytes(int(rng.integers(1, 60)))
+    offsets = (len(data) * rng.random(20) ** 3).astype(int).tolist()
+    at, junk = offsets[0], rng.bytes(int(rng.integers(1, 60)))
     match int(rng.integers(6)):
         case 0:  # flip bits
-            for place in places[: rng.integers(1, 20)]:
-                data[place] ^= 1 << int(rng.integers(8))
+            for offset in offsets[: rng.integers(1, 20)]:
+                data[offset] ^= 1 << int(rng.integers(8))
         case 1:  # truncate it
             del data[rng.integers(len(data)) :]
         case 2:  # change a possible length, count or offset

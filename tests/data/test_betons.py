@@ -29,10 +29,10 @@ def make_two_worker_config(root: Path, **changes) -> DataConfig:
     return make_small_config(root, "ffcv", **{"workers": 2} | changes)
 
 
-def overwrite_bytes(path: Path, place: int, data: bytes) -> None:
+def overwrite_bytes(path: Path, offset: int, data: bytes) -> None:
     """Change some bytes of a file."""
     with path.open("r+b") as file:
-        file.seek(place)
+        file.seek(offset)
         file.write(data)
 
 
@@ -53,12 +53,12 @@ def test_damaged_jpeg_is_named_without_checksum(copied_betons, damage):
     beton = open_beton(path)
     index = int(np.flatnonzero(beton.modes == JPEG)[0])
     half, end = int(beton.lengths[index]) // 2, b"\xff\xd9"
-    place, data = {
+    offset, data = {
         "no tables": (20, bytes(400)),
         "another size": (beton.sample(index).tobytes().index(b"\xff\xc0") + 5, b"\0\x10"),
         "ends early": (half, end + bytes(half - 4) + end),
     }[damage]
-    overwrite_bytes(path, int(beton.starts[index]) + place, data)
+    overwrite_bytes(path, int(beton.starts[index]) + offset, data)
     for split in ("train", "val"):
         get_sidecar_path(copied_betons / f"{split}.beton").unlink()
     with pytest.raises(TrainingError, match=rf"train\.beton: sample {index} is damaged"):
@@ -82,8 +82,8 @@ def test_flipped_bit_is_reported_with_its_sample(copied_betons, mode):
     path = copied_betons / "train.beton"
     beton = open_beton(path)
     index = int(np.flatnonzero(beton.modes == mode)[3])
-    place = int(beton.starts[index] + beton.lengths[index] * 2 // 3)
-    overwrite_bytes(path, place, bytes([beton.content[place] ^ 1]))
+    offset = int(beton.starts[index] + beton.lengths[index] * 2 // 3)
+    overwrite_bytes(path, offset, bytes([beton.content[offset] ^ 1]))
     with pytest.raises(TrainingError, match=rf"sample {index} .*checksum mismatch"):
         train_pixels(make_two_worker_config(copied_betons, workers=0), 6)
 
@@ -121,7 +121,7 @@ def test_mismatched_betons_are_rejected(copied_betons):
         ({"share": 0.1}, r"data\.share=0\.1 applies only to image files"),
     ],
 )
-def test_settings_of_image_files_are_rejected(betons, changes, message):
+def test_beton_rejects_settings_of_image_files(betons, changes, message):
     with pytest.raises(NotReadyError, match=message):
         survey_images(make_two_worker_config(betons, **changes))
 

@@ -59,7 +59,7 @@ def test_batches_are_uint8_channels_last_with_int64_labels(backend_case):
             assert (batch.labels.dtype, batch.labels.shape) == (torch.int64, (count,))
 
 
-def test_batches_from_step_are_the_tail(backend_case):
+def test_batches_from_step_equal_the_rest(backend_case):
     with backend_case.train() as loader:
         epoch = loader.examples // 12
         steps = 2 * epoch + 2
@@ -73,13 +73,12 @@ def test_ranks_split_the_global_batch(backend_case):
     with backend_case.train() as loader:
         alone = copy_batches(loader.batches(), 4)
     for world in (2, 3):
-        shares = []
+        parts = []
         for rank in range(world):
             with backend_case.train(rank=rank, world_size=world) as loader:
-                shares.append(copy_batches(loader.batches(), 4))
+                parts.append(copy_batches(loader.batches(), 4))
         together = [
-            tuple(map(np.concatenate, zip(*step, strict=True)))
-            for step in zip(*shares, strict=True)
+            tuple(map(np.concatenate, zip(*step, strict=True))) for step in zip(*parts, strict=True)
         ]
         assert is_identical(together, alone)
 

@@ -82,7 +82,7 @@ def crop_by_tensorflow_loop(
         ),
     ],
 )
-def test_crops_follow_the_torchvision_rule(scale, ratio, crops, crop):
+def test_crops_follow_torchvision_and_tensorflow_rules(scale, ratio, crops, crop):
     tries = 10 if crops is compute_torchvision_crops else TENSORFLOW_ATTEMPTS
     for epoch in range(3):
         draws = draw_uniforms(3, epoch, np.arange(len(SIZES)), 4 * tries)

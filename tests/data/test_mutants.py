@@ -38,11 +38,11 @@ def explain_rejected_image(data: bytes) -> str:
         assert Picture(data).crop(0, 0, 1, 1).shape == (1, 1, 3)
         assert Picture(data).resized_crop((0, 0, *size), 8).shape == (8, 8, 3)
     except BadImageError as error:
-        return str(error) or "refused without a reason"
+        return str(error) or "rejected without a reason"
     return ""
 
 
-def test_damaged_image_has_one_verdict_everywhere(tmp_path):
+def test_damaged_image_is_rejected_equally_everywhere(tmp_path):
     good = mutants.make_valid_files()
     assert not any(explain_rejected_image(data) for _, data in good)
     rejected_count = 0

@@ -33,7 +33,7 @@ def test_global_batch_is_a_slice_of_permutation():
     assert np.array_equal(orders[2].indices, shuffle(9, 1, 50)[12 + 4 : 12 + 8])
 
 
-def test_sizes_follow_the_epoch_and_last_stays():
+def test_image_sizes_follow_epoch_and_last_stays():
     batching = Batching(0, 1, 1, 1, 0, train_sizes=(96, 128))
     orders = generate_train_batches(DataConfig(), batching, 1, 0)
     assert [order.image_size for order in itertools.islice(orders, 4)] == [96, 128, 128, 128]
@@ -138,7 +138,7 @@ sampling=1 |
 """
     ),
 )
-def test_impossible_settings_are_named(words, message):
+def test_data_config_rejects_impossible_order_settings(words, message):
     problems = list(DataConfig(root="images", **parse_settings(words)).problems())
     assert [message in str(problem) for problem in problems] == [True] * bool(message)
 
@@ -162,13 +162,13 @@ def list_batch_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tu
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
-def test_batches_are_equal_on_any_ranks_and_resume(repeats):
+def test_batch_rows_are_equal_across_ranks_and_resumes(repeats):
     whole = list_batch_rows(1, 0, 50, repeats)
     assert list_batch_rows(4, 0, 50, repeats) == whole
     assert list_batch_rows(2, 37, 13, repeats) == whole[37 * 40 :]
 
 
-def test_copies_of_an_image_are_in_separate_micro_batches():
+def test_copies_of_image_are_in_separate_micro_batches():
     rows = list_batch_rows(1, 0, 50, 3)
     images = [index for _, index, _ in rows]
     assert all(len({*images[at : at + 10]}) == 10 for at in range(0, len(images), 10))

@@ -42,7 +42,7 @@ def test_folder_with_splits_or_betons_is_accepted(cifar_folder):
 
 
 @pytest.mark.parametrize(
-    ("place", "message", "fix"),
+    ("path", "message", "fix"),
     parse_rows(
         """
 Cifr | does not exist | data={0}
@@ -55,10 +55,10 @@ data/demo | does not exist | resnet-train demo
 """
     ),
 )
-def test_wrong_folder_suggests_the_intended_one(place, message, fix, cifar_folder):
+def test_wrong_folder_suggests_the_intended_one(path, message, fix, cifar_folder):
     (cifar_folder.parent / "half").mkdir()
     (cifar_folder.parent / "half" / "train.beton").touch()
-    error = explain_root_rejection(cifar_folder.parent / place)
+    error = explain_root_rejection(cifar_folder.parent / path)
     assert message in error
     assert fix.format(cifar_folder) in error
 
@@ -106,17 +106,17 @@ def test_class_called_train_suggests_a_link(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("place", ["images/train labels/train", "train/images train/labels"])
-def test_detection_datasets_are_named(tmp_path, place):
+def test_detection_dataset_is_rejected(tmp_path, place):
     for folder in place.split():
         (tmp_path / folder).mkdir(parents=True)
     assert "has bounding boxes" in explain_root_rejection(tmp_path)
 
 
-@pytest.mark.parametrize("beside", ["train.csv", "train/cat"])
-def test_images_and_labels_folders_alone_are_not_detection(tmp_path, beside):
+@pytest.mark.parametrize("neighbor", ["train.csv", "train/cat"])
+def test_images_and_labels_folders_alone_are_not_detection(tmp_path, neighbor):
     for name in ("images", "labels"):
         (tmp_path / name).mkdir()
-    (tmp_path / beside).mkdir(parents=True)
+    (tmp_path / neighbor).mkdir(parents=True)
     assert find_root_problem(str(tmp_path)) is None
 
 
@@ -144,12 +144,12 @@ def forbid_reading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("listdir", "scandir"):
         real = getattr(os, name)
 
-        def refuse(path, real=real):
+        def fail(path, real=real):
             if Path(path) == folder:
                 raise PermissionError(13, "Permission denied", str(path))
             return real(path)
 
-        monkeypatch.setattr(os, name, refuse)
+        monkeypatch.setattr(os, name, fail)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.loaders import RAW, convert_to_small_pages, make_small_config
 
 
-def test_bytes_equal_raw_file_sizes(image_folder, tmp_path):
+def test_estimated_bytes_equal_raw_file_sizes(image_folder, tmp_path):
     """The sample is the complete training set; validation images count as training images."""
     raw = convert_to_small_pages(image_folder, tmp_path, replace(RAW, max_resolution=48))
     sizes = module.open_samples(raw / "train.beton").beton.sizes

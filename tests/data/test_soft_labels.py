@@ -167,10 +167,10 @@ def test_file_beyond_size_limit_is_not_started(part_path):
     assert str(caught.value.filename).endswith("two.safetensors.part")
 
 
-@pytest.mark.parametrize("planted", [os.mkfifo, os.mkdir, lambda path: os.symlink("other", path)])
-def test_writer_rejects_link_under_its_name(part_path, planted):
+@pytest.mark.parametrize("create", [os.mkfifo, os.mkdir, lambda path: os.symlink("other", path)])
+def test_writer_rejects_special_file_under_its_name(part_path, create):
     part_path.parent.mkdir()
-    planted(part_path)
+    create(part_path)
     (part_path.parent / "other").write_bytes(b"")
     with pytest.raises(OSError):  # noqa: PT011 many types
         open_for_writing(part_path, *SMALL)

@@ -14,29 +14,37 @@ from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.stream import Stream
 
 
-class Slow:
-    """A loader that repeatedly overwrites one batch, with a short delay."""
+class RepeatingLoader:
+    """A loader that repeatedly overwrites one batch."""
 
-    def __init__(self, device: str = "cpu", delay: float = 0.0):
-        self.delay = delay
+    def __init__(self, device: str = "cpu"):
         self.pixels = torch.zeros(8, 3, 64, 64, dtype=torch.uint8, pin_memory=device == "cuda")
 
     def batches(self, first_step: int = 0):
         """Yield batches whose pixels all equal the step."""
         for step in itertools.count(first_step):
-            time.sleep(self.delay)
             yield RawBatch(self.pixels.fill_(step), torch.full((8,), step))
 
 
 def test_batches_arrive_in_order_from_the_first_step():
-    stream = Stream(Slow().batches(7), torch.device("cpu"))
+    stream = Stream(RepeatingLoader().batches(7), torch.device("cpu"))
     assert [int(batch.pixels[0, 0, 0, 0]) for batch in itertools.islice(stream, 4)] == [7, 8, 9, 10]
 
 
-def test_stream_measures_waiting():
-    stream = Stream(Slow(delay=0.03).batches(), torch.device("cpu"))
-    list(itertools.islice(stream, 5))
-    assert 0.15 <= stream.waited < 1.0
+def test_stream_measures_only_waits_for_loader(monkeypatch: pytest.MonkeyPatch):
+    now = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+
+    def load_slowly() -> Iterator[RawBatch]:
+        nonlocal now
+        for batch in RepeatingLoader().batches():
+            now += 3.0
+            yield batch
+
+    stream = Stream(load_slowly(), torch.device("cpu"))
+    for _ in itertools.islice(stream, 5):
+        now += 100.0
+    assert stream.waited == 15.0
 
 
 def test_batch_is_yielded_before_requesting_the_next():
@@ -52,7 +60,7 @@ def test_batch_is_yielded_before_requesting_the_next():
         assert asked == list(range(step + 1))
 
 
-class Queue:
+class RecordingStream:
     """A stand-in for a CUDA stream that records waits of the stream and of the host."""
 
     def __init__(self) -> None:
@@ -68,9 +76,9 @@ class Queue:
 
 
 @pytest.fixture
-def queues(monkeypatch: pytest.MonkeyPatch) -> tuple[Queue, Queue]:
+def recording_streams(monkeypatch: pytest.MonkeyPatch) -> tuple[RecordingStream, RecordingStream]:
     """Stand-ins for the copy stream and the stream of the steps."""
-    side, current = Queue(), Queue()
+    side, current = RecordingStream(), RecordingStream()
     monkeypatch.setattr(streams, "_get_side_stream", lambda _: side)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
@@ -84,8 +92,8 @@ def make_device_batch() -> RawBatch:
     return RawBatch(tensor, tensor)
 
 
-def test_loader_fills_memory_only_after_its_last_copy(queues):
-    side, _ = queues
+def test_loader_fills_memory_only_after_its_last_copy(recording_streams):
+    side, _ = recording_streams
 
     def make_batches() -> Iterator[RawBatch]:
         for copies in range(4):
@@ -95,8 +103,8 @@ def test_loader_fills_memory_only_after_its_last_copy(queues):
     assert len(list(Stream(make_batches(), torch.device("cuda")))) == 4
 
 
-def test_copy_waits_for_third_batch_before(queues):
-    side, current = queues
+def test_copy_waits_for_third_batch_before(recording_streams):
+    side, current = recording_streams
     assert len(list(Stream(iter([make_device_batch()] * 6), torch.device("cuda")))) == 6
     # current records an event before each batch; the copy of batch 4 waits for event 2
     assert side.waits == [1, 2, 3, 4]
@@ -106,7 +114,7 @@ def test_copy_waits_for_third_batch_before(queues):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_reused_memory_is_copied_before_overwriting():
-    stream = Stream(Slow("cuda").batches(), torch.device("cuda"))
+    stream = Stream(RepeatingLoader("cuda").batches(), torch.device("cuda"))
     weights = torch.randn(4096, 4096, device="cuda")
     for step, batch in enumerate(itertools.islice(stream, 50)):
         weights = (weights @ weights).clamp(-1, 1)  # keeps the device behind the host

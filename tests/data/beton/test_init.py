@@ -40,7 +40,7 @@ class Parts:
         return int(np.flatnonzero(self.images["mode"] == mode)[0])
 
 
-def reach(parts: Parts) -> None:
+def extend_into_table(parts: Parts) -> None:
     """Extend the last sample, as a JPEG, into the table; raw images have a known length."""
     last = parts.table["ptr"].argmax()
     parts.images["mode"][last] = JPEG
@@ -101,7 +101,7 @@ samples | label | to 1000000000
 ENDS = (-8, -24, 0.5, 10, 0)
 
 OTHERS = (
-    reach,
+    extend_into_table,
     share_bytes,
     place_in_metadata,
     widen_a_raw_image,
@@ -165,23 +165,23 @@ def test_open_rejects_changed_description_with_sidecar(file):
     parts, rng = Parts(file.read_bytes()), np.random.default_rng(0)
     table, end = int(parts.header["table_ptr"][0]), METADATA_START + parts.samples.nbytes
     description = [*range(end), *range(table, len(parts.data))]
-    for place in rng.choice(description, 200).tolist():
+    for offset in rng.choice(description, 200).tolist():
         bit = int(rng.integers(8))
-        flip_bit(file, place, bit)
+        flip_bit(file, offset, bit)
         with pytest.raises(NotReadyError):
             open_beton(file)
-        flip_bit(file, place, bit)
+        flip_bit(file, offset, bit)
 
 
 def test_changed_byte_is_reported_for_its_image(file):
     beton = open_beton(file)
     rng = np.random.default_rng(0)
     for index in range(len(beton)):
-        place = int(beton.starts[index] + rng.integers(beton.lengths[index]))
-        flip_bit(file, place, 3)
+        offset = int(beton.starts[index] + rng.integers(beton.lengths[index]))
+        flip_bit(file, offset, 3)
         damaged = open_beton(file)
         assert [at for at in range(len(damaged)) if damaged.describe_damage(at)] == [index]
-        flip_bit(file, place, 3)
+        flip_bit(file, offset, 3)
 
 
 def test_jpeg_size_mismatch_is_reported_without_sidecar(file):

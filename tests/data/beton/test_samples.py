@@ -40,10 +40,10 @@ def test_epoch_order_depends_on_seed_and_epoch(beton):
 def test_quasi_random_order_opens_few_pages(beton, monkeypatch):
     monkeypatch.setattr(samples, "WINDOW_PAGES", 16)
     pages = (beton.starts // beton.page_size)[make_quasi_random_order(beton)(0, 0, len(beton))]
-    places = np.arange(len(pages))
+    positions = np.arange(len(pages))
     last, first = np.zeros((2, pages.max() + 1), int)
-    last[pages], first[pages[::-1]] = places, places[::-1]
-    is_open = (first <= places[:, None]) & (places[:, None] <= last)
+    last[pages], first[pages[::-1]] = positions, positions[::-1]
+    is_open = (first <= positions[:, None]) & (positions[:, None] <= last)
     assert is_open.sum(1).max() <= 16
 
 

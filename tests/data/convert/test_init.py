@@ -259,11 +259,11 @@ def with_bad_images(image_folder: Path, tmp_path: Path) -> tuple[Path, list[str]
     return root, [str(cut), str(text)]
 
 
-def test_unreadable_images_are_named_or_skipped(with_bad_images, tmp_path):
+def test_convert_names_or_skips_unreadable_images(with_bad_images, tmp_path):
     (root, bad), target = with_bad_images, tmp_path / "a.beton"
-    with pytest.raises(NotReadyError) as refusal:
+    with pytest.raises(NotReadyError) as failure:
         convert(root, target, RAW, do_nothing)
-    assert sorted(problem.key for problem in refusal.value.problems) == bad
+    assert sorted(problem.key for problem in failure.value.problems) == bad
     assert len(forecast(root, target, RAW).unreadable) == 2
     convert(root, target, ConvertOptions("raw", on_bad_image="skip", workers=1), do_nothing)
     beton = open_beton(target)
@@ -273,16 +273,16 @@ def test_unreadable_images_are_named_or_skipped(with_bad_images, tmp_path):
 def test_resume_with_skip_names_earlier_bad_images(with_bad_images, tmp_path, small_chunks):
     (root, bad), target = with_bad_images, tmp_path / "a.beton"
     skip, strict = (
-        ConvertOptions("raw", shuffle=False, on_bad_image=rule, workers=1)
-        for rule in ("skip", "error")
+        ConvertOptions("raw", shuffle=False, on_bad_image=action, workers=1)
+        for action in ("skip", "error")
     )
     convert_interrupted(root, target, skip)
-    with pytest.raises(NotReadyError, match="was skipped") as refusal:
+    with pytest.raises(NotReadyError, match="was skipped") as failure:
         convert(root, target, strict, do_nothing)
-    assert [problem.key for problem in refusal.value.problems] == bad[:1]
+    assert [problem.key for problem in failure.value.problems] == bad[:1]
     assert forecast(root, target, skip).resumed_images == 4  # nothing is lost
     subprocess.run(
-        refusal.value.problems[0].advice[1].partition("over:")[2], shell=True, check=True
+        failure.value.problems[0].advice[1].partition("over:")[2], shell=True, check=True
     )
     with pytest.raises(NotReadyError, match="Truncated File Read"):
         convert(root, target, strict, do_nothing)
@@ -342,9 +342,9 @@ def test_convert_keeps_file_of_another_source(image_folder, tmp_path):
     convert(image_folder / "val", target, ConvertOptions("jpg", workers=1), do_nothing)
     assert target.read_bytes() != old
     wrong = (image_folder / "train", target), (target, target), (image_folder, tmp_path / "b.beton")
-    for source, place in wrong:
+    for source, path in wrong:
         with pytest.raises(RecipeError, match=r"overwritten\n    .*a2\.beton|and a folder is"):
-            convert(source, place, RAW, do_nothing)
+            convert(source, path, RAW, do_nothing)
     target.write_text("mine")
     with pytest.raises(RecipeError, match="already exists, and nothing is overwritten"):
         convert(image_folder / "val", target, RAW, do_nothing)
@@ -365,8 +365,8 @@ def test_source_is_identified_by_resolved_path(image_folder, tmp_path, monkeypat
     old = target.read_bytes()
     # a table in a folder is a separate dataset
     Path("images/a.csv").write_text("path,label\nant/000.jpg,a\nbee/001.jpg,b\n")
-    for place, source in (("one", "images/a.csv"), ("two", "images")):
-        monkeypatch.chdir(tmp_path / place)
+    for folder, source in (("one", "images/a.csv"), ("two", "images")):
+        monkeypatch.chdir(tmp_path / folder)
         with pytest.raises(RecipeError, match="already exists"):
             convert(Path(source), target, RAW, do_nothing)
     assert target.read_bytes() == old
@@ -377,7 +377,7 @@ def test_convert_rejects_wrong_sources_targets_and_options(image_folder, tmp_pat
     shutil.copytree(image_folder, tmp_path / "images")
     (tmp_path / "images/val/dog").mkdir()
     target = tmp_path / "a.beton"
-    for source, place, options, kind, message in (
+    for source, path, options, kind, message in (
         (image_folder / "train", tmp_path, RAW, RecipeError, r"ends in \.beton"),
         (image_folder, tmp_path, ConvertOptions("smart"), RecipeError, "write_mode"),
         (tmp_path / "nowhere", target, RAW, NotReadyError, "nowhere` does not exist"),
@@ -385,4 +385,4 @@ def test_convert_rejects_wrong_sources_targets_and_options(image_folder, tmp_pat
         (tmp_path / "images", tmp_path, RAW, NotReadyError, "dog"),
     ):
         with pytest.raises(kind, match=message):
-            convert(source, place, options, do_nothing)
+            convert(source, path, options, do_nothing)

@@ -154,13 +154,13 @@ def test_incomplete_sample_is_named(members, message, tmp_path):
     assert_shards_rejected(tmp_path, message)
 
 
-def test_samples_of_one_name_stay_separate(tmp_path):
+def test_shards_reject_samples_of_one_name(tmp_path):
     twice = [("0.jpg", b"x"), ("0.cls", b"0"), ("0.jpg", b"y"), ("0.cls", b"1")]
     write_tar(tmp_path / "a.tar", twice)
     assert_shards_rejected(tmp_path, "more than one image or label: 0.jpg, 0.cls, 0.jpg, 0.cls")
 
 
-def test_damaged_or_unlabeled_shards_are_named(tmp_path):
+def test_damaged_or_unlabeled_shards_are_rejected(tmp_path):
     writer, path = pytest.importorskip("pyarrow.parquet"), tmp_path / "a.parquet"
     path.write_bytes(b"PAR1" * 10)
     assert_shards_rejected(tmp_path, "cannot be read as a parquet file")

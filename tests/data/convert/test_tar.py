@@ -75,10 +75,10 @@ def test_members_reads_long_headers_of_every_file(tmp_path):
 
 def change_size(path: Path, size: bytes) -> None:
     """Change the size in the 31st header, and update its checksum."""
-    content, place = bytearray(path.read_bytes()), find_header(path, 30)
-    content[place + 124 : place + 136] = size
-    content[place + 148 : place + 156] = b" " * 8
-    content[place + 148 : place + 156] = b"%06o\0 " % sum(content[place : place + 512])
+    content, offset = bytearray(path.read_bytes()), find_header(path, 30)
+    content[offset + 124 : offset + 136] = size
+    content[offset + 148 : offset + 156] = b" " * 8
+    content[offset + 148 : offset + 156] = b"%06o\0 " % sum(content[offset : offset + 512])
     path.write_bytes(content)
 
 
@@ -132,15 +132,15 @@ def test_members_rejects_incomplete_archive(tmp_path, message, damage: Callable[
 
 
 def test_members_misses_no_file_after_a_changed_header(tmp_path):
-    path, draw = write_archive(tmp_path / "a.tar"), random.Random(0)
+    path, rng = write_archive(tmp_path / "a.tar"), random.Random(0)
     whole, expected = path.read_bytes(), read_members(path)
     for _ in range(300):
-        place = find_header(path, 0) + 512 * 3 * draw.randrange(len(NAMES)) + draw.randrange(512)
+        offset = find_header(path, 0) + 512 * 3 * rng.randrange(len(NAMES)) + rng.randrange(512)
         content = bytearray(whole)
-        content[place] ^= 1 << draw.randrange(8)
+        content[offset] ^= 1 << rng.randrange(8)
         (tmp_path / "b.tar").write_bytes(content)
         try:
             members: list[Member] | list = read_members(tmp_path / "b.tar")
         except ValueError:
             continue
-        assert members == expected, place
+        assert members == expected, offset

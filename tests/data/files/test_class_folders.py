@@ -78,9 +78,9 @@ A/ant B/ANT | A/Bee B/bee | has the same folders
     ),
 )
 def test_classes_that_look_like_splits_are_rejected(image_folder, tmp_path, ants, bees, parts):
-    for name, places in (("ant", ants), ("bee", bees)):
-        for place in places.split():
-            shutil.copytree(image_folder / "train" / name, tmp_path / place)
+    for name, paths in (("ant", ants), ("bee", bees)):
+        for path in paths.split():
+            shutil.copytree(image_folder / "train" / name, tmp_path / path)
     error = explain_rejected_images(make_small_config(tmp_path, val_share=0.1))
     for part in parts.format(root=tmp_path).split("  # "):
         assert part in error
@@ -99,20 +99,20 @@ steam_train | test_tube
     ),
 )
 def test_folders_resembling_splits_are_classes(image_folder, tmp_path, ants, bees):
-    for name, places in (("ant", ants), ("bee", bees)):
-        for place in places.split():
-            (tmp_path / place).mkdir(parents=True)
-            count = 2 if "crops" in place or "flips" in place else 9
+    for name, paths in (("ant", ants), ("bee", bees)):
+        for path in paths.split():
+            (tmp_path / path).mkdir(parents=True)
+            count = 2 if "crops" in path or "flips" in path else 9
             for path in sorted((image_folder / "train" / name).iterdir())[:count]:
-                shutil.copy(path, tmp_path / place)
-    expected = {place.partition("/")[0] for place in (*ants.split(), *bees.split())}
+                shutil.copy(path, tmp_path / path)
+    expected = {path.partition("/")[0] for path in (*ants.split(), *bees.split())}
     assert {*count_images(make_small_config(tmp_path, val_share=0.2))[2]} == expected
 
 
 def test_nested_classes_are_suggested_only_if_unambiguous(image_folder, tmp_path):
     offer = "data.nested_classes=true makes each of these a class"
-    for place in ("hot/ant", "hot/other", "cold/bee", "cold/other"):
-        shutil.copytree(image_folder / "train" / "ant", tmp_path / place)
+    for path in ("hot/ant", "hot/other", "cold/bee", "cold/other"):
+        shutil.copytree(image_folder / "train" / "ant", tmp_path / path)
     assert offer not in "".join(
         data.survey_images(make_small_config(tmp_path, val_share=0.1)).notes
     )

@@ -139,7 +139,7 @@ def test_folds_are_described_and_divide_training_images(flowers, copied_images):
     )
 
 
-def test_fold_and_share_need_two_images_before_the_share(flowers):
+def test_fold_needs_two_images_before_share_is_applied(flowers):
     for path in sorted((flowers / "bee").iterdir())[2:]:
         path.unlink()
     sizes = [
@@ -223,12 +223,12 @@ def test_split_leaves_each_class_in_both_splits(flowers):
         config = make_small_config(flowers, val_share=share)
         assert min(list_split(config, "val").counts) >= 1 <= min(list_split(config, "train").counts)
     next((flowers / "bee").iterdir()).unlink()
-    rule = "needs at least two images per class; these have one: bee"
-    assert f"data.val_share=0.1 {rule}" in explain_rejected_images(
+    clause = "needs at least two images per class; these have one: bee"
+    assert f"data.val_share=0.1 {clause}" in explain_rejected_images(
         make_small_config(flowers, val_share=0.1)
     )
     message = explain_rejected_images(make_small_config(flowers))
-    assert f"hint:  data.val_share=0.1 {rule}" in message
+    assert f"hint:  data.val_share=0.1 {clause}" in message
     assert "use:" not in message
 
 
@@ -384,7 +384,7 @@ def test_tables_without_labels_are_named(copied_images):
     )
 
 
-def test_resume_checks_the_validation_fraction(flowers):
+def test_resume_rejects_another_validation_split(flowers):
     config = make_small_config(flowers, val_share=0.2)
     facts = data.survey_images(config)
     data.open_train(config, facts, ONE_RANK).close()

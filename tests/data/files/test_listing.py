@@ -85,7 +85,7 @@ def test_listing_of_changing_folder_is_not_cached(listed_dataset, monkeypatch):
     assert not get_cache_path(listed_dataset / "train").exists()
 
 
-def test_unreadable_size_is_an_error(listed_dataset, monkeypatch):
+def test_listing_rejects_unreadable_size(listed_dataset, monkeypatch):
     class Entry:
         def stat(self):
             raise OSError(

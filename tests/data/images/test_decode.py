@@ -174,7 +174,7 @@ def test_exact_resize_equals_torchvision(height, width, bicubic):
     assert np.array_equal(resize_exactly(np.asarray(PHOTO), height, width, bicubic), theirs)
 
 
-def test_exact_resize_of_tall_images_starts_with_the_width():
+def test_exact_resize_of_tall_image_starts_with_width():
     tall = np.random.default_rng(0).integers(0, 256, (300, 50, 3), dtype=np.uint8)
     narrow = Image.fromarray(tall).resize((20, 300), Image.BICUBIC)
     expected = np.asarray(narrow.resize((20, 120), Image.BICUBIC))
@@ -218,7 +218,7 @@ nowhere | No such file
 """
     ),
 )
-def test_open_rejects_special_and_huge_files(kind, message, tmp_path):
+def test_read_file_rejects_special_and_huge_files(kind, message, tmp_path):
     with pytest.raises(BadImageError, match=message):
         read_file(make_special_file(tmp_path / "image.jpg", kind))
     (tmp_path / "good.jpg").write_bytes(b"content")

@@ -216,7 +216,7 @@ def test_two_ranks_share_one_copy(mixed_images):
 @pytest.mark.parametrize(
     ("available", "kept_back"), [(10**9, 1 << 30), (4 << 30, 1 << 30), (10**12, 2 * 10**11)]
 )
-def test_memory_reserve_is_a_fifth_and_at_least_1gb(available, kept_back):
+def test_memory_reserve_is_fifth_but_at_least_1gb(available, kept_back):
     assert memory.compute_reserve(available) == pytest.approx(kept_back)
 
 
@@ -266,9 +266,7 @@ def test_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
 
 
 @requires_engine
-def test_memory_that_another_process_freed_is_not_freed_again(
-    mixed_images, free_memory, monkeypatch
-):
+def test_memory_is_not_freed_after_another_process_freed(mixed_images, free_memory, monkeypatch):
     source = Shrunk(
         Files.of(make_memory_config(mixed_images), "train"), 90, f"test twice {os.getpid()}"
     )
@@ -303,7 +301,7 @@ def test_images_beyond_memory_are_decoded_each_time(mixed_images, raw_betons, mo
 
 
 @requires_engine
-def test_exhausted_memory_stays_closed(mixed_images, monkeypatch):
+def test_exhausted_memory_accepts_no_more_images(mixed_images, monkeypatch):
     """A fifth of the memory that was free at first stays free for other programs."""
     free = {"bytes": 1000}
     monkeypatch.setattr(memory, "RESERVE", 0)
@@ -356,13 +354,13 @@ def read_error(config: DataConfig, spoil: Callable[[], object]) -> str:
 
 @requires_engine
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("rule", ["error", "skip"])
-def test_hostile_images_fail_as_from_files(mixed_images, tmp_path, name, rule):
+@pytest.mark.parametrize("action", ["error", "skip"])
+def test_hostile_images_fail_as_from_files(mixed_images, tmp_path, name, action):
     root, messages = tmp_path / "images", []
     bad = root / "train" / "ant" / "000.jpg"
     for pixels in (0, LONGEST):
         shutil.copytree(mixed_images, root)
-        config = make_small_config(root, memory_pixels=pixels, on_bad_image=rule)
+        config = make_small_config(root, memory_pixels=pixels, on_bad_image=action)
         messages.append(read_error(config, lambda: HOSTILE[name](bad)))
         shutil.rmtree(root)
     assert messages[0] == messages[1]

@@ -22,7 +22,7 @@ SIZES = [
 ]
 
 
-def shrink_by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+def shrink_in_loops(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return float32 sums over rows, then over columns; weights are the covered parts of pixels."""
 
     def shrink_lines(values: np.ndarray, length: int) -> np.ndarray:
@@ -50,39 +50,39 @@ def shrink_with(request, monkeypatch):
 @pytest.mark.parametrize(("before", "after"), SIZES)
 def test_area_mean_equals_manual_sums(before, after, shrink_with):
     pixels = np.random.default_rng(1).integers(0, 256, (*before, 3), np.uint8)
-    assert np.array_equal(shrink_by_area(pixels, *after), shrink_by_hand(pixels, *after))
+    assert np.array_equal(shrink_by_area(pixels, *after), shrink_in_loops(pixels, *after))
 
 
 @pytest.mark.parametrize("kind", JPEGS)
 def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrink_with):
     data = encode_image(make_photo(), **JPEGS[kind])
     pixels = Picture(data).shrink(*compute_shrunk_size(150, 211, 99))
-    assert np.array_equal(pixels, shrink_by_hand(decode_with_pillow(data), 70, 99))
+    assert np.array_equal(pixels, shrink_in_loops(decode_with_pillow(data), 70, 99))
 
 
 @requires_engine
 @pytest.mark.parametrize("kind", sorted({*JPEGS} - {"with EXIF"}))
 def test_check_rejects_what_decoding_rejects(kind):
-    data, verdicts = encode_image(make_photo(), **JPEGS[kind]), []
+    data, results = encode_image(make_photo(), **JPEGS[kind]), []
     for at in range(len(data) // 2, len(data) - 8, len(data) // 30):
         cut = np.frombuffer(data[:at] + data[at + 5 :], np.uint8)
         checked, decoded = (native.shrink(cut, (150, 211), size) for size in ((0, 0), (150, 211)))
-        verdicts.append((checked is None, decoded is None))
-    assert {*verdicts} <= {(True, True), (False, False)}
-    assert (True, True) in verdicts
+        results.append((checked is None, decoded is None))
+    assert {*results} <= {(True, True), (False, False)}
+    assert (True, True) in results
     Picture(data).check()
 
 
 def test_shrunk_image_without_engine_equals_pillow(shrink_with):
     data = encode_image(make_photo().convert("CMYK"))
     assert np.array_equal(
-        Picture(data).shrink(75, 105), shrink_by_hand(decode_with_pillow(data), 75, 105)
+        Picture(data).shrink(75, 105), shrink_in_loops(decode_with_pillow(data), 75, 105)
     )
 
 
 def test_shrink_of_strided_view_equals_hand_written_mean(shrink_with):
     pixels = np.random.default_rng(2).integers(0, 256, (30, 60, 3), np.uint8)[:, ::2]
-    assert np.array_equal(Pixels(pixels).shrink(10, 10), shrink_by_hand(pixels, 10, 10))
+    assert np.array_equal(Pixels(pixels).shrink(10, 10), shrink_in_loops(pixels, 10, 10))
 
 
 @pytest.mark.parametrize(

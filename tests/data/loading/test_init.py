@@ -58,8 +58,8 @@ class Grays:
 def list_orders(count: int) -> Iterator[BatchOrder]:
     """Yield batches of 7 images of changing sizes; every image occurs twice."""
     for step in range(count):
-        places = np.arange(7 * step, 7 * step + 7)
-        yield BatchOrder(step // 4, places // 2 % 40, places % 2, 4 + step % 3)
+        positions = np.arange(7 * step, 7 * step + 7)
+        yield BatchOrder(step // 4, positions // 2 % 40, positions % 2, 4 + step % 3)
 
 
 def make_pipeline(
@@ -104,7 +104,7 @@ def test_skipped_image_is_replaced_by_the_next():
     pipeline.close()
 
 
-def test_hundred_bad_images_in_a_row_raise_an_error():
+def test_hundred_bad_images_in_sequence_raise_error():
     with pytest.raises(TrainingError, match="image 0 and the 99 images after it cannot be read"):
         run_pipeline(2, bad=tuple(range(40)))
 
@@ -171,14 +171,14 @@ def test_dead_worker_is_reported():
             pass
 
 
-class Refusal:
+class FailedCudaCall:
     """The result of cudaHostRegister if memory cannot be locked."""
 
     value = 2
 
 
 def test_unpinnable_memory_is_used_with_a_note(monkeypatch):
-    cudart = type("Cudart", (), {"cudaHostRegister": staticmethod(lambda *_: Refusal())})
+    cudart = type("Cudart", (), {"cudaHostRegister": staticmethod(lambda *_: FailedCudaCall())})
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
     monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
     pipeline = make_pipeline(1)

@@ -227,6 +227,6 @@ def test_thread_limit_is_reported(require_engine):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_fill_rejects_other_dtypes(engine):
+def test_submit_rejects_other_dtypes(engine):
     with pytest.raises(AssertionError):
         engine.submit(np.zeros(3))

@@ -57,16 +57,16 @@ def test_missing_or_forbidden_bucket_is_named(bucket, tmp_path, monkeypatch):
         data.fetch(DataConfig(root="s3://nobody/set", cache=str(tmp_path)))
 
     # the errors of s3fs for a 403 and for missing credentials
-    refusals = [PermissionError("Access Denied"), botocore.NoCredentialsError()]
+    errors = [PermissionError("Access Denied"), botocore.NoCredentialsError()]
 
-    def refuse(*_: object, **__: object) -> None:
-        raise refusals[0]
+    def fail(*_: object, **__: object) -> None:
+        raise errors[0]
 
-    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", refuse)
-    while refusals:
-        with pytest.raises(NotReadyError, match=f"access denied: {refusals[0]}"):
+    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", fail)
+    while errors:
+        with pytest.raises(NotReadyError, match=f"access denied: {errors[0]}"):
             data.fetch(DataConfig(root="s3://images/set", cache=str(tmp_path)))
-        del refusals[0]
+        del errors[0]
 
 
 def test_store_without_ranges_is_rejected(bucket, tmp_path, monkeypatch):
@@ -93,10 +93,10 @@ def test_object_replaced_during_fetch_is_rejected(bucket, tmp_path, monkeypatch)
     assert md5 == [0, 32]
     read = Bucket._read
 
-    def replace_and_read(place, remote, start, end):
+    def replace_and_read(store, remote, start, end):
         if remote.name == "large.png" and start:
             bucket.pipe_file("images/set/large.png", b"1" * size, **parts)
-        return read(place, remote, start, end)
+        return read(store, remote, start, end)
 
     monkeypatch.setattr(Bucket, "_read", replace_and_read)
     config = DataConfig(root="s3://images/set", backend="torchvision", cache=str(tmp_path))

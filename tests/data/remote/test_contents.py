@@ -7,7 +7,7 @@ from resnet_recipes.data.remote import contents
 from resnet_recipes.data.remote.base import RemoteFile, Store
 
 
-class Shelf(Store):
+class TableStore(Store):
     """A store with one table that lists 3,000 images of one byte each."""
 
     table = "path,label,split\n" + "".join(
@@ -23,7 +23,7 @@ class Shelf(Store):
         return self.table.encode()
 
 
-class Watched(ThreadPoolExecutor):
+class CountingThreadPool(ThreadPoolExecutor):
     """Counts tasks that have no result yet."""
 
     waiting = most = 0
@@ -33,19 +33,19 @@ class Watched(ThreadPoolExecutor):
         """Start a task."""
         future = super().submit(*task)
         with self.counting:
-            Watched.waiting += 1
-            Watched.most = max(Watched.most, Watched.waiting)
+            CountingThreadPool.waiting += 1
+            CountingThreadPool.most = max(CountingThreadPool.most, CountingThreadPool.waiting)
         future.add_done_callback(self._end)
         return future
 
     def _end(self, _: Future) -> None:
         with self.counting:
-            Watched.waiting -= 1
+            CountingThreadPool.waiting -= 1
 
 
 def test_at_most_1000_sizes_are_requested_at_once(monkeypatch):
-    monkeypatch.setattr(contents, "ThreadPoolExecutor", Watched)
-    head = RemoteFile("labels.csv", len(Shelf.table), "1")
-    content = contents.list_contents(Shelf("http://shelf"), (head,), "labels.csv")
+    monkeypatch.setattr(contents, "ThreadPoolExecutor", CountingThreadPool)
+    head = RemoteFile("labels.csv", len(TableStore.table), "1")
+    content = contents.list_contents(TableStore("http://shelf"), (head,), "labels.csv")
     assert [image.name for image in content.images] == [f"{number}.png" for number in range(3000)]
-    assert Watched.most <= 1000
+    assert CountingThreadPool.most <= 1000

@@ -38,7 +38,7 @@ def test_existing_copy_is_continued_in_place(copy_locations):
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "tmpfs", "ramfs"])
-def test_network_disk_or_memory_must_be_named(copy_locations, mounts, tmp_path, kind):
+def test_network_disk_is_used_only_if_named(copy_locations, mounts, tmp_path, kind):
     device = os.stat(tmp_path).st_dev
     (copy_locations[1]).mkdir()
     mounts.append((f"{os.major(device)}:{os.minor(device)}", kind))
@@ -55,24 +55,24 @@ def test_folder_of_another_user_is_not_used(copy_locations, tmp_path):
     assert not disk.is_local(copy_locations[1])
 
 
-@pytest.mark.parametrize("planted", ["link", "file", "open", "theirs"])
-def test_copy_folder_writable_by_others_is_rejected(planted, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["link", "file", "open", "theirs"])
+def test_copy_folder_writable_by_others_is_rejected(kind, tmp_path, monkeypatch):
     home, elsewhere = tmp_path / "cache" / "set", tmp_path / "elsewhere"
     elsewhere.mkdir()
     home.parent.mkdir()
-    if planted == "link":
+    if kind == "link":
         home.symlink_to(elsewhere)
-    elif planted == "file":
+    elif kind == "file":
         home.touch()
     else:
         home.mkdir()
-        home.chmod(0o777 if planted == "open" else 0o755)
-    if planted == "theirs":
+        home.chmod(0o777 if kind == "open" else 0o755)
+    if kind == "theirs":
         us = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: us + 1)
     with pytest.raises(NotReadyError, match=r"data\.cache=.*set: must be your own folder"):
         disk.make_folder(home)
-    if planted != "file":
+    if kind != "file":
         with pytest.raises(NotReadyError, match="must be your own folder"):
             disk.find_copy(str(home.parent), "set")
     assert not [*elsewhere.iterdir()]

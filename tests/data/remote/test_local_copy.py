@@ -222,7 +222,7 @@ def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
 
 
 @pytest.mark.parametrize(
-    ("fault", "rule"),
+    ("fault", "message"),
     [
         ("another range", "changed while it was fetched"),
         ("another version", "changes the ETag"),
@@ -230,9 +230,9 @@ def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
         ("no ranges", "without HTTP range requests"),
     ],
 )
-def test_fetch_rejects_inconsistent_responses(config, site, fault, rule):
+def test_fetch_rejects_inconsistent_responses(config, site, fault, message):
     site.fault = fault
-    assert re.search(rule, explain_failed_fetch(config))
+    assert re.search(message, explain_failed_fetch(config))
 
 
 def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
@@ -267,7 +267,7 @@ def test_slow_response_times_out(config, site, monkeypatch, drops):
 
 
 @pytest.mark.parametrize(
-    ("status", "moved_to", "rule"),
+    ("status", "moved_to", "message"),
     parse_rows(
         """
 403 | - | access denied: the server returned 403
@@ -278,9 +278,9 @@ def test_slow_response_times_out(config, site, monkeypatch, drops):
 """
     ),
 )
-def test_empty_address_is_named(config, site, status, moved_to, rule):
+def test_fetch_reports_rejected_request(config, site, status, moved_to, message):
     site.status, site.moved_to = int(status), moved_to
-    assert rule in explain_failed_fetch(config)
+    assert message in explain_failed_fetch(config)
 
 
 def test_unreachable_server_is_named_with_reason(config, origin):
@@ -292,10 +292,10 @@ def test_unreachable_server_is_named_with_reason(config, origin):
 
 
 def test_server_error_text_is_shortened():
-    place = base.Store("http://x")
-    place._describe_file = Mock(side_effect=PermissionError("x\n" * 60_000))
+    store = base.Store("http://x")
+    store._describe_file = Mock(side_effect=PermissionError("x\n" * 60_000))
     with pytest.raises(NotReadyError) as caught:
-        place.describe("a")
+        store.describe("a")
     assert len(str(caught.value)) < 500
 
 
@@ -391,7 +391,7 @@ def test_plan_notes_uncompared_copies(table, origin):
     assert "whether its images still are was not compared" in data.survey_images(table).notes[0]
 
 
-def test_missing_package_suggests_its_command(tmp_path, monkeypatch):
+def test_fetch_without_package_suggests_installation(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resnet_recipes.data.remote.stores", None)
     message = explain_failed_fetch(DataConfig(root="s3://bucket/images", cache=str(tmp_path)))
     assert "needs a package that is not installed" in message
