@@ -32,7 +32,7 @@ def test_colout_rounds_sizes_down(share, sizes):
         assert colout.size_after(full, 0, horizon) == left
 
 
-def test_kept_lines_stay_in_order_for_all_images():
+def test_colout_keeps_same_ordered_lines_of_all_images():
     grid = 1000.0 * torch.arange(176).view(-1, 1) + torch.arange(176)
     batch = Batch(
         grid.expand(3, 3, -1, -1).contiguous(memory_format=torch.channels_last),
@@ -50,7 +50,7 @@ def test_kept_lines_stay_in_order_for_all_images():
     assert result.targets is batch.targets
 
 
-def test_rows_and_columns_have_separate_fractions():
+def test_colout_rows_and_columns_have_separate_fractions():
     assert ColOut(0.5, 0.25).transform_batch(make_batch(side=32), make_now()).images.shape[-2:] == (
         16,
         24,

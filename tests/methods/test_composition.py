@@ -130,7 +130,7 @@ def test_two_methods_with_exclusive_hook_are_rejected(monkeypatch):
 
 
 @pytest.mark.parametrize("pair", sorted(EXCLUDE_EACH_OTHER))
-def test_conflicts_are_one_problem_each(pair):
+def test_conflicting_methods_are_one_problem(pair):
     problems = list(Stack.of(enable_methods(set(pair))).problems())
     assert len(problems) == 1
     assert pair[0] in str(problems[0])
@@ -146,8 +146,8 @@ def test_empty_stack_is_plain_training():
     with stack.eval_weights(make_network()):
         pass
     logits, targets = torch.randn(4, 7), torch.softmax(torch.randn(4, 7), 1)
-    by_hand = -(targets * F.log_softmax(logits, 1)).sum(1)
-    assert torch.allclose(stack.loss(logits, targets), by_hand)
+    expected = -(targets * F.log_softmax(logits, 1)).sum(1)
+    assert torch.allclose(stack.loss(logits, targets), expected)
     assert stack.loss(logits.to(torch.bfloat16), targets).dtype == torch.float32
 
 
@@ -161,7 +161,7 @@ def test_sample_augmentations_run_in_turn():
     assert stack.augment_sample()(image, rng).tobytes() == expected.tobytes()
 
 
-def test_engine_runs_augmentations_that_all_have_steps():
+def test_engine_augmentations_sample_operations_in_turn():
     """The methods use the random generator in turn."""
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment(depth=3)})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)
@@ -170,10 +170,10 @@ def test_engine_runs_augmentations_that_all_have_steps():
     assert stack.augment_sample().sample_operations(16, rng) == parts[0] + parts[1]
 
 
-def test_augmentation_without_steps_disables_the_engine(monkeypatch):
+def test_augmentation_without_operations_disables_the_engine(monkeypatch):
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
     monkeypatch.setattr(TrivialAugment, "augment_sample", lambda self: lambda image, rng: image)
-    assert not hasattr(stack.augment_sample(), "steps")
+    assert not hasattr(stack.augment_sample(), "sample_operations")
 
 
 def test_state_of_a_disabled_method_is_rejected():

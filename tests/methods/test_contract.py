@@ -65,7 +65,7 @@ def test_name_matches_file_and_key(method):
 
 
 @parametrize_methods("transform_batch")
-def test_transform_keeps_batch_layout_and_repeats_with_same_rng(method):
+def test_transform_keeps_batch_layout_and_depends_on_rng(method):
     batch = make_batch()
     copies = batch.map(torch.clone)
     first, again, other = (

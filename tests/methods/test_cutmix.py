@@ -20,7 +20,7 @@ DOES_NOT_COMMUTE = {
 }
 
 
-def test_targets_follow_area_of_shared_box():
+def test_cutmix_targets_follow_area_of_box():
     areas = set()
     for step in range(30):
         batch = make_batch(examples=6, side=20, classes=6)
@@ -43,7 +43,7 @@ def test_targets_follow_area_of_shared_box():
     assert len(areas) > 20
 
 
-def test_soft_labels_follow_area_of_box():
+def test_cutmix_soft_labels_follow_area_of_box():
     batch, areas = make_batch(examples=6, side=20, classes=6), set()
     for step in range(10):
         result = CutMix().transform_batch(
@@ -57,7 +57,7 @@ def test_soft_labels_follow_area_of_box():
 
 
 @pytest.mark.parametrize("side", [7, 8, 224])
-def test_box_is_centered_as_in_the_paper_code(side):
+def test_cutmix_box_is_centered_as_in_paper(side):
     for step in range(20):
         batch, draws = make_batch(examples=2, side=side, classes=2), make_now(step).rng
         length = int(side * draws.beta(1.0, 1.0) ** 0.5)

@@ -36,7 +36,7 @@ class OneWeight(nn.Module):
         ("10ep", "2ep", 0.870550563296124),
     ],
 )
-def test_decay_follows_interval_and_half_life(half_life, interval, decay):
+def test_ema_decay_follows_interval_and_half_life(half_life, interval, decay):
     ema, model = EMA(half_life, interval), OneWeight(0.0)
     ema.after_step(model, make_now(0, total=10_000))
     model.set(1.0)
@@ -59,7 +59,7 @@ def make_averaged_network(ema: EMA, steps: int = 2) -> nn.Module:
     return model
 
 
-def test_floats_are_averaged_and_integers_copied():
+def test_ema_averages_floats_and_copies_integers():
     ema = EMA("1ba", "1ba")
     model = make_averaged_network(ema, steps=1)
     before = deepcopy(model.state_dict())
@@ -73,7 +73,7 @@ def test_floats_are_averaged_and_integers_copied():
     assert average["bn1.num_batches_tracked"] == 2
 
 
-def test_evaluation_uses_average_and_restores_weights():
+def test_ema_evaluates_average_and_restores_weights():
     ema = EMA("2ba", "1ba")
     model = make_averaged_network(ema)
     before = deepcopy(model.state_dict())
@@ -86,7 +86,7 @@ def test_evaluation_uses_average_and_restores_weights():
     assert [tensor.data_ptr() for tensor in model.state_dict().values()] == addresses
 
 
-def test_raw_weights_are_evaluated_before_first_step():
+def test_ema_evaluates_raw_weights_before_first_step():
     model = make_network()
     before = model.conv1.weight.clone()
     with EMA().eval_weights(model):
@@ -101,7 +101,7 @@ def test_ema_updates_weights_in_place():
     assert {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()} == addresses
 
 
-def test_loaded_average_continues_bit_identical():
+def test_loaded_ema_continues_bit_identical():
     ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
     model = make_averaged_network(ema).to(memory_format=torch.channels_last)
     resumed.load_state_dict(deepcopy(ema.state_dict()))
@@ -113,14 +113,14 @@ def test_loaded_average_continues_bit_identical():
     )
 
 
-def test_average_of_another_model_is_rejected():
+def test_ema_of_another_model_is_rejected():
     ema = EMA()
     ema.load_state_dict({"conv9.weight": torch.zeros(1)})
     with pytest.raises(ValueError, match="does not fit"), ema.eval_weights(make_network()):
         pass
 
 
-def test_average_is_a_copy_until_delay_ends():
+def test_ema_is_a_copy_until_delay_ends():
     model = nn.Linear(1, 1, bias=False)
     ema = EMA(half_life="2ba", update_interval="2ba", delay="3ba")
     averages = []

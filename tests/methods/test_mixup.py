@@ -16,7 +16,7 @@ WRONG = {"alpha": [0.0, -1.0]}
 DOES_NOT_COMMUTE = {"random_translation", "random_erasing", "label_smoothing"}
 
 
-class Forced:
+class GivenSamples:
     """A random generator with given samples."""
 
     def __init__(self, share: float, order: list[int]):
@@ -30,7 +30,7 @@ class Forced:
 
 
 def compute_mixup(share: float, order: list[int], batch: Batch) -> Batch:
-    return MixUp().transform_batch(batch, Now(0, Horizon(1, 1), Forced(share, order)))
+    return MixUp().transform_batch(batch, Now(0, Horizon(1, 1), GivenSamples(share, order)))
 
 
 PAIR = Batch(
@@ -41,7 +41,7 @@ PAIR = Batch(
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7])
-def test_pair_is_mixed_and_own_label_dominates(share):
+def test_mixup_mixes_pair_and_own_label_dominates(share):
     result = compute_mixup(share, [1, 0], PAIR)
     assert result.images.flatten().tolist() == pytest.approx([13, 17])
     assert result.targets.flatten().tolist() == pytest.approx([0.7, 0.3, 0.3, 0.7])
@@ -49,14 +49,14 @@ def test_pair_is_mixed_and_own_label_dominates(share):
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7])
-def test_soft_labels_are_mixed_like_images(share):
+def test_mixup_mixes_soft_labels_like_images(share):
     soft_labels = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
     result = compute_mixup(share, [1, 0], PAIR._replace(soft_labels=soft_labels))
     assert result.soft_labels.flatten().tolist() == pytest.approx([0.85, 0.15, 0.65, 0.35])
 
 
 @pytest.mark.parametrize(("alpha", "mean"), [(0.2, 0.1012), (0.25, 0.1186), (1.0, 0.25)])
-def test_weights_have_published_mean_and_stay_below_half(alpha, mean, monkeypatch):
+def test_mixup_weights_have_published_mean_below_half(alpha, mean, monkeypatch):
     shares = []
     monkeypatch.setattr(
         mixup, "mix_labels", lambda batch, order, share: shares.append(share) or batch

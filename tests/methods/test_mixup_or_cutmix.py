@@ -34,7 +34,7 @@ def test_images_and_targets_come_from_the_partner(partner, order, switch):
         torch.testing.assert_close(result.images, batch.images.lerp(batch.images[order], share))
 
 
-def test_mixup_and_cutmix_each_run_in_half_the_steps():
+def test_mixup_and_cutmix_each_run_half_the_steps():
     batch = make_batch(examples=4, side=8)
     pasted = 0
     for step in range(200):

@@ -1,4 +1,4 @@
-"""Surgery changes the function of a module and nothing else."""
+"""The class of a module is changed in place, and nothing else."""
 
 import pytest
 from torch import nn

@@ -88,7 +88,7 @@ def resize_images(
 
 
 @pytest.mark.parametrize("full", [160, 167, 176, 192, 212, 224, 256, 288])
-def test_nearest_is_exact_for_every_size(full):
+def test_nearest_resizing_is_exact_for_every_size(full):
     method = ProgressiveResizing(initial_scale=0.1, delay="0dur", finetune="0dur", size_increment=1)
     line = torch.arange(float(full)).expand(1, 3, 1, -1)
     for elapsed in (Fraction(step, full) for step in range(0, full, 3)):

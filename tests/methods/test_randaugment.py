@@ -19,7 +19,7 @@ WRONG = {
 }
 
 
-class Fixed:
+class ConstantGenerator:
     """A random generator whose uniform samples are all equal."""
 
     def __init__(self, value: float, sign: int = 1):
@@ -52,13 +52,13 @@ translate_y | 0 | 52 | 58
 """
     ),
 )
-def test_ranges_are_the_published_ones(name, weakest, at_9, at_10):
+def test_randaugment_ranges_are_published_ranges(name, weakest, at_9, at_10):
     for severity, strongest in ((9, at_9), (10, at_10)):
         method = RandAugment(severity=severity)
-        ends = (abs(method.value(name, 176, Fixed(share))) for share in (0.0, 1 - 1e-9))
+        ends = (abs(method.value(name, 176, ConstantGenerator(share))) for share in (0.0, 1 - 1e-9))
         assert [*ends] == pytest.approx([float(weakest), float(strongest)], abs=1e-6)
         if name not in ("posterize", "solarize"):
-            negative = method.value(name, 176, Fixed(1 - 1e-9, -1))
+            negative = method.value(name, 176, ConstantGenerator(1 - 1e-9, -1))
             assert negative == pytest.approx(-float(strongest), abs=1e-6)
 
 

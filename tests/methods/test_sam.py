@@ -51,7 +51,7 @@ def test_sam_matches_worked_example_of_two_weights():
     assert torch.allclose(w - 0.1 * w.grad, torch.tensor([0.87763932, 0.12111456]))
 
 
-def test_norm_spans_all_tensors_with_gradient():
+def test_sam_norm_spans_all_tensors_with_gradient():
     a = nn.Parameter(torch.zeros(2))
     b = nn.Parameter(torch.zeros(1))
     idle = nn.Parameter(torch.ones(1))
@@ -66,7 +66,7 @@ def test_norm_spans_all_tensors_with_gradient():
     assert torch.equal(idle, torch.ones(1))
 
 
-def test_weights_are_restored_and_buffers_reused():
+def test_sam_restores_weights_and_reuses_buffers():
     torch.manual_seed(0)
     model, x = nn.Linear(50, 50), torch.randn(8, 50)
     params = list(model.parameters())
@@ -80,7 +80,7 @@ def test_weights_are_restored_and_buffers_reused():
     assert len(addresses) == 1
 
 
-class After(NamedTuple):
+class StepState(NamedTuple):
     """The state after a step."""
 
     loss: float
@@ -91,7 +91,7 @@ class After(NamedTuple):
     methods: dict[str, Tensor]
 
 
-def train_run(run: Run, bad: int) -> list[After]:
+def train_run(run: Run, bad: int) -> list[StepState]:
     """Train a run to its end; the features of forward pass number `bad` (from 1) are infinite."""
     passes, states = [], []
 
@@ -101,7 +101,7 @@ def train_run(run: Run, bad: int) -> list[After]:
 
     def note(_: int, losses: Tensor) -> None:
         state = run.model.state_dict().items()
-        after = After(
+        after = StepState(
             losses.mean().item(),
             run.optimizer.param_groups[0]["lr"],
             run.precision.scaler.get_scale(),
@@ -144,7 +144,7 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
     assert all(tensor.isfinite().all() for tensor in (*last.model.values(), *last.momenta))
 
 
-def test_zero_gradient_leaves_weights_unchanged():
+def test_sam_with_zero_gradient_leaves_weights_unchanged():
     w = nn.Parameter(torch.tensor([1.0]))
     SAM(interval=1).gradient(make_closure([w], lambda: (w - 1).square().sum()), [w], make_now())
     assert torch.equal(w.grad, torch.zeros(1))

@@ -79,7 +79,7 @@ def test_evaluation_gives_mean_of_training_outputs():
     )
 
 
-def test_rate_zero_is_bit_identical():
+def test_stochastic_depth_rate_zero_is_bit_identical():
     plain, model = make_network(), make_network()
     StochasticDepth(drop_rate=0.0).modify_model(model)
     x = torch.randn(4, 3, 32, 32)
@@ -88,7 +88,7 @@ def test_rate_zero_is_bit_identical():
         plain.eval(), model.eval()
 
 
-def test_folding_gives_output_of_plain_networks():
+def test_folded_stochastic_depth_equals_plain_network():
     model = make_network()
     StochasticDepth(drop_rate=0.5).modify_model(model)
     with torch.no_grad():

@@ -25,7 +25,7 @@ def list_possible(image: Image.Image) -> set[bytes]:
     return images
 
 
-def test_results_match_torchvision_over_its_range():
+def test_trivial_augment_matches_torchvision_over_its_range():
     augment, expected = TrivialAugment().augment_sample(), list_possible(IMAGE)
     results = {augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in range(3000)}
     assert results <= expected

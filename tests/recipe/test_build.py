@@ -1,3 +1,5 @@
+"""Sections become a recipe, or problems with the keys of the settings."""
+
 import pytest
 import yaml
 
@@ -29,7 +31,7 @@ def test_tree_becomes_the_objects_that_run():
 
 
 @pytest.mark.parametrize(
-    ("tree", "key", "rule"),
+    ("tree", "key", "message"),
     parse_rows(
         r"""
 seed: x | seed=x | a whole number
@@ -62,10 +64,10 @@ run: {name: "a\u202eb"} | run.name=a | text without invisible characters
 """
     ),
 )
-def test_value_of_wrong_type_is_reported_by_key(tree, key, rule):
+def test_value_of_wrong_type_is_reported_by_key(tree, key, message):
     (problem,) = list_tree_problems(yaml.safe_load(f"{{{tree}}}"))
     assert problem.startswith(key)
-    assert rule in problem
+    assert message in problem
 
 
 def test_number_beyond_floating_point_is_not_finite():

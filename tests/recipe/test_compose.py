@@ -1,3 +1,5 @@
+"""Recipe files, options and arguments are composed into one recipe."""
+
 from operator import attrgetter
 from pathlib import Path
 from unittest.mock import Mock
@@ -44,7 +46,7 @@ def test_packaged_recipe_composes_as_it_is_written(write_recipe_file):
 
 
 #: An argument, the setting of Mild that it changes, and the new value.
-WAYS = parse_values(
+OVERRIDES = parse_values(
     """
 methods.ema.half_life=200ba | methods.ema.half_life | 200ba
 data=s3://bucket/set/ | data.root | s3://bucket/set
@@ -79,7 +81,7 @@ optimizer=lamb optimizer=lars | optimizer.name | lars
 )
 
 
-@pytest.mark.parametrize(("word", "where", "value"), WAYS)
+@pytest.mark.parametrize(("word", "where", "value"), OVERRIDES)
 def test_every_form_of_override_changes_the_setting(write_recipe_file, word, where, value):
     actual = attrgetter(where)(compose("mild", [DATA, *word.split()]).recipe)
     assert (list(actual) if isinstance(actual, tuple) else actual) == value
@@ -379,8 +381,10 @@ def test_library_network_sets_defaults_from_its_name(write_recipe_file):
 
 @pytest.mark.parametrize("below", ["", "defaults: [above]\nmodel: {init: kaiming_normal}\n"])
 def test_own_network_and_initialization_only_suggest_library(write_recipe_file, below):
-    drawn = "" if below else ", init: kaiming_normal"
-    write_recipe_file("recipes/above.yaml", f"defaults: [mild]\nmodel: {{name: 'timm:x'{drawn}}}\n")
+    initialization = "" if below else ", init: kaiming_normal"
+    write_recipe_file(
+        "recipes/above.yaml", f"defaults: [mild]\nmodel: {{name: 'timm:x'{initialization}}}\n"
+    )
     write_recipe_file("recipes/below.yaml", below or "defaults: [above]\n")
     message = str(get_recipe_error("below"))
     assert "model.init=library" in message
@@ -424,7 +428,7 @@ def test_recipe_of_copied_run_drops_name_and_folder(tmp_path):
     assert changed.recipe.run.root == "/new"
 
 
-def test_method_that_weights_may_switch_on_can_be_removed():
+def test_method_that_weights_enable_can_be_removed():
     words = [DATA, "model.weights=hf:someone/network"]
     assert compose("finetune", [*words, "~methods.blurpool"]).recipe.methods.blurpool is None
     with pytest.raises(RecipeError) as caught:

@@ -1,3 +1,5 @@
+"""Trees of recipes inherit, refer to each other and are swept as in Hydra."""
+
 import random
 
 import hydra

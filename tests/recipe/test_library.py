@@ -21,7 +21,7 @@ def test_name_prefix_is_completed_from_four_letters():
     assert find_fixes("fin", Library()) == ()
 
 
-def test_equal_copy_of_a_packaged_recipe_counts_as_packaged(tmp_path):
+def test_equal_copy_of_packaged_recipe_counts_as_packaged(tmp_path):
     packaged = Library().packaged["mild"].read_text()
     (tmp_path / "mild.yaml").write_text(packaged)
     (tmp_path / "hot.yaml").write_text(packaged.replace("name: mild", "name: hot"))

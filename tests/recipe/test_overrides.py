@@ -1,3 +1,5 @@
+"""Arguments are parsed into keys and values, or rejected with a correction."""
+
 import pytest
 import yaml
 

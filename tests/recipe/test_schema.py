@@ -1,3 +1,5 @@
+"""The limits of every setting of a recipe."""
+
 from dataclasses import fields, is_dataclass
 
 import pytest
@@ -75,7 +77,7 @@ seed | -1, 4294967296
 """
     ),
 )
-def test_each_setting_has_its_rule(key, values):
+def test_recipe_rejects_invalid_value_of_each_setting(key, values):
     section, _, name = key.partition(".")
     for value in yaml.safe_load(f"[{values}]"):
         assert key in list_recipe_problems(**{section: {name: value} if name else value}), value

@@ -37,9 +37,11 @@ def test_every_short_name_works_in_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = {"data": "images", "run": "mine", "gpus": 1, "workers": 1, "lr": 0.5, "wd": 0.5}
     words = {word: values.get(word, 8) for word in SHORT_NAMES} | {"budget": "8m"}
-    lengths = {"ssr", "epochs", "budget"}
-    for length in lengths:
-        chosen = {word: value for word, value in words.items() if word not in lengths - {length}}
+    durations = {"ssr", "epochs", "budget"}
+    for duration in durations:
+        chosen = {
+            word: value for word, value in words.items() if word not in durations - {duration}
+        }
         lines = ["defaults: [mild]", *(f"{word}: {value}" for word, value in chosen.items())]
         (tmp_path / "mine.yaml").write_text("\n".join(lines))
         typed = [f"{word}={value}" for word, value in chosen.items()]

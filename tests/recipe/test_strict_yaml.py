@@ -1,3 +1,5 @@
+"""Recipe files are read as plain YAML, and rejected with the line of each problem."""
+
 from pathlib import Path
 
 import pytest

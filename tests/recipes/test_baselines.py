@@ -88,7 +88,7 @@ def test_ffcv_durations_are_exact_for_each_ratio(ratio, epochs):
     )
 
 
-def test_mlperf_reference_rates_differ_below_4e4():
+def test_mlperf_lr_is_close_to_reference():
     plan = plan_imagenet("nvidia_mlperf_pt")
     decay = plan.total_steps - plan.warmup + 1
     differences = [
@@ -98,7 +98,7 @@ def test_mlperf_reference_rates_differ_below_4e4():
     assert 3e-4 < max(differences) < 4e-4
 
 
-def test_nvidia_mlperf_evaluates_as_published_and_at_the_end():
+def test_nvidia_mlperf_evaluates_at_published_and_last_epoch():
     plan = plan_imagenet("nvidia_mlperf_pt")
     epochs = [e for e in range(1, 38) if plan.evaluates_at(e * plan.steps_per_epoch)]
     assert epochs == [*range(3, 36, 4), 37]

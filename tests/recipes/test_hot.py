@@ -117,7 +117,7 @@ def list_floats(state: dict[str, Tensor]) -> list[Tensor]:
     return [value for value in state.values() if value.is_floating_point()]
 
 
-def train_by_hand(
+def train_in_loop(
     net: ResNet, raw: list[tuple[Tensor, Tensor]]
 ) -> tuple[list[float], list[Tensor]]:
     """Train a network; return the losses, and the average of its floating-point state."""
@@ -157,15 +157,15 @@ def test_hot_six_steps_match_handwritten_loop(hot_run):
     net = build_shallow_resnet18(CLASSES)
     net.load_state_dict(hot_run.model.state_dict())
     assert net.fc.bias.tolist() == pytest.approx([-math.log(CLASSES)] * CLASSES)
-    begun = copy.deepcopy(list_floats(net.state_dict()))
+    initial = copy.deepcopy(list_floats(net.state_dict()))
     raw = [
         (batch.pixels.clone(), batch.labels.clone())
         for batch in islice(hot_run.train_data.batches(0), STEPS)
     ]
-    losses, average = train_by_hand(net, raw)
-    notes = record(hot_run)
-    assert torch.stack(notes.losses).tolist() == pytest.approx(losses, rel=1e-5)
+    losses, average = train_in_loop(net, raw)
+    recording = record(hot_run)
+    assert torch.stack(recording.losses).tolist() == pytest.approx(losses, rel=1e-5)
     with hot_run.methods.eval_weights(hot_run.model):
         actual = copy.deepcopy(list_floats(hot_run.model.state_dict()))
-    for before, expected, value in zip(begun, average, actual, strict=True):
+    for before, expected, value in zip(initial, average, actual, strict=True):
         assert (value - expected).norm() < 1e-5 * (expected - before).norm()

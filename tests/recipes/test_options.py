@@ -6,7 +6,6 @@ Each is a section of a packaged recipe, and names its source.
 import pytest
 import torch
 
-from resnet_recipes.base.schedule import multistep
 from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
@@ -65,12 +64,9 @@ def test_step_option_divides_lr_after_each_third(epochs):
     plan = plan_imagenet(f"mild schedule=step epochs={epochs} lr=1")
     third = epochs // 3
     rates = [plan.lr_at(epoch * plan.steps_per_epoch) for epoch in range(epochs)]
-    assert rates == [
-        pytest.approx(multistep(epoch, milestones=[third, 2 * third], gamma=0.1))
-        for epoch in range(epochs)
-    ]
+    assert rates == pytest.approx([0.1 ** (epoch // third) for epoch in range(epochs)])
 
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
-def test_every_option_can_be_planned_with_every_length(group, name):
+def test_every_option_can_be_planned(group, name):
     assert plan_imagenet(f"hot {group}={name} epochs=12").total_steps > 0

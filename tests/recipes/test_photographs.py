@@ -65,7 +65,7 @@ def read_first_batch(open_split: Callable, settings: DataConfig, *rest: object) 
         loader.close()
 
 
-def assert_alike(
+def assert_similar(
     ours: np.ndarray, theirs: Iterator[object], most: int = 2, mean: float = 0.1
 ) -> None:
     differences = np.abs(ours - np.stack([np.asarray(image) for image in theirs]))
@@ -78,7 +78,7 @@ def test_evaluation_images_equal_torchvision_transforms(settings, photograph_fol
     peer = v2.Compose(
         [v2.Resize(settings.eval_resize, filtering), v2.CenterCrop(settings.eval_size)]
     )
-    assert_alike(
+    assert_similar(
         read_first_batch(data.open_eval, settings), map(peer, open_images(photograph_folder, "val"))
     )
 
@@ -95,7 +95,7 @@ def test_a2_evaluation_images_match_timm_transform(photograph_folder, fit, mode)
     words = [f"data={photograph_folder}", f"data.fit={fit}", "workers=1"]
     ours = read_first_batch(data.open_eval, compose("timm_a2", words).recipe.data)
     # for tall images Pillow resizes rows and columns in the other order, with rounding in between
-    assert_alike(ours, theirs, *((8, 0.3) if fit == "squash" else ()))
+    assert_similar(ours, theirs, *((8, 0.3) if fit == "squash" else ()))
 
 
 def test_training_crops_are_resized_as_torchvision_does(settings, photograph_folder):
@@ -113,6 +113,6 @@ def test_training_crops_are_resized_as_torchvision_does(settings, photograph_fol
             cut = functional.resized_crop(images[index], *box, [settings.train_size] * 2, filtering)
             yield functional.hflip(cut) if is_mirrored else cut
 
-    assert_alike(
+    assert_similar(
         read_first_batch(data.open_train, replace(settings, flip=True), None), list_theirs()
     )

@@ -49,7 +49,7 @@ def two_class_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def begin_run(folder: Path, name: str, images: Path, ranks: int) -> Path:
+def create_run(folder: Path, name: str, images: Path, ranks: int) -> Path:
     """Return the folder of a small run of a recipe."""
     words = (
         f"data={images} bs=16 batch.bn_size={16 // ranks} lr={RATES[name]} model.name=resnet34 "
@@ -80,7 +80,7 @@ def begin_run(folder: Path, name: str, images: Path, ranks: int) -> Path:
 def test_baseline_learns_and_resumes_bit_identical(
     name, ranks, two_class_images, launcher, tmp_path
 ):
-    whole = launcher.train(begin_run(tmp_path / "whole", name, two_class_images, ranks), ranks)
+    whole = launcher.train(create_run(tmp_path / "whole", name, two_class_images, ranks), ranks)
     assert_same_weights(launcher.train(copy_as_killed(6, whole), ranks), whole, 12)
     losses = [
         record["loss"]
