@@ -1,3 +1,5 @@
+"""Names, widths and frozen parts of networks are validated."""
+
 import pytest
 from torchvision import models
 
@@ -30,14 +32,14 @@ def test_invalid_stem_or_width_is_rejected(words, message):
 
 
 @pytest.mark.parametrize(
-    ("freeze", "rules"),
+    ("freeze", "clauses"),
     [
         ("backbone", []),
         ("layer2", ["is a part of a ResNet; other networks freeze all but the classifier"]),
         ("all", []),  # not a valid value, which another check reports
     ],
 )
-def test_parts_of_a_resnet_cannot_be_frozen_in_other_networks(freeze, rules):
+def test_only_resnets_can_freeze_single_parts(freeze, clauses):
     config = ModelConfig(name="timm:vit_tiny_patch16_224", weights="w.pth", freeze=freeze)
     problems = [problem for problem in config.problems() if problem.key == "freeze"]
-    assert [problem.clause for problem in problems if not problem.valid] == rules
+    assert [problem.clause for problem in problems if not problem.valid] == clauses

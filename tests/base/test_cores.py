@@ -25,9 +25,8 @@ def test_types_without_instructions_are_emulated(flags, emulated, tmp_path, monk
     assert not cores.is_emulated("bf16")
 
 
-def compute_free_memory(root, groups: str = "0::/") -> int:
-    """Return the memory that the control groups of a process leave available."""
-    return cores.get_group_memory(root, groups)
+#: Control groups of a process in the root group, as in /proc/self/cgroup.
+ROOT_GROUP = "0::/"
 
 
 def write_limit(folder, most: object, used: int, stat: str) -> None:
@@ -38,30 +37,30 @@ def write_limit(folder, most: object, used: int, stat: str) -> None:
     (folder / "memory.stat").write_text(stat)
 
 
-def test_container_file_cache_counts_as_free(tmp_path):
-    assert compute_free_memory(tmp_path) == cores.NO_LIMIT
+def test_container_file_cache_is_available(tmp_path):
+    assert cores.get_group_memory(tmp_path, ROOT_GROUP) == cores.NO_LIMIT
     write_limit(tmp_path, "max", 900, "")
-    assert compute_free_memory(tmp_path) == cores.NO_LIMIT
+    assert cores.get_group_memory(tmp_path, ROOT_GROUP) == cores.NO_LIMIT
     write_limit(tmp_path, 1000, 900, "anon 300\nfile 600\n")
-    assert compute_free_memory(tmp_path) == 700
+    assert cores.get_group_memory(tmp_path, ROOT_GROUP) == 700
     write_limit(tmp_path, 1000, 900, "anon 900\n")
-    assert compute_free_memory(tmp_path) == 100
+    assert cores.get_group_memory(tmp_path, ROOT_GROUP) == 100
 
 
-def test_container_shared_memory_is_not_free(tmp_path):
+def test_container_shared_memory_is_unavailable(tmp_path):
     write_limit(tmp_path, 1000, 900, "anon 300\nfile 600\nshmem 500\n")
-    assert compute_free_memory(tmp_path) == 200
+    assert cores.get_group_memory(tmp_path, ROOT_GROUP) == 200
 
 
-def test_lowest_limit_of_all_groups_counts(tmp_path):
+def test_lowest_memory_limit_of_groups_counts(tmp_path):
     write_limit(tmp_path / "slurm" / "job_1", 1000, 400, "")
-    assert compute_free_memory(tmp_path, "0::/slurm/job_1/step_0") == 600
+    assert cores.get_group_memory(tmp_path, "0::/slurm/job_1/step_0") == 600
     write_limit(tmp_path / "slurm" / "job_1" / "step_0", 500, 400, "")
-    assert compute_free_memory(tmp_path, "0::/slurm/job_1/step_0") == 100
-    assert compute_free_memory(tmp_path, "0::/slurm") == cores.NO_LIMIT
+    assert cores.get_group_memory(tmp_path, "0::/slurm/job_1/step_0") == 100
+    assert cores.get_group_memory(tmp_path, "0::/slurm") == cores.NO_LIMIT
 
 
-def test_version_1_groups_have_limits(tmp_path):
+def test_cgroup_v1_memory_limit_is_read(tmp_path):
     (tmp_path / "memory").mkdir()
     for name, text in {
         "memory.limit_in_bytes": "1000\n",
@@ -69,4 +68,6 @@ def test_version_1_groups_have_limits(tmp_path):
         "memory.stat": "cache 1\ntotal_cache 500\ntotal_shmem 200\n",
     }.items():
         (tmp_path / "memory" / name).write_text(text)
-    assert compute_free_memory(tmp_path, "4:cpu,memory:/docker/abc\n9:name=systemd:/\n0::/") == 500
+    assert (
+        cores.get_group_memory(tmp_path, "4:cpu,memory:/docker/abc\n9:name=systemd:/\n0::/") == 500
+    )

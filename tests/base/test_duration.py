@@ -1,3 +1,5 @@
+"""Durations, their steps, and budgets are parsed exactly."""
+
 from fractions import Fraction
 
 import pytest

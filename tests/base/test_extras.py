@@ -10,9 +10,9 @@ from resnet_recipes.base import extras
 from resnet_recipes.base.extras import find_needed_extras, suggest_install
 
 
-def simulate_checkout(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def simulate_checkout(source: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pip report that the package was installed from a folder, or from an index."""
-    text = place and json.dumps({"url": place.as_uri()})
+    text = source and json.dumps({"url": source.as_uri()})
     package = SimpleNamespace(
         read_text=lambda name: text,
         requires=["torch>=2", "a[b]<2,>=1; extra == 'report'".replace("'", '"'), 'c; extra == "x"'],
@@ -23,18 +23,18 @@ def simulate_checkout(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_install_command_uses_the_checkout(tmp_path, monkeypatch):
-    place = tmp_path / "a checkout"
-    place.mkdir()
-    (place / "pyproject.toml").touch()
-    simulate_checkout(place, monkeypatch)
-    assert suggest_install("report") == f"pip install '{place}[report]'"
-    monkeypatch.chdir(place)
+    source = tmp_path / "a checkout"
+    source.mkdir()
+    (source / "pyproject.toml").touch()
+    simulate_checkout(source, monkeypatch)
+    assert suggest_install("report") == f"pip install '{source}[report]'"
+    monkeypatch.chdir(source)
     assert suggest_install("report") == "pip install '.[report]'"
 
 
-@pytest.mark.parametrize("place", [None, Path("/deleted")])
-def test_install_command_lists_packages_without_checkout(place, monkeypatch):
-    simulate_checkout(place, monkeypatch)
+@pytest.mark.parametrize("source", [None, Path("/deleted")])
+def test_install_command_lists_packages_without_checkout(source, monkeypatch):
+    simulate_checkout(source, monkeypatch)
     assert suggest_install("report") == "pip install 'a[b]<2,>=1'"
 
 

@@ -1,3 +1,5 @@
+"""Typed paths are parsed, and addresses are rejected with a command that copies them."""
+
 from pathlib import Path
 
 import pytest

@@ -13,10 +13,10 @@ from resnet_recipes.base.processes import ProcessPool, hide_main_program
 
 
 def test_missing_shared_memory_suggests_a_mount(monkeypatch):
-    def refuse(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("_multiprocessing.SemLock", refuse)
+    monkeypatch.setattr("_multiprocessing.SemLock", fail)
     with pytest.raises(NotReadyError, match=r"/dev/shm.*Read-only(.|\n)*data.workers=0"):
         ProcessPool(2, [], print)
 

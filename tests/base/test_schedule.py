@@ -86,7 +86,7 @@ def test_cosine_from_start_falls_during_warmup():
     assert rates == pytest.approx([0.9, (1 + math.cos(math.pi / 10)) / 2, 0.5, 0])
 
 
-def test_get_rate_step_uses_epoch_start_unless_rate_is_zero():
+def test_rate_step_is_epoch_start_unless_zero():
     steps = (0, 9, 12, 15, 20, 39)
     for warmup, start, used in (
         (20, 0.0, [10, 10, 20, 20, 20, 30]),

@@ -22,7 +22,7 @@ def get_problem(act: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "message"),
+    ("path", "value", "message"),
     [
         *parse_rows(
             r"""
@@ -45,11 +45,11 @@ methods.mixup.name | x | unknown setting methods.mixup.name=x\n    hint:  settin
         ("methods.mixup", EMA(), "must be a mapping of alpha or null"),
     ],
 )
-def test_unknown_setting_is_rejected_at_once(place, value, message):
+def test_section_rejects_wrong_assignment_at_once(path, value, message):
     section = Recipe()
     section.methods.mixup = MixUp()
-    *places, name = place.split(".")
-    for part in places:
+    *sections, name = path.split(".")
+    for part in sections:
         section = getattr(section, part)
     before = getattr(section, name, None)
     value = yaml.safe_load(value) if isinstance(value, str) else value

@@ -153,9 +153,9 @@ def test_one_wrong_letter_is_nearly_always_corrected():
     """Tries every setting with one letter removed, unless that gives another setting."""
     tried = right = 0
     for key in list_settings():
-        for place in range(0, len(key), 12):
-            typo = key[:place] + key[place + 1 :]
-            if typo not in list_settings() and key[place] != "." and "." in key:
+        for index in range(0, len(key), 12):
+            typo = key[:index] + key[index + 1 :]
+            if typo not in list_settings() and key[index] != "." and "." in key:
                 tried += 1
                 right += find_closest(typo, list_settings()) == key
     assert right / tried > 0.95

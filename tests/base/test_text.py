@@ -73,7 +73,7 @@ def test_format_count_chooses_singular_or_plural():
 @pytest.mark.parametrize(
     "hostile", ["a\x1b[31mb", "a\rb", "a\nb", "a\x07b", "a\u202eb", "a\x9b2Jb", "a\udcffb"]
 )
-def test_names_cannot_control_the_terminal(hostile):
+def test_escape_controls_replaces_terminal_codes(hostile):
     text = escape_controls(hostile)
     assert text.isprintable()
     assert text.startswith("a\\")

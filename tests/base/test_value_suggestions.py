@@ -108,7 +108,7 @@ def test_time_is_parsed_in_common_forms(text, time):
     ("text", "length"),
     [("3epochs", "3ep"), ("1h", "budget=1h"), ("20usd", "'budget=$20'"), ("x", "")],
 )
-def test_length_is_in_epochs_or_a_budget(text, length):
+def test_duration_is_in_epochs_or_a_budget(text, length):
     assert read_length(text) == length
 
 

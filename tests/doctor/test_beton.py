@@ -39,16 +39,16 @@ def list_fixes(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.level == "fix"]
 
 
-def overwrite_sample(path: Path, index: int, place: int, data: bytes) -> None:
+def overwrite_sample(path: Path, index: int, offset: int, data: bytes) -> None:
     """Overwrite some bytes of a sample."""
     start = int(open_beton(path).starts[index])
     with path.open("r+b") as file:
-        file.seek(start + place)
+        file.seek(start + offset)
         file.write(data)
 
 
 @readers
-def test_valid_betons_have_no_findings(beton_folder, reader):
+def test_valid_betons_have_only_ok_findings(beton_folder, reader):
     steps = []
     findings = check_data(beton_folder, progress=lambda done, total: steps.append((done, total)))
     assert get_exit_code(findings) == 0
@@ -83,7 +83,7 @@ def test_samples_without_checksums_are_checked_by_decoding(beton_folder, reader)
     get_sidecar_path(path).unlink()
     assert not any(open_beton(path).describe_damage(index) for index in range(6))
     (finding,) = list_fixes(check_data(path))
-    assert [place.partition(":")[0] for place in finding.paths] == ["sample 0", "sample 3"]
+    assert [path.partition(":")[0] for path in finding.paths] == ["sample 0", "sample 3"]
 
 
 def test_unreadable_beton_is_reported(beton_folder):

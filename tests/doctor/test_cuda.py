@@ -37,7 +37,7 @@ def set_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    ("physical", "answer", "expected"),
+    ("physical", "output", "expected"),
     [
         (8, "8\nNVIDIA A100\n8\n85000\n", Gpus(8, "NVIDIA A100", "bf16", 85000)),
         (8, "1\nTesla V100\n7\n", Gpus(1, "Tesla V100", "fp16")),  # MIG mode: CUDA lists one slice
@@ -46,10 +46,10 @@ def set_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     ],
 )
 def test_gpus_are_counted_as_cuda_lists_them(
-    physical, answer, expected, set_visible_gpus, monkeypatch
+    physical, output, expected, set_visible_gpus, monkeypatch
 ):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)  # reported by NVML
-    asked = subprocess.CompletedProcess([], 0, answer)
+    asked = subprocess.CompletedProcess([], 0, output)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: asked)
     set_visible_gpus(False)  # torch cannot use the driver
     assert cuda.find_gpus() == Gpus()
@@ -82,7 +82,7 @@ def test_unusable_gpu_is_reported_with_reason(
         if driver is None:
             raise OSError(f"{name}: cannot open shared object file")
         return SimpleNamespace(
-            cuDriverGetVersion=lambda place: setattr(place._obj, "value", int(driver))
+            cuDriverGetVersion=lambda version: setattr(version._obj, "value", int(driver))
         )
 
     monkeypatch.setattr(cuda.ctypes, "CDLL", load_library)

@@ -27,7 +27,7 @@ def get_only_finding(findings: list[Finding], level: str) -> Finding:
     return at_level[0]
 
 
-def test_healthy_data_has_no_findings(image_folder):
+def test_healthy_data_has_only_ok_findings(image_folder):
     steps = []
     findings = check_data(image_folder, progress=lambda done, total: steps.append((done, total)))
     assert [finding.what for finding in findings] == [
@@ -153,7 +153,7 @@ def test_incomplete_imagenet_is_reported(image_folder, monkeypatch):
     )
 
 
-def test_second_image_in_phone_jpeg_is_not_an_animation(image_folder):
+def test_second_image_of_phone_jpeg_is_no_animation(image_folder):
     path = image_folder / "train/bee/bee1.jpg"
     image = Image.open(path)
     image.load()

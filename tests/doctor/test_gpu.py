@@ -52,7 +52,7 @@ def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     for name in ("check_convolution", "check_operations", "check_all_reduce"):
         monkeypatch.setattr(gpu, name, lambda *on, name=name: Finding("ok", f"{name} {on}"))
-    versions, new, *on_new, speed, old, small, on_old, _, _, exchange = gpu.check_devices()
+    versions, new, *on_new, speed, old, small, on_old, _, _, all_reduce = gpu.check_devices()
     assert speed.what == "GPU 0: no datasheet for New, so its speed was not checked"
     assert "driver 535.104.05, CUDA 13.0, cuDNN " in versions.what
     assert "bfloat16" in new.what
@@ -64,7 +64,7 @@ def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
     assert "float16 with loss scaling" in old.what
     assert small.level == "warn"
     assert "index=1), torch.float16" in on_old.what
-    assert exchange.what.count("device") == 2
+    assert all_reduce.what.count("device") == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -101,7 +101,7 @@ def test_wrong_or_failing_convolution_is_reported(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("place", "level", "what"),
+    ("device", "level", "what"),
     parse_rows(
         """
 nowhere | ok | GPU 0: the fused operations give the same results
@@ -110,9 +110,9 @@ cpu:0 | warn | GPU 0: the kernel of blur is wrong
 """
     ),
 )
-def test_differing_operations_are_warning_or_broken_gpu(place, level, what, monkeypatch):
-    def compare(device, dtype, reference):
-        notes = ("the kernel of blur is wrong",) if str(reference) == place else ()
+def test_differing_operations_are_warning_or_broken_gpu(device, level, what, monkeypatch):
+    def compare(_, dtype, reference):
+        notes = ("the kernel of blur is wrong",) if str(reference) == device else ()
         return gpu.ops.Operations(notes=notes)
 
     monkeypatch.setattr(gpu.ops, "compare", compare)

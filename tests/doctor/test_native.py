@@ -36,11 +36,11 @@ def test_working_library_names_its_instruction_set():
 
 
 def test_threads_that_cannot_start_are_a_failure(monkeypatch):
-    def refuse(threads):
+    def fail(threads):
         raise OSError("cannot start 1 threads for decoding: Resource temporarily unavailable")
 
     monkeypatch.setattr(native, "explain_unavailable", lambda: "")
-    monkeypatch.setattr(native, "Engine", refuse)
+    monkeypatch.setattr(native, "Engine", fail)
     findings = native.check_native()
     assert get_exit_code(findings) == 3
     assert any("Resource temporarily unavailable" in finding.what for finding in findings)

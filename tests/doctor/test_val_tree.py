@@ -69,7 +69,7 @@ def test_val_tree_maps_numbers_only_by_names(root_with_flat_val, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "rule"),
+    ("text", "message"),
     [
         ("ant2 ant\nbee2 bee\n", "no class for 1 of 3"),
         ("ant2 ant\nbee2 bee\ncat2 dog\n", "lacks: dog"),
@@ -77,8 +77,8 @@ def test_val_tree_maps_numbers_only_by_names(root_with_flat_val, tmp_path):
         ("\xff", "no class for|1 lines"),
     ],
 )
-def test_val_tree_rejects_map_of_other_images(root_with_flat_val, tmp_path, text, rule):
-    with pytest.raises(NotReadyError, match=rule):
+def test_val_tree_rejects_map_of_other_images(root_with_flat_val, tmp_path, text, message):
+    with pytest.raises(NotReadyError, match=message):
         build_val_tree(root_with_flat_val, write_text(tmp_path / "map", text))
     assert not (tmp_path / "data-by-class").exists()
 

@@ -1,3 +1,5 @@
+"""Notes of a plan on settings that rarely help."""
+
 import re
 from dataclasses import replace
 
@@ -75,7 +77,7 @@ def test_notes_at_the_limit_are_empty(line):
     assert list_plan_notes(line) == ""
 
 
-def test_advised_learning_rate_scales_with_the_batch_it_belongs_to():
+def test_advised_learning_rate_scales_with_its_batch():
     advice = list_plan_notes("mild bs=204800 optimizer.lr=102.4 gpus=1")
     assert "\nbs=19200 lr=9.6\n" in advice
     few = replace(IMAGENET_FACTS, train_examples=100)

@@ -26,7 +26,9 @@ SPEEDS = Speeds(
 )
 
 
-def run_of(*sides: int, images: int = 1000, last: int | None = None, evaluated: int = 0) -> Mock:
+def make_sized_plan(
+    *sides: int, images: int = 1000, last: int | None = None, evaluated: int = 0
+) -> Mock:
     """Return a stand-in for the plan of a run with `images` per epoch, and `last` in the last."""
     counts = (images,) * (len(sides) - 1) + (last or images,)
     run = Mock(sizes=sides, epoch_images=counts, evaluated_images=evaluated, saves=3)
@@ -39,7 +41,7 @@ def estimate_minutes(result: Estimate) -> list[float]:
 
 
 def test_estimate_multiplies_images_by_seconds_per_size():
-    result = estimate(run_of(88, 88, 176, last=500, evaluated=3000), SPEEDS)
+    result = estimate(make_sized_plan(88, 88, 176, last=500, evaluated=3000), SPEEDS)
     assert [(phase.pixels, phase.epochs) for phase in result.phases] == [(88, 2), (176, 1)]
     assert estimate_minutes(result) == pytest.approx([2000 * 0.001 / 60, 500 * 0.004 / 60])
     assert [phase.images_per_second for phase in result.phases] == pytest.approx([1000, 250])
@@ -76,7 +78,7 @@ def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
     Together they are never faster than the slower part. A step of 2 x 64 images takes 128 ms at 88
     px and 512 ms at 176 px.
     """
-    result = estimate(run_of(88, 176), replace(SPEEDS, **changes))
+    result = estimate(make_sized_plan(88, 176), replace(SPEEDS, **changes))
     assert [phase.limit for phase in result.phases] == limits
     assert [60 * each for each in estimate_minutes(result)] == pytest.approx(seconds)
 
@@ -86,7 +88,7 @@ def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
     [([1, 2, 3, 4, 5], [2, 3, 4]), ([1, 3], [1.5, 2, 2.5]), ([2], [2, 2, 2])],
 )
 def test_bounds_are_quartiles_of_measured_steps(laps, expected):
-    result = estimate(run_of(88, images=60), Speeds({88: laps}))
+    result = estimate(make_sized_plan(88, images=60), Speeds({88: laps}))
     low, high = result.bounds
     assert [low, result.total_minutes, high] == pytest.approx(expected)
 
@@ -95,12 +97,12 @@ def test_bounds_are_quartiles_of_measured_steps(laps, expected):
 def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
     """Expected: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start_seconds=30.0)
-    assert estimate(run_of(88, images=60), speeds).max_minutes == pytest.approx(slowest)
+    assert estimate(make_sized_plan(88, images=60), speeds).max_minutes == pytest.approx(slowest)
 
 
 def test_estimate_includes_every_checkpoint():
     """Expected: 30 s to start, and four checkpoints of 2 s."""
-    result = estimate(run_of(88), replace(SPEEDS, start_seconds=30.0, save_seconds=2.0))
+    result = estimate(make_sized_plan(88), replace(SPEEDS, start_seconds=30.0, save_seconds=2.0))
     assert 60 * result.other_minutes == pytest.approx(38)
 
 
@@ -151,7 +153,7 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
 )
 def test_steady_state_counts_first_epoch_as_second(sizes, timed, seconds):
     """Expected: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
-    run = run_of(*list_epoch_sizes(sizes), evaluated=300)
+    run = make_sized_plan(*list_epoch_sizes(sizes), evaluated=300)
     result = estimate(run, make_speeds(run, timed, 50.0))
     assert 60 * result.minutes == pytest.approx(seconds)
     assert {phase.limit for phase in result.phases} == {"?"}

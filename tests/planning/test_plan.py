@@ -1,3 +1,5 @@
+"""The steps, sizes and learning rates of a plan, and the plans that are rejected."""
+
 import json
 
 import pytest
@@ -119,7 +121,7 @@ def test_steps_per_epoch_drops_the_incomplete_batch():
     assert plan_small(make_small_recipe(), examples=1099).steps_per_epoch == 10
 
 
-def test_logging_and_evaluation_are_also_due_at_the_end():
+def test_plan_logs_evaluates_and_saves_at_end():
     plan = plan_small(
         make_small_recipe(
             "max_duration=25ba log.interval=4ba evaluation.interval=1ep checkpoint.interval=0.5dur"

@@ -1,4 +1,4 @@
-"""Published results match the recipes; results between their lengths are interpolated."""
+"""Published results match the recipes; results between their durations are interpolated."""
 
 import pytest
 import yaml
@@ -58,12 +58,12 @@ def test_interpolation_error_is_the_largest_of_omitted_rows():
     errors = []
     for recipe in Library().list_names():
         results = compose(recipe, needs_data=False).recipe.published
-        lengths = sorted({one.epochs for one in results if one.epochs})
-        for left_out in lengths[1:-1]:
-            rest = [one for one in results if one.epochs != left_out]
-            (top1,) = {one.top1 for one in results if one.epochs == left_out}
-            assert (recipe, left_out, top1) in listed
-            errors.append(estimate_accuracy(rest, left_out).top1 - top1)
+        durations = sorted({one.epochs for one in results if one.epochs})
+        for omitted in durations[1:-1]:
+            rest = [one for one in results if one.epochs != omitted]
+            (top1,) = {one.top1 for one in results if one.epochs == omitted}
+            assert (recipe, omitted, top1) in listed
+            errors.append(estimate_accuracy(rest, omitted).top1 - top1)
     assert len(errors) >= 6
     assert max(map(abs, errors)) == pytest.approx(INTERPOLATION_ERROR, abs=0.005)
 

@@ -51,7 +51,7 @@ def test_traffic_matches_counted_operations(side, giga, megabytes):
     assert moved / 1e6 == pytest.approx(megabytes, rel=0.01)
 
 
-class Kernels(TorchDispatchMode):
+class CountingKernels(TorchDispatchMode):
     """Replaces the kernels of fused operations; each launch only counts the bytes of its images."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Kernels(TorchDispatchMode):
             for start, end in (("_forward", ""), ("_backward", "_backward"))
         }
 
-    def __enter__(self) -> "Kernels":
+    def __enter__(self) -> "CountingKernels":
         for name in ("batch_norm", "blur", "max_pool", "statistics"):
             module = pytest.importorskip(f"resnet_recipes.ops.kernels.{name}")
             self.patches.enter_context(patch.object(module, "launch", self.count_launch))
@@ -101,7 +101,7 @@ def test_fused_traffic_matches_kernel_arguments(side, blurs):
         fuse(network, ops.Operations(**{name: each.fused for name, each in ops.MODULES.items()}))
         images = torch.empty(1, 3, side, side, dtype=torch.bfloat16)
         with (
-            Kernels() as kernels,
+            CountingKernels() as kernels,
             torch.autograd.graph.saved_tensors_hooks(keep, lambda each: each),
         ):
             network(images.to(memory_format=torch.channels_last)).sum().backward()

@@ -1,4 +1,4 @@
-"""The stable phase ends where the cooldown starts; runs of all lengths share it."""
+"""The stable phase ends where the cooldown starts; runs of all durations share it."""
 
 import pytest
 
@@ -10,13 +10,13 @@ WSD = "schedule.name=wsd schedule.warmup=2ep"
 RESIZING = "methods.progressive_resizing"
 
 
-def plan_length(epochs: int, words: str):
+def plan_epochs(epochs: int, words: str):
     """Return the plan of a run with 10 steps per epoch."""
     return plan_small(make_small_recipe(f"{WSD} max_duration={epochs}ep {words}"))
 
 
 def test_stable_phase_ends_with_a_checkpoint_on_disk():
-    plan = plan_length(10, "schedule.cooldown=0.33dur checkpoint.interval=50ba")
+    plan = plan_epochs(10, "schedule.cooldown=0.33dur checkpoint.interval=50ba")
     assert (plan.stable_steps, plan.total_steps) == (67, 100)
     assert [step for step in range(1, 101) if plan.saves_at(step)] == [50, 67, 100]
     cosine = plan_small(make_small_recipe("checkpoint.interval=50ba"))
@@ -34,8 +34,8 @@ schedule.cooldown=20ba
 
 
 @pytest.mark.parametrize("words", SHARED.strip().splitlines())
-def test_find_departures_allows_settings_independent_of_length(words):
-    assert list(find_departures(plan_length(10, words), plan_length(20, words))) == []
+def test_find_departures_allows_settings_independent_of_duration(words):
+    assert list(find_departures(plan_epochs(10, words), plan_epochs(20, words))) == []
 
 
 DEPENDENT = """
@@ -48,22 +48,22 @@ P.stairs=[[0ep,0.5],[0.3dur,1.0]]            | 'P.stairs=[[0ep,0.5],[0.8dur,1.0]
 
 @pytest.mark.parametrize(("words", "fix"), parse_rows(DEPENDENT))
 def test_find_departures_suggests_a_setting_that_works(words, fix):
-    (problem,) = find_departures(plan_length(10, words), plan_length(20, words))
+    (problem,) = find_departures(plan_epochs(10, words), plan_epochs(20, words))
     assert problem.fixes == (fix,)
     fixed = fix.replace("'", "")
-    assert list(find_departures(plan_length(10, fixed), plan_length(20, fixed))) == []
+    assert list(find_departures(plan_epochs(10, fixed), plan_epochs(20, fixed))) == []
 
 
-def test_find_chains_links_each_length_to_the_shorter():
+def test_find_chains_links_each_duration_to_the_shorter():
     plans = {
-        f"{epochs}/{words}": plan_length(epochs, f"{words} {more}")
+        f"{epochs}/{words}": plan_epochs(epochs, f"{words} {more}")
         for words in ("seed=1", "seed=2")
         for epochs, more in ((40, ""), (10, ""), (20, "schedule.cooldown=0.5dur"))
     }
     plans |= {
-        "dur": plan_length(30, "seed=1 methods.ema.half_life=0.1dur"),
+        "dur": plan_epochs(30, "seed=1 methods.ema.half_life=0.1dur"),
         "cosine": plan_small(make_small_recipe("max_duration=10ep")),
-        "lr": plan_length(20, "seed=1 optimizer.lr=0.2"),
+        "lr": plan_epochs(20, "seed=1 optimizer.lr=0.2"),
     }
     pairs = {("20", "10"), ("40", "20")}
     assert find_chains(plans) == {
@@ -74,5 +74,5 @@ def test_find_chains_links_each_length_to_the_shorter():
 
 
 def test_find_chains_links_cooldowns_from_one_step():
-    plans = {shape: plan_length(10, f"schedule.shape={shape}") for shape in ("linear", "sqrt")}
+    plans = {shape: plan_epochs(10, f"schedule.shape={shape}") for shape in ("linear", "sqrt")}
     assert find_chains(plans) == {"sqrt": "linear"}

@@ -58,10 +58,10 @@ def strip_styles(text):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n")
 
 
-BOTH = pytest.mark.parametrize("kind", [LiveConsole, PlainConsole])
+each_console = pytest.mark.parametrize("kind", [LiveConsole, PlainConsole])
 
 
-@BOTH
+@each_console
 @pytest.mark.parametrize("has_top5", [True, False])
 def test_progress_omits_top5_of_five_classes_or_fewer(kind, has_top5, facts):
     console = make_console(kind)
@@ -101,7 +101,7 @@ def test_plain_output_writes_any_speed(rate, expected, facts):
     assert f" img_s={expected} " in console.err.getvalue()
 
 
-@BOTH
+@each_console
 @pytest.mark.parametrize(("balanced", "is_shown"), [(50.0, False), (41.5, True)])
 def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts):
     console = make_console(kind)
@@ -146,7 +146,7 @@ def test_no_color_disables_color(facts, simulator, monkeypatch):
     assert not re.search(r"\x1b\[[0-9;]*3[0-7][;m]", log + page)
 
 
-@BOTH
+@each_console
 def test_console_escapes_control_characters(kind, facts, simulator):
     published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
     hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\u202e", published=published)
@@ -163,7 +163,7 @@ def test_console_escapes_control_characters(kind, facts, simulator):
 
 
 @pytest.mark.parametrize("full", [True, False])
-@BOTH
+@each_console
 def test_result_goes_to_stdout_without_the_log(kind, full, facts, simulator):
     log, page = show_run(replace(facts, shows_all_times=full), simulator, make_console(kind))
     page = strip_styles(page)
@@ -199,8 +199,8 @@ def test_live_row_covers_steps_since_the_last_row(facts):
     assert [f"{row[0]} {row[2]} {row[5]}" for row in rows] == ["1 3.800 50", "2 1.400 143"]
 
 
-@BOTH
-def test_stopped_prints_reason_and_resume_command(kind, facts):
+@each_console
+def test_console_prints_reason_and_resume_command_at_stop(kind, facts):
     console = make_console(kind)
     with closing(Recorder(facts, console)) as recorder:
         recorder.begin()

@@ -21,7 +21,7 @@ def get_gain(errors, variance=0.04):
 
 
 @pytest.mark.parametrize(("floor", "factor", "power"), [(0, 90, 0.3), (4, 100, 0.5), (2, 400, 1)])
-def test_gain_of_an_exact_curve_is_within_the_interval(floor, factor, power):
+def test_gain_of_exact_curve_is_within_interval(floor, factor, power):
     low, high = get_gain([floor + factor * n**-power for n in SIZES])
     truth = factor * (SIZES[-1] ** -power - (2 * SIZES[-1]) ** -power)
     assert low <= truth <= high
@@ -75,7 +75,7 @@ def test_noisier_accuracies_widen_the_interval():
 
 
 @pytest.fixture
-def fit_shares(tmp_path):
+def fit_fractions(tmp_path):
     """Return a function that makes runs on fractions of 1,000 images and fits their curves."""
 
     def find(tops, duration="90ep", **facts):
@@ -100,40 +100,40 @@ def describe_gain(tops, variances, images=(100, 300, 1000)):
     )
 
 
-def test_learning_curve_averages_seeds_and_sorts_sizes(fit_shares):
-    (text,) = fit_shares({(1.0, 1): 90, (0.1, 1): 60, (0.3, 1): 78, (0.3, 2): 82})
+def test_learning_curve_averages_seeds_and_sorts_sizes(fit_fractions):
+    (text,) = fit_fractions({(1.0, 1): 90, (0.1, 1): 60, (0.3, 1): 78, (0.3, 2): 82})
     assert "100 to 1,000 training images: 60.00% to 90.00% top-1." in text
     wrong = (np.array([160, 80, 40]) + 1) / 402  # with one more image right and one wrong
     variances = wrong * (1 - wrong) * 1e4 / 400 + (0, 8 / 2, 0)
     assert describe_gain((60, 80, 90), variances) in text
 
 
-def test_interval_reports_omitted_single_seeds(fit_shares):
+def test_interval_reports_omitted_single_seeds(fit_fractions):
     tops = {(share, seed): 90 * share**0.1 for share in (0.1, 0.3, 1.0) for seed in (1, 2)}
-    (text,) = fit_shares(tops)
+    (text,) = fit_fractions(tops)
     assert "seed noise" not in text
-    (text,) = fit_shares({key: top1 for key, top1 in tops.items() if key != (0.3, 2)})
+    (text,) = fit_fractions({key: top1 for key, top1 in tops.items() if key != (0.3, 2)})
     assert "excludes seed noise: a size has only one run" in text
 
 
-def test_learning_curve_needs_three_sizes_with_equal_settings(fit_shares):
-    assert not fit_shares({(1.0, 1): 90, (0.3, 1): 80})
-    assert not fit_shares({(1.0, 1): 90, (0.3, 1): 80}) + fit_shares(
+def test_learning_curve_needs_three_sizes_with_equal_settings(fit_fractions):
+    assert not fit_fractions({(1.0, 1): 90, (0.3, 1): 80})
+    assert not fit_fractions({(1.0, 1): 90, (0.3, 1): 80}) + fit_fractions(
         {(0.1, 1): 60}, duration="30ep"
     )
 
 
-def test_fractions_with_the_same_images_are_one_size(fit_shares):
+def test_fractions_with_the_same_images_are_one_size(fit_fractions):
     tops = {(1.0, 1): 90, (0.3, 1): 80, (0.3001, 1): 81}
-    assert not fit_shares(tops)
-    (text,) = fit_shares(tops | {(0.1, 1): 60})
+    assert not fit_fractions(tops)
+    (text,) = fit_fractions(tops | {(0.1, 1): 60})
     wrong = (np.array([160, 80, 76, 40]) + 1) / 402
     variances = wrong * (1 - wrong) * 1e4 / 400
     assert describe_gain((60, 80, 81, 90), variances, (100, 300, 300, 1000)) in text
 
 
-def test_price_follows_the_unit_of_the_length(fit_shares):
+def test_price_of_more_images_follows_duration_unit(fit_fractions):
     tops = {(1.0, 1): 90, (0.3, 1): 80, (0.1, 1): 60}
-    (longer,), (same,) = fit_shares(tops), fit_shares(tops, duration="400ba")
+    (longer,), (same,) = fit_fractions(tops), fit_fractions(tops, duration="400ba")
     assert "1,000 more photographs, and training takes 2,500 PFLOPs (now 1,250)." in longer
     assert "1,000 more photographs, and training takes 1,250 PFLOPs (now 1,250)." in same

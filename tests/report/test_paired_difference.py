@@ -35,37 +35,37 @@ def count_pairs(images: int, first_only: int, second_only: int) -> PairedDiffere
         ([], []),
     ],
 )
-def test_paired_verdict_needs_common_images(groups):
+def test_paired_difference_needs_common_images(groups):
     first, second = ([CorrectImages(text[0], text[1:]) for text in group] for group in groups)
     assert PairedDifference.of(first, second) is None
 
 
 def test_paired_interval_of_two_runs_matches_its_formula():
-    verdict = count_pairs(153, 9, 2)
-    assert verdict.points == pytest.approx(100 * 7 / 153)
+    difference = count_pairs(153, 9, 2)
+    assert difference.points == pytest.approx(100 * 7 / 153)
     first, second = 10 / 155, 3 / 155
     half = 100 * 1.959964 * ((first + second - (first - second) ** 2) / 155) ** 0.5
-    expected = verdict.points - half, verdict.points + half
-    assert verdict.interval == pytest.approx(expected)
-    assert (verdict.seed_variance, verdict.freedom) == (0, 0)
+    expected = difference.points - half, difference.points + half
+    assert difference.interval == pytest.approx(expected)
+    assert (difference.seed_variance, difference.freedom) == (0, 0)
 
 
 def test_paired_interval_of_seeds_is_wider():
     """Two seeds of 90% and 94% against two of 88%: 4 points, and the pooled noise of four runs."""
     first = [CorrectImages("d", "1" * count + "0" * (100 - count)) for count in (90, 94)]
     second = [CorrectImages("d", "1" * 88 + "0" * 12)] * 2
-    verdict = PairedDifference.of(first, second)
-    assert verdict.points == pytest.approx(4)
+    difference = PairedDifference.of(first, second)
+    assert difference.points == pytest.approx(4)
     pooled = (stdev((90, 94)) ** 2 + 0) / 2
-    assert verdict.seed_variance == pytest.approx(pooled / 2 + pooled / 2)
-    assert verdict.freedom == 2
+    assert difference.seed_variance == pytest.approx(pooled / 2 + pooled / 2)
+    assert difference.freedom == 2
     # images: 2 gain 1, 4 gain 0.5, and one more gains and loses 1
     total, squares = 4, 2 + 4 * 0.25 + 2
     variance = 1e4 * (squares / 102 - (total / 102) ** 2) / 102
-    deviation = (variance + verdict.seed_variance) ** 0.5
-    assert 2 * (1 + variance / verdict.seed_variance) ** 2 == pytest.approx(9.364, abs=1e-3)
+    deviation = (variance + difference.seed_variance) ** 0.5
+    assert 2 * (1 + variance / difference.seed_variance) ** 2 == pytest.approx(9.364, abs=1e-3)
     half = 2.249 * deviation  # quantile of Student's t with 9.364 degrees of freedom
-    assert verdict.interval == pytest.approx((4 - half, 4 + half), rel=0.01)
+    assert difference.interval == pytest.approx((4 - half, 4 + half), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_paired_interval_of_seeds_is_wider():
     [(1, 12.706, 0.40), (2, 4.303, 0.05), (3, 3.182, 0.02), (10, 2.228, 0.01)],
 )
 def test_paired_quantile_matches_student_t(freedom, quantile, excess):
-    verdict = PairedDifference(10**6, 1.0, image_variance=0, seed_variance=1.0, freedom=freedom)
-    assert 0 <= (verdict.points - verdict.interval[0]) / quantile - 1 < excess
+    difference = PairedDifference(10**6, 1.0, image_variance=0, seed_variance=1.0, freedom=freedom)
+    assert 0 <= (difference.points - difference.interval[0]) / quantile - 1 < excess
 
 
-def test_paired_group_of_one_run_takes_noise_from_the_other():
+def test_paired_single_run_uses_noise_of_other_group():
     """Seeds of 90% and 94% against one of 88%; a second run would halve its variance."""
     first = [CorrectImages("d", "1" * count + "0" * (100 - count)) for count in (90, 94)]
-    verdict = PairedDifference.of(first, [CorrectImages("d", "1" * 88 + "0" * 12)])
-    assert verdict.seed_variance == pytest.approx(stdev((90, 94)) ** 2 * (1 / 2 + 1))
-    assert verdict.freedom == 1
+    difference = PairedDifference.of(first, [CorrectImages("d", "1" * 88 + "0" * 12)])
+    assert difference.seed_variance == pytest.approx(stdev((90, 94)) ** 2 * (1 / 2 + 1))
+    assert difference.freedom == 1
 
 
 def test_paired_folds_count_as_one_set_of_images():
@@ -112,13 +112,13 @@ def test_paired_folds_count_as_one_set_of_images():
     assert seeds.seed_variance == pytest.approx(sum(parts) / 4 * 2 * (100 / 8) ** 2)
 
 
-def test_paired_equal_seeds_do_not_settle_a_difference_of_one_image():
+def test_paired_equal_seeds_do_not_settle_one_image():
     """The seeds of both groups agree by chance, but the images do not."""
     first = [CorrectImages("d", "1" * 138 + "0" * 15)] * 2
     second = [CorrectImages("d", "1" * 137 + "0" * 16)] * 2
-    verdict = PairedDifference.of(first, second)
-    assert verdict.seed_variance == 0
-    low, high = verdict.interval
+    difference = PairedDifference.of(first, second)
+    assert difference.seed_variance == 0
+    low, high = difference.interval
     assert low < 0 < high
 
 
@@ -132,7 +132,7 @@ def test_paired_interval_covers_the_difference():
     assert abs(covered / 500 - 0.95) < 4 * (0.95 * 0.05 / 500) ** 0.5
 
 
-def test_paired_interval_covers_the_difference_of_few_noisy_seeds():
+def test_paired_interval_covers_difference_of_noisy_seeds():
     """Two seeds that vary by 3 points decide; with normal quantiles, 81% of intervals cover."""
     random, covered = Random(0), 0
     for _ in range(300):
@@ -146,7 +146,7 @@ def test_paired_interval_covers_the_difference_of_few_noisy_seeds():
     assert 0.92 < covered / 300 < 0.99
 
 
-def test_paired_verdict_settles_where_interval_excludes_zero():
+def test_paired_difference_settles_if_interval_excludes_zero():
     assert count_pairs(153, 15, 2).interval.low > 0
     assert count_pairs(153, 2, 15).interval.high < 0
     low, high = count_pairs(153, 9, 3).interval
@@ -163,11 +163,11 @@ def test_paired_images_to_settle_give_that_many_differences():
 
 
 def test_paired_seeds_to_settle_divide_the_seed_variance():
-    verdict = PairedDifference(1000, 2.0, image_variance=0.1, seed_variance=1.6, freedom=100)
-    times = verdict.multiply_to_settle("seeds")
+    difference = PairedDifference(1000, 2.0, image_variance=0.1, seed_variance=1.6, freedom=100)
+    times = difference.multiply_to_settle("seeds")
     assert 2.0 / (0.1 + 1.6 / times) ** 0.5 == pytest.approx(2.8, rel=0.05)
-    few = verdict._replace(freedom=2).multiply_to_settle("seeds")
+    few = difference._replace(freedom=2).multiply_to_settle("seeds")
     assert times < few < 1.5 * times  # more seeds also make the quantile smaller
-    assert verdict.multiply_to_settle("images") is None  # the seeds alone are too noisy
-    noisy = verdict._replace(image_variance=1.0)
+    assert difference.multiply_to_settle("images") is None  # the seeds alone are too noisy
+    noisy = difference._replace(image_variance=1.0)
     assert noisy.multiply_to_settle("seeds") is None

@@ -20,7 +20,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_waiting_prints_lines_every_ten_seconds_to_pipe(clock):
+def test_progress_line_prints_every_ten_seconds_to_pipe(clock):
     err = io.StringIO()
     with ProgressLine("evaluating", stream=err) as show:
         for second in range(26):
@@ -32,7 +32,7 @@ def test_waiting_prints_lines_every_ten_seconds_to_pipe(clock):
     ]
 
 
-def test_waiting_ignores_earlier_progress_in_speed(clock):
+def test_progress_line_ignores_earlier_progress_in_speed(clock):
     err = io.StringIO()
     with ProgressLine("converting", stream=err) as show:
         for second in range(11):
@@ -47,7 +47,7 @@ def test_waiting_ignores_earlier_progress_in_speed(clock):
     ]
 
 
-def test_waiting_removes_its_bar_from_the_terminal(clock):
+def test_progress_line_removes_its_bar_from_terminal(clock):
     err = TerminalStream()
     with ProgressLine("training", "steps", stream=err) as show:
         show(0, 40)

@@ -77,7 +77,7 @@ def test_best_is_the_last_marked_evaluation(recorder, simulator):
     assert summary.evaluations == 4
 
 
-def test_nearest_chooses_published_result_by_length(facts, summary):
+def test_nearest_published_result_is_chosen_by_epochs(facts, summary):
     assert summary.published.top1 == 76.6
     assert find_nearest(facts.published, 2).top1 == 70.0
     assert find_nearest((), 2) is None

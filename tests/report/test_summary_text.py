@@ -13,7 +13,7 @@ def format_page(summary, full=False):
     return "\n".join(f"{label}|{text}" for label, text in describe_run(summary, full))
 
 
-def test_published_result_is_shown_only_near_its_length(summary):
+def test_published_result_is_compared_only_at_similar_epochs(summary):
     near = replace(summary, published=Published(88.5, 4, 27, "8 x A100", "the paper"))
     assert "|this run: +0.50 points" in format_page(near)
     far = replace(summary, published=Published(88.5, 5, 27, "8 x A100", "the paper"))

@@ -82,7 +82,7 @@ def test_lock_moves_with_its_folder(tmp_path):
     assert not lock.is_running(tmp_path / "mine")
 
 
-def test_locked_names_the_folder_on_a_full_disk(tmp_path):
+def test_lock_names_folder_on_full_disk(tmp_path):
     (tmp_path / "lock").symlink_to("/dev/full")
     with pytest.raises(NotReadyError) as caught, LockedFolder(tmp_path):
         pass
@@ -100,7 +100,7 @@ def test_lock_names_folder_on_disk_without_locks(tmp_path, monkeypatch):
         LockedFolder(tmp_path).__enter__()
 
 
-def test_locked_ignores_a_failure_to_close(tmp_path):
+def test_lock_ignores_a_failure_to_close(tmp_path):
     with LockedFolder(tmp_path):
         links = Path("/proc/self/fd").glob("*")
         (file,) = (link for link in links if link.resolve() == tmp_path.resolve() / "lock")

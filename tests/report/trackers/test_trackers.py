@@ -118,7 +118,7 @@ def test_csv_drops_repeated_rows_on_resume(tmp_path):
     assert rows[-1]["val/ema_top1"] == "70.0"
 
 
-class Broken:
+class FailingTracker:
     """A tracker whose server is down."""
 
     def begin(self, settings: object, step: int) -> None:
@@ -127,7 +127,7 @@ class Broken:
 
 
 def test_failing_tracker_is_reported_once():
-    tracker = Background("wandb", Broken, {})
+    tracker = Background("wandb", FailingTracker, {})
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
@@ -140,11 +140,11 @@ def test_failing_tracker_is_reported_once():
     ]
 
 
-class Stuck:
+class UnresponsiveTracker:
     """A tracker whose server never responds."""
 
-    def __init__(self, answers: threading.Event):
-        self.begin = lambda settings, step: answers.wait()
+    def __init__(self, response: threading.Event):
+        self.begin = lambda settings, step: response.wait()
         self.scalars = lambda step, values: None
         self.close = lambda is_finished: None
 
@@ -152,8 +152,8 @@ class Stuck:
 def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
     monkeypatch.setattr(trackers, "MAX_WAITING_EVENTS", 5)
     monkeypatch.setattr(trackers, "CLOSING_SECONDS", (0.05, 0.4))
-    answers = threading.Event()
-    tracker = Background("mlflow", lambda: Stuck(answers), {})
+    response = threading.Event()
+    tracker = Background("mlflow", lambda: UnresponsiveTracker(response), {})
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
@@ -166,18 +166,18 @@ def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
         "waiting up to 0 s for log.to=mlflow",
         "log.to=mlflow did not respond in time; metrics.jsonl has everything",
     ]
-    answers.set()
+    response.set()
 
 
 def test_trackers_share_the_closing_seconds():
-    answers = threading.Event()
-    tracker = Background("mlflow", lambda: Stuck(answers), {})
+    response = threading.Event()
+    tracker = Background("mlflow", lambda: UnresponsiveTracker(response), {})
     tracker.begin(0)
     messages = []
     tracker.end(is_finished=True)
     tracker.wait(messages.append, time.monotonic() - sum(trackers.CLOSING_SECONDS))
     assert messages == ["log.to=mlflow did not respond in time; metrics.jsonl has everything"]
-    answers.set()
+    response.set()
 
 
 def test_unknown_or_missing_tracker_is_a_problem(monkeypatch):
