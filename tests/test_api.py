@@ -189,14 +189,14 @@ def run_here(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_load_accepts_command_line_arguments(run_here):
     images = torch.randn(2, 3, 32, 32)
     expected = resnet_recipes.load(run_here)(images)
-    for place in (
+    for network in (
         "last",
         "mine",
         "runs/mine",
         RunResult(run_here, ""),
         run_here / "weights.safetensors",
     ):
-        assert torch.equal(resnet_recipes.load(place)(images), expected)
+        assert torch.equal(resnet_recipes.load(network)(images), expected)
     assert resnet_recipes.evaluate("last", workers=0).metrics.examples == 30
 
 

@@ -24,7 +24,7 @@ LARGEST = 30_000_000  # parameters of a trained network
 WIDEST = 256  # maximum image size of a trained network, in pixels
 
 #: Families whose classifier is used for distillation or for parts of the image.
-REFUSED = ("crossvit", "efficientformer", "efficientvim", "repvit", "swiftformer", "volo")
+REJECTED = ("crossvit", "efficientformer", "efficientvim", "repvit", "swiftformer", "volo")
 
 
 def find_smallest(family: str) -> str:
@@ -67,7 +67,7 @@ def test_networks_that_compute_when_built_are_planned(name: str):
 def test_every_network_is_planned_or_rejected(name: str):
     _, facts, side = plan_network(name)
     problems = [*facts.problems(), *facts.size_problems([side], side)]
-    is_rejected = name.partition(":")[2].startswith(REFUSED)
+    is_rejected = name.partition(":")[2].startswith(REJECTED)
     assert ["several classifiers" in problem.clause for problem in problems] == [True] * is_rejected
 
 
@@ -76,7 +76,7 @@ def test_every_network_is_planned_or_rejected(name: str):
 def test_every_small_network_takes_two_steps(name: str, make_run: Callable[..., Run]):
     model, facts, side = plan_network(name)
     if facts.parameters > LARGEST or side > WIDEST or [*facts.problems()]:
-        pytest.skip("too large for two steps here, or refused")
+        pytest.skip("too large for two steps here, or rejected")
     run = make_run(
         "max_duration=2ba batch.global_size=4 batch.bn_size=4 batch.eval_size=4 "
         "schedule.name=constant schedule.warmup=0ba optimizer.name=sgd optimizer.lr=0.001",
@@ -84,7 +84,6 @@ def test_every_small_network_takes_two_steps(name: str, make_run: Callable[..., 
         data={"train_size": side, "eval_size": side, "eval_resize": side},
     )
     before = [weight.detach().clone() for weight in run.model.parameters()]
-    notes = record(run)
-    assert torch.stack(notes.losses).isfinite().all()
+    assert torch.stack(record(run).losses).isfinite().all()
     assert all(weight.isfinite().all() for weight in run.model.parameters())
     assert not all(map(torch.equal, before, run.model.parameters()))

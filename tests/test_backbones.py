@@ -124,7 +124,7 @@ def test_two_steps_match_library_network_in_plain_torch(name: str, build_run: Ca
 
     run.model.register_forward_pre_hook(note)
     run.methods.loss = note_targets
-    notes = record(run)
+    recording = record(run)
     optimizer, losses = torch.optim.SGD(library_model.parameters(), lr=0.01, momentum=0.9), []
     for (images, state), targets in zip(steps_inputs, expected, strict=True):
         torch.set_rng_state(state)  # for dropout
@@ -134,7 +134,7 @@ def test_two_steps_match_library_network_in_plain_torch(name: str, build_run: Ca
         )
         losses[-1].backward()
         optimizer.step()
-    ours = torch.stack(notes.losses)
+    ours = torch.stack(recording.losses)
     torch.testing.assert_close(ours, torch.stack(losses).detach(), rtol=1e-4, atol=0)
     theirs = library_model.state_dict()
     for key, value in run.model.state_dict().items():
@@ -149,9 +149,9 @@ def test_resumed_run_with_drop_path_is_bit_identical(
         "methods": {"sam": {"interval": 2}, "ema": {}, "bce_loss": {}, "mixup": {}},
     }
     whole = build_run(FEW[0], {"drop_path_rate": 0.5}, **changes)
-    notes = record(whole, keep=(1,))
+    recording = record(whole, keep=(1,))
     resumed = build_run(FEW[0], {"drop_path_rate": 0.5}, **changes)
-    record(resumed, restore(resumed, notes.states[1]))
+    record(resumed, restore(resumed, recording.states[1]))
     assert find_differing_tensors(resumed, whole) == []
 
 

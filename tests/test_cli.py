@@ -1,3 +1,5 @@
+"""The two commands: exit codes, streams, and errors of the machine."""
+
 import io
 import subprocess
 import sys
@@ -180,7 +182,7 @@ STREAMS = r"""
 
 
 @pytest.mark.parametrize("line", STREAMS.strip().splitlines())
-def test_closed_stdout_changes_exit_code_if_results_are_lost(line, tmp_path):
+def test_closed_stdout_changes_code_if_results_are_lost(line, tmp_path):
     code, command = line.split(" ", 1)
     result = run_shell(command, tmp_path)
     assert result.returncode == int(code)

@@ -51,10 +51,10 @@ def test_examples_in_contributing_pages_pass_their_tests(forks, tmp_path):
         page = (PAGES / f"{guide}.md").read_text()
         file, entry, test = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)
         (tmp_path / "resnet_recipes" / package / f"{name}.py").write_text(file)
-        place = tmp_path / "resnet_recipes" / registry
-        text = place.read_text()
-        place.write_text(enter_in_registry(guide, text, entry))
-        assert len(place.read_text()) > len(text)
+        registry_path = tmp_path / "resnet_recipes" / registry
+        text = registry_path.read_text()
+        registry_path.write_text(enter_in_registry(guide, text, entry))
+        assert len(registry_path.read_text()) > len(text)
         (tmp_path / "tests" / package / f"test_{name}.py").write_text(test)
         tests += [f"tests/{package}/test_contract.py", f"tests/{package}/test_{name}.py"]
     names = [name for _, name, _ in GUIDES.values()]

@@ -38,7 +38,7 @@ def test_every_recipe_is_a_complete_option(name):
     assert from_config(config) == compose(name, needs_data=False).recipe
 
 
-def test_application_overrides_with_hydra_grammar():
+def test_application_overrides_recipe_in_hydra_syntax():
     tree = compose_application("recipe.optimizer.lr=1", "resnet_recipes/recipe@recipe=mild")
     assert (tree["side"], tree["recipe"]["name"], tree["recipe"]["seed"]) == (176, "mild", 5)
     assert tree["recipe"]["optimizer"]["lr"] == 1

@@ -148,7 +148,7 @@ def test_no_module_branches_on_problem_text():
     )
 
 
-def test_text_on_what_a_value_must_be_is_a_rule():
+def test_clauses_starting_with_must_are_rules():
     """Else a line would read "lr=-1 must be positive", without a colon."""
     assert_none(
         f"{module}:{text.lineno} {ast.unparse(text)[:60]}"
@@ -185,7 +185,7 @@ def test_search_finds_branches_on_problem_text(text):
     assert [*list_readings(ast.parse(text))]
 
 
-def test_only_make_constructs_a_plan():
+def test_only_planner_constructs_plans():
     """Other packages only change the recipe or facts of a copy; nothing is derived from these."""
     makers = {
         module

@@ -35,8 +35,8 @@ def test_map_lists_every_package():
         if re.match(r" {2}\S", line)
     }
     folders = (path for path in PACKAGE.iterdir() if not path.is_symlink())  # recipes/ is a link
-    rooms = {path.name for path in folders if (path / "__init__.py").exists()}
-    assert mapped == rooms | {path.name for path in PACKAGE.glob("[!_]*.py")}
+    packages = {path.name for path in folders if (path / "__init__.py").exists()}
+    assert mapped == packages | {path.name for path in PACKAGE.glob("[!_]*.py")}
 
 
 def test_documented_layers_match_import_linter():

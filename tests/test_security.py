@@ -86,7 +86,7 @@ NAMES = (
 )
 
 #: Arguments as a wrapper might build them from untrusted text.
-WORDS = """
+ARGUMENTS = """
 hydra.run.dir=/tmp/elsewhere
 +hydra.callbacks.evil._target_=os.system
 hydra.searchpath=[file:///tmp]
@@ -120,20 +120,20 @@ def test_hostile_recipe_is_rejected_and_not_run(text, work_folder):
     assert not marker.exists()
 
 
-def test_payload_runs_if_loaded_carelessly(work_folder):
+def test_marker_detects_code_that_runs(work_folder):
     marker = work_folder / "marker"
     yaml.unsafe_load(RECIPES[0].replace("MARKER", str(marker)))
     assert marker.exists()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_hostile_name_is_rejected(name, work_folder):
+def test_hostile_recipe_name_is_rejected(name, work_folder):
     assert "recipe" in str(get_recipe_error(name))
 
 
-@pytest.mark.parametrize("word", WORDS)
-def test_hostile_word_is_rejected(word, work_folder):
-    get_recipe_error("mild", word)
+@pytest.mark.parametrize("argument", ARGUMENTS)
+def test_hostile_argument_is_rejected(argument, work_folder):
+    get_recipe_error("mild", argument)
     assert list(work_folder.iterdir()) == []
 
 
@@ -144,10 +144,10 @@ def test_ranks_ignore_modules_of_current_folder(work_folder):
         (work_folder / name).parent.mkdir(exist_ok=True)
         (work_folder / name).write_text(plant)
     command = [sys.executable, "-m", "resnet_recipes.jobs.rank"]
-    subprocess.run(command, env=build_environments(Group(), 0.0)[0], check=True, timeout=60)
+    subprocess.run(command, env=build_environments(Group())[0], check=True, timeout=60)
     assert not marker.exists()
     subprocess.run(command, capture_output=True, timeout=60)
-    assert marker.exists(), "the plant of this test does not grow"
+    assert marker.exists(), "the planted modules have no effect"
 
 
 def test_torchrun_command_ignores_modules_of_current_folder(work_folder):

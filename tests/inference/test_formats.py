@@ -103,10 +103,10 @@ def test_formats_without_graph_reject_unsupported_networks(network):
     small = Network(
         network.model, NetworkDescription("resnet18", 4, arguments={"small_stem": True})
     )
-    for other, rule in ((network, "support blurpool"), (small, "no ResNet of this stem")):
+    for other, clause in ((network, "support blurpool"), (small, "no ResNet of this stem")):
         for to in ("torchvision", "timm"):
             (problem,) = find_problems(other, to, ExportOptions())
-            assert rule in problem.clause
+            assert clause in problem.clause
             assert "--to safetensors" in problem.fix
         assert not [*find_problems(other, "safetensors", ExportOptions())]
 

@@ -26,22 +26,22 @@ def beton_folder(tmp_path: Path) -> DataConfig:
     return DataConfig(root=str(tmp_path / "betons"), workers=0, eval_size=32, eval_resize=32)
 
 
-def test_beton_classes_of_the_network_are_opened(beton_folder):
+def test_open_labeled_accepts_beton_classes_of_network(beton_folder):
     open_labeled(beton_folder, CLASSES, len(CLASSES), SHARE).close()
     open_labeled(beton_folder, (), len(CLASSES), SHARE).close()
 
 
-def test_beton_classes_in_another_order_are_rejected(beton_folder):
+def test_open_labeled_rejects_classes_in_another_order(beton_folder):
     with pytest.raises(NotReadyError, match="classes"):
         open_labeled(beton_folder, CLASSES[::-1], len(CLASSES), SHARE)
 
 
-def test_beton_labels_beyond_the_network_are_rejected(beton_folder):
+def test_open_labeled_rejects_labels_beyond_the_network(beton_folder):
     with pytest.raises(NotReadyError, match=f"labels up to {len(CLASSES) - 1}"):
         open_labeled(beton_folder, (), len(CLASSES) - 1, SHARE)
 
 
-def test_labeled_images_in_another_file_are_rejected(tmp_path):
+def test_open_labeled_rejects_another_kind_of_file(tmp_path):
     (tmp_path / "lite0.pth").write_bytes(b"PK")
     config = DataConfig(root=str(tmp_path / "lite0.pth"), workers=0)
     with pytest.raises(NotReadyError, match="is neither a folder nor a table"):

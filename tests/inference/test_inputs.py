@@ -28,7 +28,7 @@ def make_description(**changes: object) -> NetworkDescription:
 @pytest.mark.parametrize("fit", ["crop", "pad", "squash"])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(33, 47), (201, 90), (40, 40), (41, 44), (12, 9), (32, 160)])
-def test_pixels_match_evaluation_within_one_level(size, interpolation, fit, resize):
+def test_preprocessing_matches_evaluation_within_one_level(size, interpolation, fit, resize):
     pixels = np.random.default_rng(0).integers(256, size=(*size, 3), dtype=np.uint8)
     expected = crop_center(Pixels(pixels), resize, 32, interpolation == "bicubic", fit).astype(int)
     images = replace(
@@ -43,7 +43,7 @@ def test_pixels_match_evaluation_within_one_level(size, interpolation, fit, resi
 
 @pytest.mark.parametrize("levels", [{}, {"mean": (127.5, 0.0, 99.0), "std": (127.5, 255.0, 20.0)}])
 @pytest.mark.parametrize("flip", [False, True])
-def test_probabilities_match_the_transformed_image(flip, levels):
+def test_preprocessing_probabilities_match_the_transform(flip, levels):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
     network = Network(model, make_description(flip=flip, fit="pad", **levels))

@@ -47,7 +47,7 @@ def evaluate_runs(run_command):
     return lambda words: json.loads(run_command(f"resnet-recipes eval {words} --json").out)
 
 
-def test_each_image_counts_once_by_its_own_network(folds, evaluate_runs, run_command):
+def test_pool_evaluates_each_image_once(folds, evaluate_runs, run_command):
     pooled = evaluate_runs("first second --images all.csv")
     parts = [evaluate_runs(f"{name} --images {name}.csv") for name in ("first", "second")]
     assert [part["eval_examples"] for part in parts] == [15, 15]
@@ -67,7 +67,7 @@ def test_each_image_counts_once_by_its_own_network(folds, evaluate_runs, run_com
     assert ", 2 runs" in run_command("resnet-recipes eval first second").out
 
 
-def test_images_count_once_in_folds_of_any_size():
+def test_pool_results_weights_folds_by_images():
     results = []
     for count, top1, top5, loss in ((1, 100.0, 100.0, 1.0), (3, 0.0, 60.0, 5.0)):
         labels = torch.zeros(count, dtype=torch.int64)
@@ -78,7 +78,7 @@ def test_images_count_once_in_folds_of_any_size():
     assert pooled.seconds == 4
 
 
-def test_gallery_mixes_the_networks_by_confidence(folds, evaluate_runs):
+def test_pooled_gallery_sorts_networks_by_confidence(folds, evaluate_runs):
     evaluate_runs("first second --images a.csv --gallery a.html")
     wrong = [row for row in read_csv_rows("a.csv") if row["prediction"] != row["label"]]
     wrong.sort(key=lambda row: -float(row["probability"]))
@@ -91,7 +91,7 @@ def test_gallery_mixes_the_networks_by_confidence(folds, evaluate_runs):
         assert apart < 40  # two random images differ by 85
 
 
-def test_networks_with_other_images_or_classes_are_rejected(folds, run_command):
+def test_pool_rejects_networks_of_other_images_or_classes(folds, run_command):
     message = run_command("resnet-recipes eval first second data=images", 2).err
     assert "`first second` cannot be pooled: they have 30 validation images in common" in message
     assert "resnet-recipes compare" in message

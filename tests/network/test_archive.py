@@ -92,8 +92,8 @@ def test_pickle_with_code_is_rejected_and_not_run(payload, tmp_path):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("place", range(1, 5))
-def test_old_format_with_code_is_rejected_and_not_run(payload, place, tmp_path):
+@pytest.mark.parametrize("position", range(1, 5))
+def test_old_format_code_is_rejected_and_not_run(payload, position, tmp_path):
     marker, path = tmp_path / "marker", tmp_path / "old.pt"
     torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
     stream = io.BytesIO(path.read_bytes())
@@ -102,7 +102,7 @@ def test_old_format_with_code_is_rejected_and_not_run(payload, place, tmp_path):
         start = stream.tell()
         list(pickletools.genops(stream))
         pickles.append(stream.getvalue()[start : stream.tell()])
-    pickles[place] = make_touching_pickles(marker)[payload]
+    pickles[position] = make_touching_pickles(marker)[payload]
     path.write_bytes(b"".join(pickles) + stream.read())
     with pytest.raises(ArchiveError, match="may run code"):
         archive.read(path)
@@ -201,7 +201,7 @@ def test_long_directory_is_rejected_before_reading(tmp_path):
         archive.read(path)
 
 
-def test_safetensors_file_with_20000_entries_is_read(tmp_path):
+def test_safetensors_file_beyond_20000_entries_is_rejected(tmp_path):
     entry = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
     header = "{" + ",".join(f'"{number}":{entry}' for number in range(20_001)) + "}"
     path = tmp_path / "w.safetensors"
@@ -210,7 +210,7 @@ def test_safetensors_file_with_20000_entries_is_read(tmp_path):
         read_weights(path)
 
 
-def test_archive_with_20000_entries_is_read(tmp_path):
+def test_archive_beyond_20000_entries_is_rejected(tmp_path):
     files = {f"data/{number}": b"" for number in range(20_000)}
     path = write_torch_file(tmp_path / "w.pt", pickle.dumps({}, protocol=2), **files)
     with pytest.raises(ArchiveError, match="too many or duplicate entries"):

@@ -66,8 +66,8 @@ class Hub(BaseHTTPRequestHandler):
                 if line["key"] == "file":
                     content = base64.b64decode(line["value"]["content"])
                     self.files[line["value"]["path"]] = content
-            place = f"http://{self.headers['Host']}/me/net/commit/{COMMIT}"
-            message = {"commitUrl": place, "commitOid": COMMIT}
+            commit_url = f"http://{self.headers['Host']}/me/net/commit/{COMMIT}"
+            message = {"commitUrl": commit_url, "commitOid": COMMIT}
             self._send_answer(200, message | {"pullRequestUrl": None, "success": True})
 
     def do_HEAD(self) -> None:
@@ -111,8 +111,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     handler = type("Hub", (Hub,), {"files": {}, "sent": {}, "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    place = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(huggingface_hub, "HfApi", partial(Api, endpoint=place))
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(huggingface_hub, "HfApi", partial(Api, endpoint=address))
     hosts = getattr(constants, "HF_URL_HOSTS", frozenset()) | {"127.0.0.1"}
     monkeypatch.setattr(constants, "HF_URL_HOSTS", hosts, raising=False)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)  # no delay between attempts
@@ -233,7 +233,7 @@ def test_wrong_name_is_rejected_before_writing(trained_run, hub, run_command):
 
 
 @pytest.mark.parametrize(
-    "place",
+    "name",
     [
         "hf:../..",
         "hf:me/..",
@@ -248,10 +248,10 @@ def test_wrong_name_is_rejected_before_writing(trained_run, hub, run_command):
         f"hf:me/{'n' * 97}",
     ],
 )
-def test_hub_name_never_escapes_its_folder(place):
+def test_hub_name_never_escapes_its_folder(name):
     with pytest.raises(RecipeError, match="must name a repository"):
-        resnet_recipes.load(place)
-    assert not names.PUBLISHED_WEIGHTS.fullmatch(place)
+        resnet_recipes.load(name)
+    assert not names.PUBLISHED_WEIGHTS.fullmatch(name)
 
 
 @pytest.mark.parametrize("name", ["me/net", "m/n", "me/my-net_2.0", f"me/{'n' * 96}", "me/n__"])

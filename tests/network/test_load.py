@@ -121,7 +121,7 @@ def test_network_has_transform_and_class_names(make_run, tmp_path):
         assert torch.equal(network.transform(gray), network.transform(image_form))
 
 
-class Tokens(nn.Module):
+class TokenNetwork(nn.Module):
     """A network without a feature map: patches, then tokens or channels last."""
 
     def __init__(self, shape):
@@ -154,12 +154,12 @@ def test_heat_map_is_layer_cam():
 
 @pytest.mark.parametrize("shape", [(16,), (4, 4)])
 def test_heat_map_of_transformer_is_none(shape):
-    network = Network(Tokens(shape), NetworkDescription("resnet18", 2))
+    network = Network(TokenNetwork(shape), NetworkDescription("resnet18", 2))
     assert network.heat_map(torch.randn(2, 3, 16, 16), torch.tensor([0, 1])) is None
 
 
 @pytest.mark.parametrize(
-    ("image", "rule"),
+    ("image", "message"),
     [
         (b"no image", "image is not an image of a known format"),
         (b"", "image is empty"),
@@ -173,9 +173,9 @@ def test_heat_map_of_transformer_is_none(shape):
         (Image.new("RGB", (0, 0)), "image has no pixels"),
     ],
 )
-def test_transform_rejects_invalid_images(image, rule):
+def test_transform_rejects_invalid_images(image, message):
     network = Network(nn.Flatten(), NetworkDescription("resnet18", 2))
-    with pytest.raises(BadImageError, match=rule):
+    with pytest.raises(BadImageError, match=message):
         network.transform(image)
 
 

@@ -27,8 +27,8 @@ def tiny_efficientnet() -> nn.Module:
 def rename_tensors(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return tensors with the names of another library, in the same order."""
     return {
-        f"net.part{place}.{name.rpartition('.')[2]}": tensor
-        for place, (name, tensor) in enumerate(state.items())
+        f"net.part{index}.{name.rpartition('.')[2]}": tensor
+        for index, (name, tensor) in enumerate(state.items())
     }
 
 

@@ -33,17 +33,17 @@ def put_in_hub(tmp_path, monkeypatch):
     return put
 
 
-@pytest.mark.parametrize("place", PUBLISHED)
-def test_published_name_sets_network_and_image_settings(place, put_in_hub):
+@pytest.mark.parametrize("published", PUBLISHED)
+def test_published_name_sets_network_and_image_settings(published, put_in_hub):
     timm = pytest.importorskip("timm")
     model = timm.create_model("test_vit").eval()
     with pytest.raises(AbsentError) as caught:
-        open_network(place)
-    assert caught.value.problems[0].key == place
+        open_network(published)
+    assert caught.value.problems[0].key == published
     fetch = caught.value.problems[0].fixes[0]
     assert fetch.endswith("hf download timm/test_vit.r160_in1k model.safetensors")
     put_in_hub(model.state_dict(), "timm/test_vit.r160_in1k")
-    network = open_network(place)
+    network = open_network(published)
     about = network.about
     assert (about.architecture, about.num_classes) == ("timm:test_vit", 1000)
     assert (about.mean, about.std) == (HALF, HALF)
@@ -64,17 +64,17 @@ def test_published_name_of_another_network_is_rejected(put_in_hub):
 
 
 @pytest.mark.parametrize(
-    ("place", "near"),
+    ("published", "near"),
     [("timm:test_vi", "timm:test_vit"), ("torchvision:resnet5", "torchvision:resnet")],
 )
-def test_unknown_published_name_is_rejected(place, near):
+def test_unknown_published_name_is_rejected(published, near):
     pytest.importorskip("timm")
     with pytest.raises(NotReadyError) as caught:
-        open_network(place)
+        open_network(published)
     (problem,) = caught.value.problems
     assert (problem.key, problem.clause) == (
-        place,
-        f"{place.partition(':')[0]} has no such network",
+        published,
+        f"{published.partition(':')[0]} has no such network",
     )
     assert problem.fixes[0].startswith(near)
     assert f"use:   {problem.fixes[0]}" in problem.lines()
@@ -82,25 +82,25 @@ def test_unknown_published_name_is_rejected(place, near):
         open_network("torchvision:IMAGENET1K_V1", ModelConfig("torchvision:resnet5"))
     assert caught.value.problems[0].key == "model.name"
     with pytest.raises(NotReadyError) as caught:
-        open_network(f"{place.partition(':')[0]}:xyzzy")
+        open_network(f"{published.partition(':')[0]}:xyzzy")
     (hint,) = caught.value.problems[0].advice
     assert hint.startswith("choose from its ")
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "fix"),
+    ("published", "name", "fix"),
     [
         ("torchvision:NOPE", "resnet18", "torchvision:IMAGENET1K_V1"),
         ("torchvision", "timm:resnet18", "timm:resnet18.a1_in1k"),
     ],
 )
-def test_unknown_torchvision_weights_are_rejected_with_others(place, name, fix):
+def test_unknown_torchvision_weights_are_rejected_with_others(published, name, fix):
     pytest.importorskip("timm")
     with pytest.raises(NotReadyError) as caught:
-        open_network(place, ModelConfig(name))
+        open_network(published, ModelConfig(name))
     assert caught.value.problems[0].lines()[1] == f"use:   {fix}"
     with pytest.raises(NotReadyError) as caught:
-        open_weights(ModelConfig(name, weights=place))
+        open_weights(ModelConfig(name, weights=published))
     assert caught.value.problems[0].lines()[1] == f"use:   model.weights={fix}"
 
 
@@ -138,12 +138,12 @@ def test_torchvision_weights_set_image_settings_of_each_file():
     assert find_image_settings("resnet50", "torchvision:IMAGENET1K_V1")["eval_resize"] == 256
 
 
-@pytest.mark.parametrize("place", TORCHVISION)
-def test_torchvision_weights_are_found_by_either_name(place, tmp_path, monkeypatch):
+@pytest.mark.parametrize("published", TORCHVISION)
+def test_torchvision_weights_are_found_by_either_name(published, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    model = None if place == "torchvision:resnet18" else ModelConfig("resnet18")
+    model = None if published == "torchvision:resnet18" else ModelConfig("resnet18")
     with pytest.raises(AbsentError, match=r"resnet18-f37072fd\.pth does not exist"):
-        open_network(place, model)
+        open_network(published, model)
     if model:
         with pytest.raises(NotReadyError, match="does not name its network"):
-            open_network(place)
+            open_network(published)

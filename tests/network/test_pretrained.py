@@ -68,7 +68,7 @@ def explain_rejected_weights(path: Path | str, classes: tuple[str, ...] = SEVEN,
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "places", "text"),
+    ("theirs", "ours", "positions", "text"),
     parse_rows(
         """
 a b c d e f g | a b c d e f g | 0123456 | classifier kept
@@ -79,9 +79,9 @@ a b c d e f g | a b c | - | new classifier for 3 classes (the file has 7)
 """
     ),
 )
-def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp_path):
+def test_classifier_is_kept_for_same_class_names(theirs, ours, positions, text, tmp_path):
     trained, ours = build_model(CONFIG, 7, seed=1), tuple(ours.split())
-    indices, named = [*map(int, places.strip("-"))], tuple(theirs.strip("-").split())
+    indices, named = [*map(int, positions.strip("-"))], tuple(theirs.strip("-").split())
     path = write_weights(trained, tmp_path / "w.pt", NetworkDescription("resnet18", 7, named))
     start = pretrained.find(make_weights_config(path), ours)
     model, fresh = (build_model(CONFIG, len(ours), seed=0) for _ in range(2))
@@ -214,21 +214,23 @@ def test_timm_weights_are_read_from_hub_cache(weights_file, tmp_path, monkeypatc
     safetensors.torch.save_file(
         torch.load(weights_file, weights_only=True), snapshot / "model.safetensors"
     )
-    for place in ("timm:resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"):
-        start = pretrained.find(replace(CONFIG, weights=place), SEVEN)
+    for name in ("timm:resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"):
+        start = pretrained.find(replace(CONFIG, weights=name), SEVEN)
         assert torch.equal(start.tensors["bn1.bias"], torch.load(weights_file)["bn1.bias"])
         assert (start.about.eval_resize, start.about.eval_interpolation) == (235, "bicubic")
 
 
 @pytest.mark.parametrize(
-    ("variable", "place"),
+    ("variable", "folder"),
     [("HF_HUB_CACHE", ""), ("HF_HOME", "hub"), ("XDG_CACHE_HOME", "huggingface/hub")],
 )
-def test_hub_cache_follows_environment_variables(variable, place, tmp_path, monkeypatch):
+def test_hub_cache_follows_environment_variables(variable, folder, tmp_path, monkeypatch):
     for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, str(tmp_path))
-    assert f"{tmp_path / place / 'models--me--net'} has no" in explain_rejected_weights("hf:me/net")
+    assert f"{tmp_path / folder / 'models--me--net'} has no" in explain_rejected_weights(
+        "hf:me/net"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""Weights files are read back with their description, and rejected if either was changed."""
+
 import json
 from copy import deepcopy
 from dataclasses import replace

@@ -32,7 +32,7 @@ def make_arguments(
     return x * 2 + 1, norm, Epilogue(residual if add else None, keep, relu, twice)
 
 
-class Backwards(TorchDispatchMode):
+class BackwardRecorder(TorchDispatchMode):
     """Records for each backward pass of a BatchNorm whether a second output has a gradient."""
 
     def __init__(self):
@@ -112,7 +112,7 @@ def test_one_compiled_graph_serves_all_sizes():
         x = torch.randn(4, 5, side, side, dtype=torch.float64, requires_grad=True)
         output = compiled(batch_norm.fused, norms[0], x)
         expected = call(batch_norm.unfused, norms[1], x)
-        with Backwards() as backwards:
+        with BackwardRecorder() as backwards:
             (gradient,) = torch.autograd.grad(output, x)
         assert torch.allclose(gradient, torch.autograd.grad(expected, x)[0])
         # a compiled graph passes zeros for unused outputs

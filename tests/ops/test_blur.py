@@ -13,11 +13,13 @@ SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("sides", SIDES)
-@pytest.mark.parametrize("way", [blur.unfused, blur.fused])
-def test_every_implementation_is_the_binomial_filter(way, sides, stride):
+@pytest.mark.parametrize("implementation", [blur.unfused, blur.fused])
+def test_every_implementation_is_the_binomial_filter(implementation, sides, stride):
     x = torch.randn(2, 5, *sides, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
-    assert torch.allclose(way(x, stride), blur_by_definition(x, stride), rtol=0, atol=1e-15)
-    assert way(x, stride).is_contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(
+        implementation(x, stride), blur_by_definition(x, stride), rtol=0, atol=1e-15
+    )
+    assert implementation(x, stride).is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -30,10 +30,12 @@ def test_differing_operation_is_replaced_and_reported(monkeypatch):
         return {name: "no compiler" if name == "blur" else "" for name in names}
 
     monkeypatch.setattr(ops.trial, "read_verdicts", try_operations)
-    places = torch.device("cuda"), torch.bfloat16
-    operations = ops.choose(*places)
-    assert ops.choose(*places) is operations
-    assert asked == [places]  # once per process, because retrying a failed operation takes seconds
+    arguments = torch.device("cuda"), torch.bfloat16
+    operations = ops.choose(*arguments)
+    assert ops.choose(*arguments) is operations
+    assert asked == [
+        arguments
+    ]  # once per process, because retrying a failed operation takes seconds
     assert (operations.blur, operations.batch_norm) == (blur.unfused, batch_norm.fused)
     assert [("blur" in note, "no compiler" in note) for note in operations.notes] == [(True, True)]
 

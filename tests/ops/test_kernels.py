@@ -19,8 +19,8 @@ from resnet_recipes.ops.kernels import launch
 
 @triton.jit
 def double(x, y, count, block: tl.constexpr):
-    place = tl.program_id(0) * block + tl.arange(0, block)
-    tl.store(y + place, 2 * tl.load(x + place, mask=place < count), mask=place < count)
+    offsets = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(y + offsets, 2 * tl.load(x + offsets, mask=offsets < count), mask=offsets < count)
 
 
 class FakeH100:

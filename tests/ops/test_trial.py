@@ -55,13 +55,13 @@ def read_verdicts(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
 def test_success_is_stored_until_its_key_changes(trial_verdicts, monkeypatch):
     trial_verdicts.append(ALL_RIGHT)
     assert [read_verdicts(), read_verdicts()] == [ALL_RIGHT] * 2
-    for place, name, value in (
+    for module, name, value in (
         (torch.cuda, "get_device_name", lambda device: "NVIDIA B200"),
         (trial, "DRIVERS", [__file__]),
         (torch, "__version__", "3.0"),
     ):
         trial_verdicts.append(ALL_RIGHT)
-        monkeypatch.setattr(place, name, value)
+        monkeypatch.setattr(module, name, value)
         read_verdicts()
         assert not trial_verdicts
     trial_verdicts.append(ALL_RIGHT)

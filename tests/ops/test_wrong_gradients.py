@@ -79,7 +79,7 @@ def compute_results(
     return [y, *torch.autograd.grad(y, (x, weight), g)]
 
 
-def draw_inputs(kind: ConvolutionKind, side: int) -> tuple[Tensor, Tensor]:
+def sample_inputs(kind: ConvolutionKind, side: int) -> tuple[Tensor, Tensor]:
     """Return an input and weights with the same values in bf16 and in float64."""
     torch.manual_seed(side)
     x = torch.randn(2, kind.inputs, side, side, dtype=torch.bfloat16)
@@ -92,7 +92,7 @@ def test_convolutions_have_correct_gradients_on_small_maps():
     wrong = []
     for kind, sides in list_convolutions().items():
         for side in sides:
-            tensors = draw_inputs(kind, side)
+            tensors = sample_inputs(kind, side)
             actual, exact = (
                 compute_results(kind, *tensors, one) for one in (torch.bfloat16, torch.float64)
             )
@@ -138,8 +138,8 @@ def test_padded_average_pool_gets_nchw(words, is_copied):
     x = torch.randn(2, 3, 6, 5).to(memory_format=torch.channels_last).requires_grad_()
     options = parse_settings(words)
     for pool in (nn.AvgPool2d(**options), partial(F.avg_pool2d, **options)):
-        by_torch, ours = pool(x), avoid_wrong_gradients(pool)(x)
-        assert torch.equal(by_torch, ours)
+        theirs, ours = pool(x), avoid_wrong_gradients(pool)(x)
+        assert torch.equal(theirs, ours)
         assert str(ours.grad_fn._saved_self.is_contiguous()) == is_copied
 
 

@@ -47,7 +47,7 @@ print([entry for entry in captured if "malloc" not in entry])
 #: A run whose network generates random numbers and copies one to the host, which a graph cannot
 #: contain, and a timed operation that does the same. Like older versions, torch does not restore
 #: the stream after a failed capture.
-REFUSED = """
+FAILED_CAPTURE = """
 import torch
 from contextlib import suppress
 from step import count_launches, make_run, record_steps
@@ -108,13 +108,13 @@ from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.ops import blur
 from resnet_recipes.ops.selftest import find_mismatch
-places = []
+devices = []
 def fused(*given):
-    places.append(torch.cuda.current_device())
+    devices.append(torch.cuda.current_device())
     return blur.unfused(*given)
 operation = SimpleNamespace(make_samples=blur.make_samples, unfused=blur.unfused, fused=fused)
 find_mismatch(operation, torch.device("cuda", 1), torch.float32, torch.device("cuda", 1))
-print(*sorted(set(places)), torch.cuda.current_device())
+print(*sorted(set(devices)), torch.cuda.current_device())
 batch, sizes = RawBatch(torch.empty(1 << 24).pin_memory(), torch.empty(1).pin_memory()), []
 for _ in range(4):
     for each in Stream(iter([batch] * 3), torch.device("cuda", 0)):
@@ -225,7 +225,7 @@ print(json.dumps(step.measure("mild", ["methods.distill.labels=labels.safetensor
 
 #: The scripts of the tests by name, such as a run from the command line with three image sizes.
 SCRIPTS = {
-    "refused": REFUSED,
+    "failed_capture": FAILED_CAPTURE,
     "unbuffered": UNBUFFERED,
     "timed": TIMED,
     "others": OTHERS,
@@ -291,17 +291,17 @@ def test_null_device_reports_steps_and_captures(run_python, tmp_path):
     for name, check in CHECKS.items():
         check(*printed[name])
     for recipe in ("mild", "taught", "stored"):
-        a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, *printed[recipe])
+        check_few_requests_of_step(recipe, *printed[recipe])
 
 
-def launches_waits_and_pageable_copies_are_reported(plain, copied, error, captured):
+def check_reported_launches_waits_and_copies(plain, copied, error, captured):
     assert plain == "['launch', 'pin', 'copy', 'wait', 'copy', 'launch']"
     assert copied == "100000"  # by another thread and stream, which a capture ignores
     assert "during capture" in error
     assert captured == "['captured launch', 'captured launch other stream', 'captured wait stream']"
 
 
-def a_failed_capture_is_reported_and_training_continues_and_reuses_memory(slow, failed, *is_right):
+def check_training_after_failed_capture(slow, failed, *is_right):
     assert slow.startswith("The GPU runs kernels faster than the host launches them")
     assert failed.startswith(
         "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by"
@@ -309,22 +309,20 @@ def a_failed_capture_is_reported_and_training_continues_and_reuses_memory(slow, 
     assert is_right == ("True",) * 3  # random numbers, launches and stream, memory
 
 
-def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(
-    gpus, places, sizes
-):
+def check_trials_and_evaluation_memory(gpus, devices, sizes):
     assert gpus == "2 null device (as an H200) bf16 150754820096"
-    assert places == "1 0"  # GPU 0 is the current GPU again
+    assert devices == "1 0"  # GPU 0 is the current GPU again
     assert sizes == "1"
 
 
-def graphs_of_growing_images_use_the_memory_of_those_before(*sizes):
+def check_memory_of_graphs_of_growing_images(*sizes):
     graphs, memory = zip(*(map(int, line.split()) for line in sizes), strict=True)
     assert graphs == (2,) * 5  # the first gradient has no graph
     assert memory[-1] <= memory[0] + (20 << 20)  # one segment
     assert memory[0] < memory[1] < memory[2]
 
 
-def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, missing, *errors):
+def check_all_reduce_after_replay(start, steps, others, missing, *errors):
     sums = "nccl all_reduce 5366760, nccl all_reduce 6322752"
     assert start == f"nccl all_reduce 3, {sums.replace('all_reduce', 'broadcast')}"
     assert steps == f"graph, {sums}; {sums}"
@@ -334,15 +332,15 @@ def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, 
 
 
 CHECKS = {
-    "captured": launches_waits_and_pageable_copies_are_reported,
-    "refused": a_failed_capture_is_reported_and_training_continues_and_reuses_memory,
-    "others": kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches,
-    "sizes": graphs_of_growing_images_use_the_memory_of_those_before,
-    "joined": nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay,
+    "captured": check_reported_launches_waits_and_copies,
+    "failed_capture": check_training_after_failed_capture,
+    "others": check_trials_and_evaluation_memory,
+    "sizes": check_memory_of_graphs_of_growing_images,
+    "joined": check_all_reduce_after_replay,
 }
 
 
-def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
+def check_few_requests_of_step(recipe, printed):
     counts = json.loads(printed)
     for facts, (plain, sam) in zip((counts, counts["replayed"]), LIMITS[recipe], strict=True):
         assert facts["launches"] <= plain + OLDER[0]
@@ -360,9 +358,7 @@ def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("recipe", [name for name in LIMITS if name not in SCRIPTS])
 def test_step_of_other_recipes_makes_few_requests(recipe, run_python):
-    a_step_asks_for_little_and_waits_only_for_an_old_copy(
-        recipe, *run_python(str(NULL_DEVICE / "step.py"), *recipe.split())
-    )
+    check_few_requests_of_step(recipe, *run_python(str(NULL_DEVICE / "step.py"), *recipe.split()))
 
 
 @pytest.mark.exhaustive

@@ -25,7 +25,7 @@ RECIPE = (
 )
 
 
-class Tiny(ResNet):
+class TinyResNet(ResNet):
     """A ResNet with a stem and two narrow bottleneck blocks; the second halves the map."""
 
     def __init__(self, num_classes):
@@ -46,9 +46,9 @@ def train_step(kernels):
     run = build(
         make_plan(recipe, data.survey_images(recipe.data), 1), Rank(0, 1, torch.device("cpu"))
     )
-    notes = record(run)
+    recording = record(run)
     run.close()
-    return run, notes.losses[0]
+    return run, recording.losses[0]
 
 
 def join_momenta(run):
@@ -63,7 +63,7 @@ def test_step_with_kernels_matches_torch(monkeypatch):
     )
     for module, name, size in sizes:  # sizes for a CPU: few tiles, barely larger than the maps
         monkeypatch.setattr(module, name, size)
-    monkeypatch.setattr(torchvision.models, "resnet18", Tiny)
+    monkeypatch.setattr(torchvision.models, "resnet18", TinyResNet)
     expected, loss = train_step("off")
     fused = {name: getattr(ops, name).fused for name in Operations._fields if name != "notes"}
     monkeypatch.setattr(ops, "choose", lambda *_: Operations(**fused))
