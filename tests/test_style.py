@@ -105,7 +105,7 @@ def test_files_are_ascii():
     assert_none(str(path) for path in list_files() if not path.read_bytes().isascii())
 
 
-def test_docstrings_after_the_first_line_are_in_the_third_person():
+def test_docstrings_continue_in_the_third_person():
     assert_none(
         f"{format_location(path, node)}: {match[0]}"
         for path, node, text in list_docstrings()
@@ -164,6 +164,15 @@ def test_type_name_exists_once():
 FILLERS = {
     *("found", "known", "own", "made", "told", "wanted", "shown", "given", "kept", "room", "said"),
 }
+
+
+def test_names_of_tests_have_at_most_eight_words():
+    assert_none(
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if name.count("_") > 8
+    )
 
 
 def test_names_are_not_fillers():
