@@ -26,7 +26,7 @@ def limit_file_size(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def make_special_file(path: Path, kind: str) -> Path:
+def create_special_file(path: Path, kind: str) -> Path:
     """Create a path of a kind that no run leaves behind."""
     if kind == "fifo":
         os.mkfifo(path)

@@ -22,7 +22,7 @@ from resnet_recipes.training.run import Run
 from tests.forks import ForkServer
 from tests.jobs.launcher import Launcher
 from tests.plans import plan_recipe
-from tests.run_folders import create_trained_run
+from tests.run_folders import create_folder_with_weights
 from tests.tiny_networks import build_shallow_resnet18
 
 FORKS = pytest.StashKey[ForkServer]()
@@ -105,7 +105,7 @@ def make_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Run]]:
 @pytest.fixture
 def trained_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """The folder `mine` of a run with BlurPool and random weights; its images are in `images`."""
-    return create_trained_run(make_run, tmp_path / "mine", methods={"blurpool": {}})
+    return create_folder_with_weights(make_run, tmp_path / "mine", methods={"blurpool": {}})
 
 
 class Streams(NamedTuple):

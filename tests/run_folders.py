@@ -42,7 +42,7 @@ def create_unstarted_run(folder: Path, recipe: Recipe, facts: DataFacts | None =
     return folder
 
 
-def create_trained_run(
+def create_folder_with_weights(
     make_run: Callable[..., Run], folder: Path, classes: Sequence[str] = CLASSES, **changes: object
 ) -> Path:
     """Create a folder with the recipe of a run and random weights, but no records; return it.
@@ -60,7 +60,7 @@ def create_trained_run(
     return folder
 
 
-def make_run_folder(
+def create_run_folder(
     root: Path,
     name: str,
     recipe: str = "mild",
@@ -69,12 +69,12 @@ def make_run_folder(
     epochs: float = 4.0,
     state: str = "finished",
     config: dict[str, Any] | None = None,
-    images: int = 1_281_167,
+    image_count: int = 1_281_167,
 ) -> Path:
-    """Create the folder of a run that finished, was stopped, failed or was killed."""
+    """Create the folder of a run that finished, was stopped, failed or was killed; return it."""
     folder = root / name
     (folder / "checkpoints").mkdir(parents=True)
-    (folder / "data.json").write_text(json.dumps({"train_examples": images}))
+    (folder / "data.json").write_text(json.dumps({"train_examples": image_count}))
     (folder / "overrides.txt").write_text(f"seed={seed}\n")
     (folder / "command.txt").write_text(f"resnet-train recipe={recipe} seed={seed} run={name}\n")
     (folder / "provenance.json").write_text(json.dumps({"recipe": recipe}))

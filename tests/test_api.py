@@ -29,7 +29,7 @@ from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.checks import is_identical
 from tests.images import create_random_images
-from tests.run_folders import create_trained_run
+from tests.run_folders import create_folder_with_weights
 from tests.tables import parse_rows
 from tests.tiny_networks import build_shallow_resnet18
 
@@ -183,7 +183,7 @@ def run_here(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a run with weights: runs/mine in the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
-    return create_trained_run(make_run, Path("runs/mine"))
+    return create_folder_with_weights(make_run, Path("runs/mine"))
 
 
 def test_load_accepts_command_line_arguments(run_here):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import resnet_recipes as rr
 from tests.images import create_random_images
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -86,7 +86,7 @@ def copy_weights(model: nn.Module) -> Tensor:
 
 def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
     for recipe, seed, top1 in (("base", 1, 50.0), ("base", 2, 52.0), ("mild", 1, 53.0)):
-        make_run_folder(tmp_path / "runs", f"{recipe}-{seed}", recipe, top1, seed)
+        create_run_folder(tmp_path / "runs", f"{recipe}-{seed}", recipe, top1, seed)
     table, picture, rows = (tmp_path / name for name in ("runs.csv", "proof.png", "rows.json"))
     words = ["--csv", str(table), "--png", str(picture), "--against", "base@4:mild@4"]
     of_runs, of_table = (
@@ -151,7 +151,7 @@ def test_cells_are_named_by_settings_that_differ(tmp_path, load_proof):
     for place, changes in enumerate((["lr=1"], ["lr=2"], ["~methods.ema", "lr=1"])):
         settings = {"optimizer": {"lr": float(place)}}
         name = f"run{place}"
-        folder = make_run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
+        folder = create_run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
         words = ["data.root=images", "seed=1", *changes]
         (folder / "overrides.txt").write_text("".join(f"{word}\n" for word in words))
     names = {cell.name for cell in load_proof("table")["read_cells"]([tmp_path])}

@@ -22,7 +22,7 @@ from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.registry import get_usage
 from resnet_recipes.data import demo
 from tests.pages import PAGES, ROOT, list_code_blocks
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 #: Flags that make `resnet-train` exit without starting a run.
 ASKS = {"--list", "--describe", "--cfg", "--version", "--help", "--dry-run"}
@@ -124,7 +124,7 @@ def home(thousands_of_images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_every_documented_command_works(page, thousands_of_images, home):
     for name, pattern in {("a", ""), *re.findall(r"\bruns/([\w-]+)(\*?)", PAGES[page])}:
         for number in range(2 if pattern else 1):
-            make_run_folder(home / "runs", f"{name}{number or ''}")
+            create_run_folder(home / "runs", f"{name}{number or ''}")
     failed = []
     for language, block in list_code_blocks(page, *SHELL, "yaml"):
         if language == "yaml":

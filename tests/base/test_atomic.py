@@ -7,7 +7,7 @@ import tempfile
 import pytest
 
 from resnet_recipes.base import atomic
-from tests.disk_faults import make_special_file
+from tests.disk_faults import create_special_file
 
 
 def test_file_has_its_name_only_after_the_block(tmp_path):
@@ -42,7 +42,7 @@ def test_link_is_replaced_and_not_followed(tmp_path):
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "socket"])
 def test_special_file_is_not_replaced(kind, tmp_path):
-    before = make_special_file(tmp_path / "a", kind).stat()
+    before = create_special_file(tmp_path / "a", kind).stat()
     with pytest.raises(OSError, match="Not a regular file"):
         atomic.write_text(tmp_path / "a", "new")
     assert (tmp_path / "a").stat() == before

@@ -7,7 +7,7 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import MAX_DEPTH, open_regular, parse_json, read_bytes, read_json
-from tests.disk_faults import make_special_file
+from tests.disk_faults import create_special_file
 from tests.tables import parse_rows
 
 
@@ -28,7 +28,7 @@ loop | Too many levels of symbolic links
 )
 def test_only_regular_files_within_the_limit_are_read(kind, reason, tmp_path):
     with pytest.raises(NotReadyError, match=rf"cannot be read: {reason}"):
-        read_bytes(make_special_file(tmp_path / "file", kind), 100)
+        read_bytes(create_special_file(tmp_path / "file", kind), 100)
 
 
 def test_small_file_takes_little_memory_for_any_limit(tmp_path):

@@ -14,7 +14,7 @@ from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.recipe.library import Library
 from tests.fixtures import Streams
 from tests.images import create_random_images
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 CPU = "launch.device=cpu gpus=1"
 OWN = f"data=images bs=8 batch.bn_size=8 {CPU}"
@@ -87,7 +87,7 @@ def test_candidates_for_other_images_use_only_own_runs(small_images, list_candid
     assert not any(row["top1_percent"] or row["front"] for row in rows)
     (digest,) = {data.survey_images(data.DataConfig(root=str(small_images))).train_digest}
     for name, top1, changes in (("a", 50.0, ""), ("b", 60.0, ""), ("c", 90.0, "optimizer.lr=9\n")):
-        run = make_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
+        run = create_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
         (run / "data.json").write_text(json.dumps({"train_digest": digest}))
         (run / "overrides.txt").write_text(f"max_duration=7ep\n{changes}")
     candidates = {(row["recipe"], row["epochs"]): row for row in list_candidates(OWN)}

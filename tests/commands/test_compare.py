@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes.run_folder.correct_images import CorrectImages
 from tests.fixtures import Streams
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 
 @pytest.fixture
@@ -21,13 +21,13 @@ def create_seeds(name: str, top1: float, count: int = 3, /, **config: object) ->
     """Create runs of a recipe with different seeds and accuracies."""
     names = [f"./{name}{seed}" for seed in range(count)]
     for seed, one in enumerate(names):
-        make_run_folder(Path(), one, top1=top1 + seed / 10, seed=seed, config=config)
+        create_run_folder(Path(), one, top1=top1 + seed / 10, seed=seed, config=config)
     return " ".join(names)
 
 
 def test_compare_accepts_runs_named_like_recipes(compare):
     for name in ("mild", "hot"):
-        make_run_folder(Path("runs"), name)
+        create_run_folder(Path("runs"), name)
     assert compare("mild hot")
 
 
@@ -54,13 +54,13 @@ def test_compare_suggests_seeds_in_typed_form(compare):
 
 def test_compare_excludes_unfinished_runs_from_seeds(compare):
     names = create_seeds("a", 70)
-    make_run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")
+    create_run_folder(Path(), "failed", top1=10.0, seed=3, state="failed")
     assert "top-1 70.10 +- 0.10% over 3 runs" in compare(f"{names} ./failed")
 
 
 def test_compare_suggests_resuming_an_unfinished_run(compare):
-    make_run_folder(Path("runs"), "done", images=5000)
-    make_run_folder(Path("runs"), "half", state="stopped", images=5000, epochs=8)
+    create_run_folder(Path("runs"), "done", image_count=5000)
+    create_run_folder(Path("runs"), "half", state="stopped", image_count=5000, epochs=8)
     message = compare("done half")
     assert (
         "B is not finished: stopped at epoch 4.00 of 8.\n  resnet-train --resume runs/half"
@@ -71,7 +71,7 @@ def test_compare_suggests_resuming_an_unfinished_run(compare):
 
 def test_compare_lists_clocks_of_papers_only_for_imagenet(compare):
     for name, images in (("a", 5000), ("b", 5000), ("c", 1_281_167)):
-        make_run_folder(Path(), name, images=images)
+        create_run_folder(Path(), name, image_count=images)
     clocks = ("steady state", "MLPerf's clock")
     assert not any(clock in compare("./a ./b") for clock in clocks)
     assert all(clock in compare("./a ./c") for clock in clocks)
@@ -111,7 +111,7 @@ def test_compare_states_which_side_has_one_run(judge, compare):
 
 def test_compare_prints_no_noise_of_equal_runs(compare):
     for seed in (1, 2):
-        make_run_folder(Path(), f"equal{seed}", config={"seed": seed})
+        create_run_folder(Path(), f"equal{seed}", config={"seed": seed})
     message = " ".join(compare("./equal1 ./equal2").split())
     assert "top-1 70.00% in each of 2 runs: equal1, equal2" in message
     assert "+- 0.00" not in message
@@ -151,7 +151,7 @@ def test_compare_stacks_tables_wider_than_terminal(compare, monkeypatch):
 
 def test_compare_of_two_runs_prints_verdict(compare):
     for name, flags in (("a", "1" * 30), ("b", "1" * 20 + "0" * 10)):
-        CorrectImages("d", flags).write(make_run_folder(Path(), name, recipe=name))
+        CorrectImages("d", flags).write(create_run_folder(Path(), name, recipe=name))
     message = " ".join(compare("./a ./b").split())
     assert "A vs. B, the same 30 images: +33.33 points, 95% interval" in message
     assert "over images. Settled for these networks; other seeds may differ." in message
@@ -167,7 +167,7 @@ def test_compare_judges_folds_together(compare):
         for part, (digest, images) in enumerate((("d", 20), ("e", 19)), 1):
             settings = {"data": {"fold": f"{part}/2"}, "optimizer": {"lr": rate}}
             names.append(f"./lr{rate:.0f}-{part}")
-            folder = make_run_folder(Path(), names[-1], config=settings)
+            folder = create_run_folder(Path(), names[-1], config=settings)
             wrong = 9 if rate == 1 else part
             CorrectImages(digest, "0" * wrong + "1" * (images - wrong)).write(folder)
     message = " ".join(compare(" ".join(names)).split())

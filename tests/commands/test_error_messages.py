@@ -8,7 +8,7 @@ import pytest
 
 from tests.commands.golden import run_line, work_in
 from tests.images import create_random_images
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden/error_messages.txt"
 
@@ -162,7 +162,7 @@ def create_files(folder: Path) -> Path:
         link = folder / "lonely" / split / "cats"
         link.parent.mkdir(parents=True)
         link.symlink_to(folder / "images/train/pattern0")
-    make_run_folder(folder / "runs", "first")
+    create_run_folder(folder / "runs", "first")
     return folder
 
 

@@ -11,7 +11,7 @@ from resnet_recipes.recipe.frozen_recipe import read
 from tests.fixtures import Streams
 from tests.forks import ForkServer
 from tests.plans import TINY
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 from tests.tables import parse_rows
 
 START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
@@ -77,6 +77,6 @@ mild {START} run.extends=b | 2 | run.extends=b: there is no run
 def test_impossible_extension_is_rejected_before_start(
     words, code, message, run_folders, run_command
 ):
-    make_run_folder(Path("runs"), "a")
+    create_run_folder(Path("runs"), "a")
     assert message in run_command(f"resnet-train {words}", int(code)).err
     assert run_folders == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures import Streams
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 from tests.tables import parse_rows
 
 #: Arguments of `resnet-train mild ...`, and the suggestion.
@@ -236,7 +236,7 @@ resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standa
 def work_folder(image_folder: Path, tmp_path: Path) -> Path:
     """Work in a folder with images, a run and a recipe."""
     (tmp_path / "images").symlink_to(image_folder)
-    make_run_folder(tmp_path / "runs", "first")
+    create_run_folder(tmp_path / "runs", "first")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("defaults: [hot]\n")
     return tmp_path

@@ -13,7 +13,7 @@ from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import loading, memory
-from tests.run_folders import create_trained_run
+from tests.run_folders import create_folder_with_weights
 from tests.tables import parse_rows, parse_values
 
 
@@ -156,7 +156,9 @@ def test_plan_keeps_blurpool_of_pretrained_weights(
     words, channels, message, make_run, tmp_path, monkeypatch, run_command
 ):
     monkeypatch.setenv("COLUMNS", "1000")
-    run = create_trained_run(make_run, tmp_path / "run", methods={"blurpool": {"min_channels": 3}})
+    run = create_folder_with_weights(
+        make_run, tmp_path / "run", methods={"blurpool": {"min_channels": 3}}
+    )
     base = f"data={tmp_path}/images bs=2 batch.bn_size=2 model.name=resnet18"
     line = f"finetune {base} model.weights={run} {words}"
     assert message in " ".join(run_command(f"resnet-recipes plan {line}").out.split())

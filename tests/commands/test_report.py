@@ -11,7 +11,7 @@ import pytest
 
 from resnet_recipes.report.page.charts import label_lines
 from tests.fixtures import Streams
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 RUNS, SUMMARY = Path("runs"), "summary.json"
 
@@ -44,7 +44,7 @@ def create_three_runs(**more: float) -> None:
     """Create three runs with lr values like their accuracies; the second is the best."""
     for name, top1, minutes in (("a", 70.0, 10), ("b", 72.0, 20), ("c", 71.0, 30)):
         config = {"optimizer": {"lr": top1}}
-        folder = make_run_folder(RUNS, name, top1=top1, images=5000, config=config)
+        folder = create_run_folder(RUNS, name, top1=top1, image_count=5000, config=config)
         (folder / "overrides.txt").write_text(f"batch.global_size=64\nseed={top1:g}\n")
         set_minutes(folder, minutes, **more)
 
@@ -75,7 +75,7 @@ def test_published_results_are_plotted_only_behind_imagenet_runs(render_page):
     for name, count in (("small", 5000), ("large", 1_281_167)):
         for lr in (1, 2):
             config = {"optimizer": {"lr": lr}}
-            make_run_folder(Path(name), f"a{lr}", images=count, config=config)
+            create_run_folder(Path(name), f"a{lr}", image_count=count, config=config)
     for name, published in (("small", 0), ("large", 1)):
         points = list_plotted_values(render_page(name), "time", "point")
         assert len(points) == 1 + published
@@ -88,10 +88,12 @@ def test_report_lines_join_durations_and_name_other_settings(render_page):
     for lr, epochs, seed in product((0.1, 0.2), (2, 4), (1, 2)):
         changes = {
             "config": {"optimizer": {"lr": lr}, "max_duration": f"{epochs}ep"},
-            "images": 5000,
+            "image_count": 5000,
         }
         name = f"{lr}-{epochs}-{seed}-6b3f2a91"
-        set_minutes(make_run_folder(RUNS, name, seed=seed, epochs=epochs, **changes), epochs + seed)
+        set_minutes(
+            create_run_folder(RUNS, name, seed=seed, epochs=epochs, **changes), epochs + seed
+        )
     text = render_page()
     (names,) = list_plotted_values(text, "time", "text")
     assert {row["series"] for row in names} == {"lr 0.1", "lr 0.2"}
@@ -124,8 +126,8 @@ def test_report_out_expands_the_home_folder(run_command, tmp_path, monkeypatch):
 
 def test_report_of_runs_has_plots_and_escaped_names(render_page):
     bad = "</script><script>alert(1)</script>"[:60].replace("/", "-")
-    make_run_folder(RUNS, bad, seed=1, top1=70.1)
-    make_run_folder(RUNS, "plain", seed=2, config={"optimizer": {"lr": bad}})
+    create_run_folder(RUNS, bad, seed=1, top1=70.1)
+    create_run_folder(RUNS, "plain", seed=2, config={"optimizer": {"lr": bad}})
     (RUNS / "plain/overrides.txt").write_text("x=</script><script>alert(2)</script>\n")
     (RUNS / "plain/command.txt").write_text("</script><script>alert(3)</script>\n")
     text = render_page("runs --price 32.77/h")
@@ -182,7 +184,7 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
         settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": "400ba"}
         top1, images = 60 + 20 * share, int(1000 * share)
         set_minutes(
-            make_run_folder(RUNS, f"s{share}", images=images, top1=top1, config=settings), 5
+            create_run_folder(RUNS, f"s{share}", image_count=images, top1=top1, config=settings), 5
         )
         facts = {"train_examples": images, "eval_examples": 400, "eval_digest": "same"}
         (RUNS / f"s{share}" / "data.json").write_text(json.dumps(facts))
@@ -195,7 +197,7 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
     assert "images" in read_plots(render_page())
     for part in (1, 2):
         settings = {"data": {"root": "/data/cats", "fold": f"{part}/2"}}
-        set_minutes(make_run_folder(RUNS, f"fold{part}", config=settings, top1=70 + part), 5)
+        set_minutes(create_run_folder(RUNS, f"fold{part}", config=settings, top1=70 + part), 5)
         facts = {"train_examples": 99 + part, "eval_examples": 101, "eval_digest": f"{part}"}
         (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
     text = render_page()
@@ -209,7 +211,7 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
 def test_report_separates_best_and_plots_by_data_set(render_page):
     for name, images, top1 in (("a", 5000, 60), ("b", 5000, 50), ("c", 6000, 90), ("d", 6000, 80)):
         set_minutes(
-            make_run_folder(RUNS, name, images=images, top1=top1, recipe=f"of_{name}"), top1
+            create_run_folder(RUNS, name, image_count=images, top1=top1, recipe=f"of_{name}"), top1
         )
     text = render_page()
     assert "Accuracies on different images cannot be compared" in text
@@ -219,29 +221,29 @@ def test_report_separates_best_and_plots_by_data_set(render_page):
 
 
 def test_report_of_one_run_has_no_plot(render_page):
-    folder = make_run_folder(RUNS, "mine", images=5000)
+    folder = create_run_folder(RUNS, "mine", image_count=5000)
     text = render_page(folder)
     assert "70.00% top-1" in text
     assert "Settings: recipe=mild  seed=1" in text
     assert f"Next: resnet-recipes predict {folder} IMAGES" in text
     assert "<h1>Run mine</h1>" in text
     assert "time" not in read_plots(text)
-    stopped = make_run_folder(RUNS, "stopped", images=5000, state="stopped")
+    stopped = create_run_folder(RUNS, "stopped", image_count=5000, state="stopped")
     text = render_page(stopped)
     assert f"Next: resnet-train --resume {stopped} (stopped at epoch 4.00 of 4)" in text
 
 
 def test_report_resumes_unfinished_runs_and_judges_best_two(render_page):
     for name, top1, lr in (("a", 90.0, 1), ("b", 80.0, 2)):
-        folder = make_run_folder(
-            RUNS, name, images=5000, top1=top1, config={"optimizer": {"lr": lr}}
+        folder = create_run_folder(
+            RUNS, name, image_count=5000, top1=top1, config={"optimizer": {"lr": lr}}
         )
         facts = {"train_examples": 5000, "eval_examples": 100}
         (folder / "data.json").write_text(json.dumps(facts))
         flags = "".join(str(int(i < top1)) for i in range(100))
         (folder / "hits.json").write_text(json.dumps({"digest": "same", "flags": flags}))
     for i in range(6):
-        make_run_folder(RUNS, f"s{i}", state="stopped", images=5000, epochs=8)
+        create_run_folder(RUNS, f"s{i}", state="stopped", image_count=5000, epochs=8)
         (RUNS / f"s{i}" / "data.json").write_text(json.dumps(facts))
     text = render_page()
     best, second = "a (lr 1, 4 epochs)", "b (lr 2, 4 epochs)"
@@ -255,8 +257,8 @@ def test_report_resumes_unfinished_runs_and_judges_best_two(render_page):
 
 
 def test_report_names_damaged_run_and_shows_others(render_page):
-    make_run_folder(RUNS, "whole", images=5000)
-    (make_run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
+    create_run_folder(RUNS, "whole", image_count=5000)
+    (create_run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
     text = render_page()
     assert "<li>damaged: " in text
     assert "70.00% top-1" in text
@@ -264,7 +266,7 @@ def test_report_names_damaged_run_and_shows_others(render_page):
 
 def test_report_png_writes_plots_into_a_new_folder(render_page, run_command):
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
-    make_run_folder(RUNS, "a")
+    create_run_folder(RUNS, "a")
     text = render_page("runs --png png")
     assert Path("png/time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in Path("png").iterdir()} == set(read_plots(text))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands import registry
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -99,7 +99,7 @@ def has_tooltip(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
 def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
     (tmp_path / "runs").mkdir()
     for i in range(count):
-        make_run_folder(
+        create_run_folder(
             tmp_path / "runs",
             f"run{i}",
             recipe=("mild", "hot")[i % 2],
@@ -112,7 +112,7 @@ def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
 
 
 def test_hostile_names_are_shown_as_text(browser, tmp_path):
-    make_run_folder(
+    create_run_folder(
         tmp_path / "runs",
         "<img src=x onerror=document.title='owned'>",
         recipe="<script>document.title='owned'<\\script>",
@@ -138,7 +138,9 @@ def test_published_results_are_plotted_and_sortable(browser, tmp_path):
 
 def test_unchecked_run_is_removed_from_curves(browser, tmp_path):
     for recipe, images in (("mild", 5000), ("hot", 5000), ("mild", 6000), ("hot", 6000)):
-        make_run_folder(tmp_path / "runs", f"a-{recipe}-{images}", recipe=recipe, images=images)
+        create_run_folder(
+            tmp_path / "runs", f"a-{recipe}-{images}", recipe=recipe, image_count=images
+        )
     open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     lines = "#data{}-course-loss .mark-line.role-mark path"
 
@@ -159,14 +161,14 @@ def test_plots_and_menus_have_accessible_names(browser, tmp_path):
 
 
 def test_hovering_shows_a_point_with_its_command(browser, tmp_path):
-    make_run_folder(tmp_path / "runs", "mine")
+    create_run_folder(tmp_path / "runs", "mine")
     open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     has_command = has_tooltip(browser, "time", "resnet-train recipe=mild seed=1")
     assert has_command
 
 
 def test_report_in_narrow_window_needs_no_sideways_scrolling(browser, tmp_path):
-    make_run_folder(
+    create_run_folder(
         tmp_path / "runs", "a-rather-long-name-of-a-run-that-goes-on-and-on-and-on-20261121"
     )
     browser.set_window_size(500, 900)

@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.run_paths import list_records, resolve_weights
 from resnet_recipes.jobs.lookup import find_runs
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 from tests.tables import parse_rows, parse_values
 
 
@@ -17,7 +17,7 @@ from tests.tables import parse_rows, parse_values
 def runs() -> Path:
     """Two runs in ./runs; the run with the first name was started last."""
     for name, seed, age in (("alpha", 1, 10), ("beta", 2, 20)):
-        config = make_run_folder(Path("runs"), name, seed=seed) / "config.yaml"
+        config = create_run_folder(Path("runs"), name, seed=seed) / "config.yaml"
         os.utime(config, (1_700_000_000 - age,) * 2)
     return Path("runs")
 

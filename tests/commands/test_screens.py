@@ -13,7 +13,7 @@ from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import Summary
 from tests.commands.golden import run_line, work_in
 from tests.report.terminals import TerminalStream
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 from tests.tables import parse_rows
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -78,9 +78,11 @@ def show_screen(words: str, folder: Path, columns: int) -> str:
 
 def create_runs(folder: Path) -> Path:
     """Create the runs for the screens; return the folder."""
-    make_run_folder(folder / "runs", "first", top1=70.0)
-    make_run_folder(folder / "runs", "better", top1=75.9, recipe="hot", seed=2)
-    make_run_folder(folder / "runs", "medium-epochs22.5-seed1-0a1b2c3d", state="failed", epochs=9.0)
+    create_run_folder(folder / "runs", "first", top1=70.0)
+    create_run_folder(folder / "runs", "better", top1=75.9, recipe="hot", seed=2)
+    create_run_folder(
+        folder / "runs", "medium-epochs22.5-seed1-0a1b2c3d", state="failed", epochs=9.0
+    )
     return folder
 
 

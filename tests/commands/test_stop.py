@@ -12,7 +12,7 @@ import pytest
 from resnet_recipes.commands import stop
 from resnet_recipes.run_folder import LOCK
 from resnet_recipes.run_folder.lock import is_running
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 #: A run that ends on request.
 RUN = """
@@ -27,7 +27,7 @@ with LockedFolder(pathlib.Path(sys.argv[1])):
 @pytest.fixture
 def live_run(tmp_path):
     """A run that continues, ./runs/first, and its process."""
-    folder = make_run_folder(tmp_path / "runs", "first")
+    folder = create_run_folder(tmp_path / "runs", "first")
     process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
     while not (is_running(folder) and (folder / LOCK).read_text()):  # contains the owner
         time.sleep(0.01)
@@ -52,7 +52,7 @@ def test_stop_accepts_a_run_that_just_ended(live_run, run_command, monkeypatch):
 
 def test_runs_rm_keeps_all_if_one_runs(live_run, run_command):
     folder, _ = live_run
-    other = make_run_folder(folder.parent, "other")
+    other = create_run_folder(folder.parent, "other")
     run_command("resnet-recipes runs rm other first --yes", 3)
     assert folder.exists()
     assert other.exists()
@@ -68,7 +68,7 @@ def test_stop_signals_only_holder_of_the_lock(live_run, run_command):
 
 @pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
 def test_runs_rm_asks_for_confirmation_first(answer, is_kept, monkeypatch, run_command):
-    folder = make_run_folder(Path("runs"), "first")
+    folder = create_run_folder(Path("runs"), "first")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: answer)
     run_command("resnet-recipes runs rm first", 130 if is_kept else 0)
@@ -76,7 +76,7 @@ def test_runs_rm_asks_for_confirmation_first(answer, is_kept, monkeypatch, run_c
 
 
 def test_misplaced_delete_suggests_runs_rm(run_command):
-    make_run_folder(Path("runs"), "first")
+    create_run_folder(Path("runs"), "first")
     for mistake in ("rm first", "runs delete first", "runs remove first"):
         assert (
             "try:   resnet-recipes runs rm first" in run_command(f"resnet-recipes {mistake}", 2).err

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from tests.disk_faults import make_special_file
-from tests.run_folders import make_run_folder
+from tests.disk_faults import create_special_file
+from tests.run_folders import create_run_folder
 
 pytestmark = pytest.mark.timeout(30)  # opening a FIFO would block
 
@@ -23,7 +23,7 @@ def write_content(text: bytes) -> Callable[[Path], object]:
 
 #: Functions that make a file of a run folder hostile.
 FAULTS: dict[str, Callable[[Path], object]] = {
-    kind: lambda path, kind=kind: make_special_file(path, kind)
+    kind: lambda path, kind=kind: create_special_file(path, kind)
     for kind in ("fifo", "folder", "device", "sparse", "nowhere")
 } | {
     "digits": write_content(b'{"epochs": %s}' % (b"1" * 400)),
@@ -38,7 +38,7 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 
 def create_faulty_run(root: Path, name: str, file: str, fault: str) -> Path:
     """Create a run with a hostile file; it is the best run, so most of its files are read."""
-    folder = make_run_folder(root, name, top1=80.0)
+    folder = create_run_folder(root, name, top1=80.0)
     (folder / file).unlink(missing_ok=True)
     FAULTS[fault](folder / file)
     return folder
@@ -53,7 +53,7 @@ FILES |= dict.fromkeys(("overrides.txt", "data.json", "env.json", "command.txt")
 @pytest.mark.parametrize(("file", "faults"), FILES.items())
 def test_damaged_run_folders_are_listed_and_rejected(file, faults, tmp_path, run_command, capsys):
     runs = tmp_path / "runs"
-    good = make_run_folder(runs, "good", top1=76.54)
+    good = create_run_folder(runs, "good", top1=76.54)
     bad = [create_faulty_run(runs, f"bad-{fault}", file, fault) for fault in faults]
     out = run_command(f"resnet-recipes runs {runs}").out
     table = [line for line in out.splitlines() if line and not line.startswith((" ", "all with"))]
@@ -74,15 +74,15 @@ def test_damaged_run_folders_are_listed_and_rejected(file, faults, tmp_path, run
 
 @pytest.mark.parametrize("file", ["exit.json", "provenance.json", "metrics.jsonl"])
 def test_runs_reports_special_file_of_failed_run(file, tmp_path, run_command):
-    path = make_run_folder(tmp_path, "bad", state="failed") / file
+    path = create_run_folder(tmp_path, "bad", state="failed") / file
     path.unlink()
-    make_special_file(path, "fifo")
+    create_special_file(path, "fifo")
     output = run_command(f"resnet-recipes runs {tmp_path}").out
     assert f"{file} cannot be read: Not a regular file" in output
 
 
 def test_run_without_its_recipe_is_unreadable(tmp_path, run_command):
-    (make_run_folder(tmp_path, "bad") / "config.yaml").unlink()
+    (create_run_folder(tmp_path, "bad") / "config.yaml").unlink()
     assert (
         "it has no config.yaml"
         in run_command(f"resnet-recipes runs {tmp_path} state=unreadable").out
@@ -90,5 +90,5 @@ def test_run_without_its_recipe_is_unreadable(tmp_path, run_command):
 
 
 def test_fifo_instead_of_lock_never_blocks_runs(tmp_path, run_command):
-    os.mkfifo(make_run_folder(tmp_path, "a", state="killed") / "lock")
+    os.mkfifo(create_run_folder(tmp_path, "a", state="killed") / "lock")
     assert "killed" in run_command(f"resnet-recipes runs {tmp_path}").out

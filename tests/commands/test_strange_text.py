@@ -14,7 +14,7 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.training.run import Run
 from tests.images import create_random_images
-from tests.run_folders import create_trained_run, make_run_folder
+from tests.run_folders import create_folder_with_weights, create_run_folder
 
 HOSTILE = "\x1b[31m\u202e<script>alert(1)</script>|\r"
 FORMULA = "=cmd|' !C calc'!A0"
@@ -27,7 +27,7 @@ def hostile_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """A run whose classes have hostile names, next to its images."""
     names = [name.replace("/", "!") for name in (HOSTILE, FORMULA, LINK)]
     classes = sorted([*names, *map(str, range(7))])
-    folder = create_trained_run(make_run, tmp_path / "run", classes)
+    folder = create_folder_with_weights(make_run, tmp_path / "run", classes)
     network = load(folder / WEIGHTS)
     write_weights(network.model, folder / WEIGHTS, replace(network.about, recipe=HOSTILE))
     return folder
@@ -70,7 +70,7 @@ def test_class_names_cannot_control_output(hostile_run, tmp_path, capsys):
 
 def create_hostile_run(root: Path) -> Path:
     """Create a run with hostile text in every field."""
-    folder = make_run_folder(root, f"{FORMULA}{HOSTILE_NAME}")
+    folder = create_run_folder(root, f"{FORMULA}{HOSTILE_NAME}")
     summary = json.loads((folder / "summary.json").read_text())
     text = f"'] ? {HOSTILE} \ud800"
     (folder / "summary.json").write_text(json.dumps(summary | {"recipe": text, "devices": text}))
@@ -81,7 +81,7 @@ def create_hostile_run(root: Path) -> Path:
 
 
 def test_run_folder_text_cannot_control_output(tmp_path, capsys):
-    bad, good = create_hostile_run(tmp_path / "runs"), make_run_folder(tmp_path / "runs", "good")
+    bad, good = create_hostile_run(tmp_path / "runs"), create_run_folder(tmp_path / "runs", "good")
     table = tmp_path / "runs.csv"
     for words in ([], ["--sort", "top1"], ["--json"], ["--csv", table]):
         assert "good" in run_strange_text(["runs", tmp_path / "runs", *words], capsys)
@@ -100,12 +100,14 @@ def test_run_folder_text_cannot_control_output(tmp_path, capsys):
 
 def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     config = {"run": {"name": "mine"}}  # its text is checked when it is read
-    runs = [make_run_folder(tmp_path, f"{HOSTILE_NAME}{n}", seed=n, config=config) for n in (1, 2)]
+    runs = [
+        create_run_folder(tmp_path, f"{HOSTILE_NAME}{n}", seed=n, config=config) for n in (1, 2)
+    ]
     for folder in runs:
         packages = {HOSTILE: folder.name, "torch": f"{HOSTILE}{folder.name}"}
         (folder / "env.json").write_text(json.dumps({"packages": packages}))
     assert "in each of 2 runs: \\x1b" in run_strange_text(["compare", *runs], capsys)
-    failed = make_run_folder(tmp_path, f"{HOSTILE_NAME}3", state="failed")
+    failed = create_run_folder(tmp_path, f"{HOSTILE_NAME}3", state="failed")
     (failed / "exit.json").write_text(json.dumps({"code": 1, "message": HOSTILE}))
     assert "--resume" in run_strange_text(["runs", tmp_path], capsys)
     assert "<script>alert" in run_strange_text(["watch", failed, "--once"], capsys)
@@ -141,7 +143,7 @@ def test_printed_recipe_escapes_invisible_characters(tmp_path, capsys):
 
 @pytest.mark.parametrize("out", [".", "..", "/", "a/" * 2500, "a" * 5000])
 def test_unwritable_output_path_is_rejected(out, tmp_path):
-    make_run_folder(tmp_path / "runs", "good")
+    create_run_folder(tmp_path / "runs", "good")
     assert cli.main(["report", "runs", "--out", out]) in (2, 3)
     assert cli.main(["export", "runs/good", "--to", "safetensors", "--out", out]) in (2, 3)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from resnet_recipes import cli
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 from tests.tables import parse_rows
 
 #: Arguments of `resnet-train demo ...`, and the complete line below the error.
@@ -98,7 +98,7 @@ eval first --out x.csv | --csv x.csv
 def work_folder(image_folder, tmp_path):
     """Work in a folder with images and a run."""
     (tmp_path / "images").symlink_to(image_folder)
-    return make_run_folder(tmp_path / "runs", "first")
+    return create_run_folder(tmp_path / "runs", "first")
 
 
 def read_advice(capsys: pytest.CaptureFixture[str]) -> str:

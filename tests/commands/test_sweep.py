@@ -19,7 +19,7 @@ from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.runs import list_runs
 from tests.images import create_random_images
 from tests.plans import TINY
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, run_command):
 
     def train(sweep):
         for name in sweep.runs:
-            make_run_folder(sweep.root, name)
+            create_run_folder(sweep.root, name)
         return 0
 
     monkeypatch.setattr("resnet_recipes.jobs.sweep.Sweep.train", train)

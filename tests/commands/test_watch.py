@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 
 from resnet_recipes.commands import watch
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 
 def test_watch_shows_progress_with_the_time_left(tmp_path, run_command):
-    folder = make_run_folder(tmp_path, "mine", state="killed", epochs=9.0)
+    folder = create_run_folder(tmp_path, "mine", state="killed", epochs=9.0)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         out = run_command(f"resnet-recipes watch {folder} --once").out
@@ -21,7 +21,7 @@ def test_watch_shows_progress_with_the_time_left(tmp_path, run_command):
 
 
 def test_watch_prints_evaluations_to_a_pipe(tmp_path, monkeypatch, run_command):
-    folder = make_run_folder(tmp_path, "mine", state="killed")
+    folder = create_run_folder(tmp_path, "mine", state="killed")
     fcntl.flock(lock := (folder / "lock").open("w"), fcntl.LOCK_EX)
 
     def sleep(_: float) -> None:

@@ -21,7 +21,7 @@ from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Outcomes
-from tests.run_folders import create_trained_run
+from tests.run_folders import create_folder_with_weights
 from tests.tables import read_csv_rows
 
 
@@ -29,7 +29,7 @@ from tests.tables import read_csv_rows
 def folds(make_run, tmp_path, monkeypatch):
     """Work in a folder with two runs, each with half of the images of images/val set aside."""
     monkeypatch.chdir(tmp_path)
-    first = create_trained_run(make_run, tmp_path / "first")
+    first = create_folder_with_weights(make_run, tmp_path / "first")
     second = Path(shutil.copytree(first, tmp_path / "second"))
     network = load(first)
     with torch.no_grad():

@@ -24,9 +24,9 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
 from tests.checks import get_error, is_identical
 from tests.data.mutants import damage_randomly
-from tests.disk_faults import make_special_file
+from tests.disk_faults import create_special_file
 from tests.images import CLASSES
-from tests.run_folders import create_trained_run
+from tests.run_folders import create_folder_with_weights
 from tests.tiny_networks import build_narrow_resnet18
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -105,7 +105,7 @@ def test_checkpoint_loads_averaged_network_with_methods(make_run, tmp_path):
 
 
 def test_network_has_transform_and_class_names(make_run, tmp_path):
-    run = create_trained_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+    run = create_folder_with_weights(make_run, tmp_path / "run", methods={"blurpool": {}})
     network = resnet_recipes.load(str(run))
     image = tmp_path / "images" / "val" / "pattern3" / "1.jpg"
     assert isinstance(network, nn.Module)
@@ -216,7 +216,7 @@ def test_embed_returns_input_of_classifier(name):
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_special_or_endless_file_is_rejected_at_once(suffix, tmp_path):
     def make_file(kind: str) -> Path:
-        return make_special_file(tmp_path / f"{kind}.{suffix}", kind)
+        return create_special_file(tmp_path / f"{kind}.{suffix}", kind)
 
     assert "Not a regular file" in explain_rejected_file(make_file("fifo"))
     assert "Not a regular file" in explain_rejected_file(make_file("device"))

@@ -13,13 +13,13 @@ from resnet_recipes.report.comparison import (
     read_machine,
     read_settings,
 )
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 
 def test_seeds_of_one_recipe_form_one_group(tmp_path):
     tops = (70.0, 70.6, 71.0)
-    same = [make_run_folder(tmp_path, f"s{i}", top1=top1, seed=i) for i, top1 in enumerate(tops)]
-    other = make_run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
+    same = [create_run_folder(tmp_path, f"s{i}", top1=top1, seed=i) for i, top1 in enumerate(tops)]
+    other = create_run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
     first, second = group_seeds(read_all([*same, other]))
     assert first.mean_top1 == pytest.approx(sum(tops) / 3)
     assert first.noise == pytest.approx(stdev(tops))
@@ -28,19 +28,21 @@ def test_seeds_of_one_recipe_form_one_group(tmp_path):
 
 def test_folds_of_one_size_form_one_group(tmp_path):
     runs = [
-        make_run_folder(tmp_path, f"{part}of{parts}", config={"data": {"fold": f"{part}/{parts}"}})
+        create_run_folder(
+            tmp_path, f"{part}of{parts}", config={"data": {"fold": f"{part}/{parts}"}}
+        )
         for parts in (2, 3)
         for part in range(1, parts + 1)
     ]
-    groups = group_seeds(read_all([*runs, make_run_folder(tmp_path, "complete")]))
+    groups = group_seeds(read_all([*runs, create_run_folder(tmp_path, "complete")]))
     assert [len(group.runs) for group in groups] == [2, 3, 1]
     assert make_labels(groups)[:2] == ["fold of 2", "fold of 3"]
 
 
 def test_differences_list_only_differing_settings(tmp_path):
-    left = read_settings(make_run_folder(tmp_path, "a"))
+    left = read_settings(create_run_folder(tmp_path, "a"))
     right = read_settings(
-        make_run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}})
+        create_run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}})
     )
     assert find_differences([left, right]) == {
         "run.name": ["a", "b"],
@@ -49,15 +51,17 @@ def test_differences_list_only_differing_settings(tmp_path):
 
 
 def test_format_settings_omits_empty_sections(tmp_path):
-    assert "methods" not in read_settings(make_run_folder(tmp_path, "a", config={"methods": {}}))
+    assert "methods" not in read_settings(create_run_folder(tmp_path, "a", config={"methods": {}}))
 
 
 def test_read_machine_ignores_the_time_of_a_run(tmp_path):
-    assert find_differences([read_machine(make_run_folder(tmp_path, name)) for name in "ab"]) == {}
+    assert (
+        find_differences([read_machine(create_run_folder(tmp_path, name)) for name in "ab"]) == {}
+    )
 
 
 def test_read_all_names_every_other_folder(tmp_path):
-    make_run_folder(tmp_path, "a")
+    create_run_folder(tmp_path, "a")
     with pytest.raises(NotReadyError) as error:
         read_all([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
     assert len(error.value.problems) == 2
@@ -66,22 +70,22 @@ def test_read_all_names_every_other_folder(tmp_path):
 def test_labels_name_the_section_of_an_ambiguous_setting(tmp_path):
     for name, updated in (("often", "step"), ("rarely", "epoch")):
         sections = {"schedule": {"interval": updated}, "checkpoint": {"interval": "1ep"}}
-        make_run_folder(tmp_path, name, config=sections)
+        create_run_folder(tmp_path, name, config=sections)
     groups = group_seeds(read_all([tmp_path / "often", tmp_path / "rarely"]))
     assert make_labels(groups) == ["schedule.interval step", "schedule.interval epoch"]
 
 
 def test_runs_evaluated_at_other_intervals_are_one_group(tmp_path):
     for name, interval in (("often", "0.1dur"), ("rarely", "1ep")):
-        make_run_folder(tmp_path, name, config={"evaluation": {"interval": interval}})
+        create_run_folder(tmp_path, name, config={"evaluation": {"interval": interval}})
     (group,) = group_seeds(read_all([tmp_path / "often", tmp_path / "rarely"]))
     assert len(group.runs) == 2
 
 
 def test_labels_name_four_settings_and_count_the_rest(tmp_path):
     many = {"optimizer": dict.fromkeys("abcdef", 1.0), "methods": {}}
-    plain = make_run_folder(tmp_path, "plain", config={"optimizer": {}, "methods": {"ema": {}}})
-    groups = group_seeds(read_all([plain, make_run_folder(tmp_path, "many", config=many)]))
+    plain = create_run_folder(tmp_path, "plain", config={"optimizer": {}, "methods": {"ema": {}}})
+    groups = group_seeds(read_all([plain, create_run_folder(tmp_path, "many", config=many)]))
     first, second = make_labels(groups)
     assert first == "ema on"  # missing settings are not named, except for methods
     assert second == "no ema, a 1.0, b 1.0, c 1.0, 3 more"

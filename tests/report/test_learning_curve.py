@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes.report.comparison import group_seeds, read_all
 from resnet_recipes.report.learning_curve import describe_learning_curves, fit_gain
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 SIZES = (100, 300, 1000, 3000)
 
@@ -83,7 +83,7 @@ def fit_fractions(tmp_path):
         for (share, seed), top1 in tops.items():
             settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": duration}
             name = f"{share}-{seed}-{len(list(tmp_path.iterdir()))}"
-            folder = make_run_folder(tmp_path, name, top1=top1, seed=seed, config=settings)
+            folder = create_run_folder(tmp_path, name, top1=top1, seed=seed, config=settings)
             counts = {"train_examples": int(1000 * share), "eval_examples": 400, "eval_digest": "a"}
             (folder / "data.json").write_text(json.dumps(counts | facts))
             folders.append(folder)

@@ -6,7 +6,7 @@ import pytest
 
 from resnet_recipes.report.training_curves import make_section
 from resnet_recipes.run_folder.runs import read_run
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 
 def read_values(folder, *records):
@@ -23,7 +23,7 @@ def test_phases_add_up_to_wall_time(state, startup, tmp_path):
     begin = {"kind": "begin", "step": 40, "epoch": 4.0, "startup_seconds": startup}
     begin |= {"training_seconds": 240.0, "wall_seconds": 330.0}
     saved = {"kind": "saved", "step": 40, "epoch": 4.0, "seconds": 6.0, "wall_seconds": 336.0}
-    folder = make_run_folder(tmp_path, "mine", state=state)
+    folder = create_run_folder(tmp_path, "mine", state=state)
     rows = read_values(folder, begin, saved)["phases"]
     minutes = {row["phase"]: row["minutes"] for row in rows}
     assert sum(minutes.values()) == pytest.approx(336 / 60)
@@ -44,7 +44,7 @@ def test_phases_add_up_to_wall_time(state, startup, tmp_path):
 def test_accuracy_has_95_percent_interval_of_its_images(tmp_path):
     evaluation = {"kind": "evaluation", "step": 50, "epoch": 5.0, "raw_top1_percent": 50.0}
     evaluation |= {"examples": 100, "seconds": 1.0, "wall_seconds": 400.0}
-    rows = read_values(make_run_folder(tmp_path, "mine"), evaluation)["course-top1_percent"]
+    rows = read_values(create_run_folder(tmp_path, "mine"), evaluation)["course-top1_percent"]
     # Wilson's interval of 50 of 100, from tables
     assert [rows[-1]["low"], rows[-1]["high"]] == pytest.approx([40.38, 59.62], abs=0.005)
 
@@ -52,5 +52,5 @@ def test_accuracy_has_95_percent_interval_of_its_images(tmp_path):
 def test_constant_quantities_have_no_plot_except_accuracy(tmp_path):
     evaluation = {"kind": "evaluation", "step": 50, "epoch": 5.0, "ema_top1_percent": 70.0}
     evaluation |= {"examples": 0, "seconds": 1.0, "wall_seconds": 400.0}
-    plots = read_values(make_run_folder(tmp_path, "mine", top1=70.0), evaluation)
+    plots = read_values(create_run_folder(tmp_path, "mine", top1=70.0), evaluation)
     assert {*plots} == {"course-top1_percent", "course-loss", "course-pixels", "phases"}

@@ -6,11 +6,11 @@ import json
 import pytest
 
 from resnet_recipes.run_folder.runs import find_shared_changes, list_runs, read_run
-from tests.run_folders import make_run_folder
+from tests.run_folders import create_run_folder
 
 
 def test_finished_run_has_accuracy_time_and_changes(tmp_path):
-    run = read_run(make_run_folder(tmp_path, "a", top1=76.5))
+    run = read_run(create_run_folder(tmp_path, "a", top1=76.5))
     assert (run.state, run.recipe, run.top1_percent) == ("finished", "mild", 76.5)
     assert (run.epochs, run.epochs_done, run.minutes, run.minutes_steady_state) == (
         4,
@@ -27,7 +27,7 @@ def test_finished_run_has_accuracy_time_and_changes(tmp_path):
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "killed"])
 def test_unfinished_run_has_progress_and_is_resumable(state, tmp_path):
-    run = read_run(make_run_folder(tmp_path, "a", state=state, epochs=9.0))
+    run = read_run(create_run_folder(tmp_path, "a", state=state, epochs=9.0))
     assert (run.state, run.epochs, run.epochs_done) == (state, 9.0, 4.0)
     assert (run.top1_percent, run.minutes) == (70.0, 4.0)
     assert run.resumable
@@ -42,7 +42,7 @@ def test_unfinished_run_has_progress_and_is_resumable(state, tmp_path):
     ],
 )
 def test_damaged_image_changes_how_a_run_resumes(error, resumable, words, tmp_path):
-    folder = make_run_folder(tmp_path, "a", state="failed")
+    folder = create_run_folder(tmp_path, "a", state="failed")
     ending = {"code": 1, "error": error, "message": "a.jpg is damaged"}
     (folder / "exit.json").write_text(json.dumps(ending))
     run = read_run(folder)
@@ -50,7 +50,7 @@ def test_damaged_image_changes_how_a_run_resumes(error, resumable, words, tmp_pa
 
 
 def test_locked_run_is_running(tmp_path):
-    folder = make_run_folder(tmp_path, "a", state="killed")
+    folder = create_run_folder(tmp_path, "a", state="killed")
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert read_run(folder).state == "running"
@@ -59,7 +59,7 @@ def test_locked_run_is_running(tmp_path):
 
 
 def test_unstarted_folder_is_prepared(tmp_path):
-    folder = make_run_folder(tmp_path, "a", state="killed")
+    folder = create_run_folder(tmp_path, "a", state="killed")
     (folder / "metrics.jsonl").unlink()
     assert read_run(folder).state == "prepared"
     (folder / "logs").mkdir()
@@ -70,16 +70,16 @@ def test_unstarted_folder_is_prepared(tmp_path):
     "content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9]
 )
 def test_damaged_files_leave_gaps_not_errors(content, tmp_path):
-    folder = make_run_folder(tmp_path, "a")
+    folder = create_run_folder(tmp_path, "a")
     for name in ("summary.json", "provenance.json", "metrics.jsonl", "overrides.txt"):
         (folder / name).write_bytes(content)
     assert read_run(folder).top1_percent is None
 
 
 def test_list_runs_skips_other_folders_and_dead_links(tmp_path):
-    make_run_folder(tmp_path, "b")
-    make_run_folder(tmp_path, "a", state="failed")
-    make_run_folder(tmp_path, ".1f.tmp")  # a killed process may leave such a folder
+    create_run_folder(tmp_path, "b")
+    create_run_folder(tmp_path, "a", state="failed")
+    create_run_folder(tmp_path, ".1f.tmp")  # a killed process may leave such a folder
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -88,12 +88,12 @@ def test_list_runs_skips_other_folders_and_dead_links(tmp_path):
 
 def test_shared_changes_ignores_unreadable_runs(tmp_path):
     for name, seed in (("a", 1), ("b", 2)):
-        folder = make_run_folder(tmp_path, name, seed=seed)
+        folder = create_run_folder(tmp_path, name, seed=seed)
         (folder / "overrides.txt").write_text(
             f"optimizer.lr=1\nscale_schedule_ratio=1.0\nseed={seed}\nrun.name={name}\n"
         )
     assert find_shared_changes(list(list_runs(tmp_path))) == ("optimizer.lr=1",)
-    (make_run_folder(tmp_path, "damaged") / "summary.json").write_text("[")
+    (create_run_folder(tmp_path, "damaged") / "summary.json").write_text("[")
     runs = list(list_runs(tmp_path))
     assert [run.state for run in runs] == ["finished", "finished", "unreadable"]
     assert find_shared_changes(runs) == ("optimizer.lr=1",)

@@ -19,7 +19,7 @@ from resnet_recipes.data.images.decode import (
 )
 from resnet_recipes.data.images.jpeg import count_passes
 from tests.data.native.batch import JPEGS, declare_size, decode_with_pillow
-from tests.disk_faults import make_special_file
+from tests.disk_faults import create_special_file
 from tests.images import HEIGHT, WIDTH, encode_image, make_photo
 from tests.tables import parse_rows
 
@@ -220,6 +220,6 @@ nowhere | No such file
 )
 def test_read_file_rejects_special_and_huge_files(kind, message, tmp_path):
     with pytest.raises(BadImageError, match=message):
-        read_file(make_special_file(tmp_path / "image.jpg", kind))
+        read_file(create_special_file(tmp_path / "image.jpg", kind))
     (tmp_path / "good.jpg").write_bytes(b"content")
     assert read_file(tmp_path / "good.jpg") == b"content"
