@@ -12,16 +12,20 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import torchvision
 from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.data.base import Batching, DataConfig, normalize
+from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import load
+from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.report.progress import ProgressLine
 from tests.fixtures import Streams
-from tests.images import CLASSES
+from tests.images import CLASSES, create_random_images
 from tests.tables import read_csv_rows
+from tests.tiny_networks import build_shallow_resnet18
 
 
 @pytest.fixture
@@ -200,6 +204,20 @@ def test_eval_gallery_sorts_wrong_images_by_confidence(run_eval, monkeypatch):
     assert 0.15 * left.mean() < right.mean() < left.mean()
     apart = np.abs(left - np.asarray(whole, np.float32)).mean()
     assert apart < 40  # two random images differ by 85
+
+
+@pytest.mark.parametrize(("count", "has_top5"), [(5, False), (6, True)])
+def test_eval_prints_top5_only_above_five_classes(
+    count, has_top5, tmp_path, run_command, monkeypatch
+):
+    monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
+    create_random_images(tmp_path / "images", CLASSES[:count])
+    described = NetworkDescription("resnet18", count, CLASSES[:count], eval_resize=36, eval_size=32)
+    write_weights(build_shallow_resnet18(count), tmp_path / "few.safetensors", described)
+    line = "resnet-recipes eval few.safetensors data=images workers=0"
+    assert ("\ntop-5 " in run_command(line).out) == has_top5
+    table = run_command(f"{line} evaluation.sizes=[32,64]").out
+    assert ("TOP-5" in table.split()) == has_top5
 
 
 def test_eval_of_beton_equals_eval_of_folder(run_eval, run_command):

@@ -30,6 +30,13 @@ def test_summary_shows_all_times_for_target_or_verbose(make_run, tmp_path):
     assert make_run_facts(run, quiet).shows_all_times
 
 
+@pytest.mark.parametrize(("classes", "has_top5"), [(5, False), (6, True)])
+def test_console_has_top5_only_above_five_classes(classes, has_top5, make_run, tmp_path):
+    run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
+    run.plan = replace(run.plan, num_classes=classes)
+    assert make_run_facts(run, process).has_top5 == has_top5
+
+
 def test_summary_compares_run_with_an_earlier_measurement(make_run, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
