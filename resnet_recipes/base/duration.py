@@ -8,10 +8,10 @@ from functools import cache
 from resnet_recipes.base.errors import BrokenRuleError, Rule
 from resnet_recipes.base.names import DECIMAL
 
-_FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
-_CLOCK, _MONEY = re.compile(f"{_NUMBER}([hms])"), re.compile(rf"\${_NUMBER}|{_NUMBER}\$")
+_TIME, _AMOUNT = re.compile(f"{_NUMBER}([hms])"), re.compile(rf"\${_NUMBER}|{_NUMBER}\$")
 
 #: Seconds per unit of wall-clock time.
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
@@ -43,7 +43,7 @@ class Duration:
     @cache
     def parse(text: str) -> "Duration":
         """Parse a duration. Raises BrokenRuleError if it is not valid."""
-        match = _FORM.fullmatch(str(text).strip())
+        match = _DURATION.fullmatch(str(text).strip())
         if match is None:
             raise BrokenRuleError(Rule("must be a number and a unit: 8ep, 100ba or 0.5dur"))
         value, unit = Fraction(match[1]), match[2]
@@ -82,7 +82,7 @@ def parse_time(text: str) -> float:
 
     Raises BrokenRuleError if it is not valid.
     """
-    if not (match := _CLOCK.fullmatch(text)):
+    if not (match := _TIME.fullmatch(text)):
         raise BrokenRuleError(Rule("must be a number and a unit: 3.5h, 90m or 45s"))
     return _check_bound(float(match[1]) * _UNITS[match[2]])
 
@@ -100,14 +100,14 @@ def parse_budget(text: str, price: float | None) -> float:
 
     Raises BrokenRuleError if it is not valid.
     """
-    if match := _MONEY.fullmatch(text):
+    if match := _AMOUNT.fullmatch(text):
         if not price:
             raise BrokenRuleError(
                 "needs launch.price, the price of the machine per hour",
                 f"'budget=${match[1] or match[2]}' launch.price=2.50",
             )
         return _check_bound(3600 * float(match[1] or match[2]) / price)
-    if not _CLOCK.fullmatch(text):
+    if not _TIME.fullmatch(text):
         raise BrokenRuleError(Rule("must be a time (2h, 90m, 45s) or an amount ('$20')"))
     return parse_time(text)
 

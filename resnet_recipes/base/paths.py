@@ -16,15 +16,15 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 FETCHED_SCHEMES = ("s3", "gs", "https", "http")
 
 #: Clause for an empty path.
-EMPTY = "is empty (is a shell variable unset?)"
+EMPTY_PATH_CLAUSE = "is empty (is a shell variable unset?)"
 
 #: File extensions, which are rejected for folders.
-_FILES = frozenset(
+_FILE_EXTENSIONS = frozenset(
     (".beton", ".csv", ".html", ".onnx", ".png", ".pt", ".pt2", ".pth", ".safetensors", ".zip")
 )
 
 #: Commands that copy remote files, by URL scheme.
-_COPIES = {
+_COPY_COMMANDS = {
     "s3": "aws s3 sync {} local",
     "gs": "gcloud storage rsync -r {} local",
     "hf": "hf download {} --repo-type dataset --local-dir local",
@@ -50,7 +50,7 @@ def parse_path(key: str, text: str) -> Path:
     Raises RecipeError if the path is empty, names an unknown user or is a remote URL.
     """
     if not text.strip():
-        raise RecipeError.of(key, text, EMPTY)
+        raise RecipeError.of(key, text, EMPTY_PATH_CLAUSE)
     if key == "data.root":
         text = re.sub("^hf:(?!//)", "hf://", text)  # the form used for networks
     if address := _ADDRESS.match(text):
@@ -62,7 +62,7 @@ def parse_path(key: str, text: str) -> Path:
         fix: Fix = Hint("copy the images to a local folder, and pass that")
         if scheme == "file":
             fix = f"{'data=' if key == 'data.root' else ''}{shlex.quote(rest)}"
-        elif copy := _COPIES.get(scheme):
+        elif copy := _COPY_COMMANDS.get(scheme):
             named = rest.removeprefix("datasets/") if scheme == "hf" else text
             fix = (copy.format(shlex.quote(named)), Hint("then use local instead of the address"))
         raise RecipeError.of(key, text, clause, fix)
@@ -81,7 +81,7 @@ def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
     """
     path = free = parse_path(key, text)
     clause = "already exists, and nothing is overwritten"
-    if is_folder and path.suffix.lower() in _FILES:
+    if is_folder and path.suffix.lower() in _FILE_EXTENSIONS:
         clause, free = "is the name of a file, and a folder is written", path.with_suffix("")
     elif not os.path.lexists(path):
         return path

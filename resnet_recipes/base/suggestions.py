@@ -1,6 +1,6 @@
 """Suggest the likely intention of a user: a similar name, or the meaning of a foreign name.
 
-The table answers.csv maps names from timm, torchvision references, Lightning, Ultralytics,
+The table foreign_names.csv maps names from timm, torchvision references, Lightning, Ultralytics,
 Composer, Hydra, Hugging Face, Keras and fastai, common habits, and units that users add to values.
 """
 
@@ -26,9 +26,9 @@ class Meaning(NamedTuple):
     hint: str = ""
 
     @property
-    def is_form(self) -> bool:
+    def has_placeholder(self) -> bool:
         """Whether the arguments contain a placeholder in capitals that the user has to replace."""
-        return bool(_FORM.search(self.words))
+        return bool(_PLACEHOLDER.search(self.words))
 
 
 def _read_rows(kind: str) -> dict[str, Meaning]:
@@ -41,7 +41,7 @@ def _read_rows(kind: str) -> dict[str, Meaning]:
     }
 
 
-with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") as _file:
+with Path(__file__).with_name("foreign_names.csv").open(encoding="utf-8", newline="") as _file:
     _ROWS = list(csv.DictReader(_file))
 
 #: Foreign flags and keys that mean a setting or an argument, and flags that turn a feature off.
@@ -63,10 +63,11 @@ FLAGS = _read_rows("flag")
 #: Foreign flags for positional arguments of eval, predict and export: RUN and its images.
 RUN_FLAGS, IMAGE_FLAGS = _read_rows("run"), _read_rows("images")
 
-_OFF = ("false", "no", "off", "none", "null", "0")
+#: Values that turn a feature off; 0 may also be a number.
+OFF = ("false", "no", "off", "none", "null", "disable", "disabled", "never", "0")
 
 #: Placeholder in capitals that the user has to replace.
-_FORM = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=")
+_PLACEHOLDER = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=")
 
 
 def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
@@ -75,8 +76,8 @@ def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
     if not words:
         return problem._replace(fix=Hint(hint))
     key, _, value = words.partition("=")
-    fix = Hint(words) if meaning.is_form else words
-    if key == problem.key and " " not in words and not meaning.is_form:
+    fix = Hint(words) if meaning.has_placeholder else words
+    if key == problem.key and " " not in words and not meaning.has_placeholder:
         fix = Value(value)  # another value of the same setting
     return problem._replace(fix=(fix, Hint(hint)) if hint else fix)
 
@@ -137,13 +138,13 @@ def _find_nearest_names(name: str, names: Iterable[str]) -> list[str]:
     section, leaf = name.rpartition(".")[0], _get_leaf(name)
     ranked: dict[int, list[str]] = {}
     names = list(names)
-    places = {key.rpartition(".")[0] for key in names}
+    sections = {key.rpartition(".")[0] for key in names}
     for key in names:
         key_section = key.rpartition(".")[0]
         slips = _count_slips(leaf, _get_leaf(key), 4 if key_section == section != "" else 6)
         # a setting of a method is not taken for one of another section
         of_method = key_section.startswith("methods.") or section.startswith("methods.")
-        is_elsewhere = of_method and section in places and key_section != section
+        is_elsewhere = of_method and section in sections and key_section != section
         if slips is None or is_elsewhere or name.startswith(f"{key}."):
             continue
         far = _count_slips(_get_leaf(section), _get_leaf(key_section), 6)
@@ -209,10 +210,10 @@ def find_meaning(
         return None
     words, hint = table[candidates[0]]
     method = re.match(r"methods\.\w+", words)
-    if value.lower() in _OFF and method:
+    if value.lower() in OFF and method:
         off = Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
         return _OFF_MEANINGS.get(candidates[0], off)
-    if value.lower() in _OFF[:-1]:
+    if value.lower() in OFF[:-1]:
         takes_value = "{}" in words.replace("{{}}", "")
         off = Meaning("", hint or "remove it: it is off by default")
         return _OFF_MEANINGS.get(candidates[0], None if takes_value else off)

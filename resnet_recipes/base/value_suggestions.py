@@ -10,10 +10,9 @@ from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import Hint, Problem, Value
 from resnet_recipes.base.kinds import get_kinds, is_union
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, Span, get_limits
-from resnet_recipes.base.suggestions import FOREIGN_VALUES, UNITS, apply_meaning, find_closest
+from resnet_recipes.base.suggestions import FOREIGN_VALUES, OFF, UNITS, apply_meaning, find_closest
 
 ON = ("true", "yes", "on", "1")
-OFF = ("false", "no", "off", "none", "null", "0", "disable", "disabled", "never")
 
 #: From this number on, a value without a unit counts steps, not epochs.
 MIN_STEPS = 100
@@ -24,8 +23,10 @@ _SQUARE = re.compile(rf"[\[(]?{_NUMBER}(?:, ?|x){_NUMBER}[\])]?")
 _POWER = re.compile(rf"(?:{_NUMBER}[*x])?(10|2)(?:\^|\*\*)(-?[0-9]{{1,2}})")
 _PRODUCT = re.compile(rf"{_NUMBER} ?\* ?{_NUMBER}")
 _RATIO = re.compile(r"([0-9.]+)/([0-9.]*[1-9][0-9.]*)")
-_MONEY = re.compile(rf"(?:\$|usd|eur|\u20ac) ?{_NUMBER}|{_NUMBER} ?(?:\$|usd|eur|\u20ac|dollars?)")
-_CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
+_TYPED_AMOUNT = re.compile(
+    rf"(?:\$|usd|eur|\u20ac) ?{_NUMBER}|{_NUMBER} ?(?:\$|usd|eur|\u20ac|dollars?)"
+)
+_CLOCK_TIME = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
 _HOURS = re.compile(r"(\d{1,3}) ?h(?:ours?)? ?([0-5]?\d) ?(?:m(?:in(?:utes)?)?)?")
 
 
@@ -50,7 +51,7 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
 def read_time(text: str) -> str:
     """Return a time in the format of settings: "90m" for "1h30m" or "1:30:00"; "" if invalid."""
     text = text.strip("'\" ").lower()
-    if clock := _CLOCK.fullmatch(text) or _HOURS.fullmatch(text):
+    if clock := _CLOCK_TIME.fullmatch(text) or _HOURS.fullmatch(text):
         hours, minutes, *seconds = (int(part or 0) for part in clock.groups())
         return f"{60 * hours + minutes + any(seconds)}m"
     number, unit = _split_unit(text)
@@ -59,11 +60,11 @@ def read_time(text: str) -> str:
 
 def read_budget(text: str) -> str:
     """Return a budget in the format of the setting: a time or an amount like $20; "" if invalid."""
-    money = _MONEY.fullmatch(text.strip("'\" ").lower())
+    money = _TYPED_AMOUNT.fullmatch(text.strip("'\" ").lower())
     return f"${money[1] or money[2]}" if money else read_time(text)
 
 
-def read_length(text: str) -> str:
+def read_epochs(text: str) -> str:
     """Return the intended value of `epochs`, or the budget; "" if unknown."""
     return _read_duration(_make_text(text), "max_duration", "", ("ep", "ba"))
 

@@ -23,10 +23,10 @@ from resnet_recipes.data.base import StoredOutputs
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.tensors import read_tensors
 
-WRITE = "resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
+TEACH_COMMAND = "resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
 
 #: Error message for a file with other tensors or metadata.
-FOREIGN = "it was not written by `resnet-recipes teach`, or by another version of it"
+FOREIGN_FILE_CLAUSE = "it was not written by `resnet-recipes teach`, or by another version of it"
 
 #: Minimum probability of the outputs that are not kept, because rounding could leave none.
 _MIN_PROBABILITY = 1e-6
@@ -178,7 +178,7 @@ def map_outputs(path: Path, mode: Literal["r", "r+"] = "r") -> OutputsFile:
             parts.append(np.asarray(np.memmap(path, part.dtype, mode, start, part.shape)))
         return OutputsFile(Outputs(*reversed(parts)), about)
     except (KeyError, TypeError):
-        raise ValueError(FOREIGN) from None
+        raise ValueError(FOREIGN_FILE_CLAUSE) from None
 
 
 class FileStart(NamedTuple):

@@ -15,7 +15,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.data.base import StoredOutputs
-from resnet_recipes.data.soft_labels import FOREIGN, WRITE, map_outputs
+from resnet_recipes.data.soft_labels import FOREIGN_FILE_CLAUSE, TEACH_COMMAND, map_outputs
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import compute_digest
@@ -221,7 +221,7 @@ def read_outputs(plan: Plan, method: Method) -> Teacher:
     try:
         outputs, description = map_outputs(path)
         if not description.keys() >= {*_TEACHER_KEYS}:
-            raise ValueError(FOREIGN)
+            raise ValueError(FOREIGN_FILE_CLAUSE)
         description.setdefault("data.memory_pixels", "0")  # missing in older files
         teacher, *_ = (description.pop(key) for key in _TEACHER_KEYS)
         epochs = outputs.sha256.size // 32
@@ -229,17 +229,17 @@ def read_outputs(plan: Plan, method: Method) -> Teacher:
         expected = describe_images(plan, cycle)
         methods = {f"methods.{name}" for name in vars(plan.recipe.methods)}
         if description.keys() - methods != expected.keys() - methods:
-            raise ValueError(FOREIGN)
+            raise ValueError(FOREIGN_FILE_CLAUSE)
         differences = _find_differences(description, expected, path)
         RecipeError.raise_if_any([*find_unstorable(plan), *differences])
         if description != expected:
             clause = "was made for other images, or for other sizes of them"
-            raise RecipeError.of(key, path, clause, WRITE)
+            raise RecipeError.of(key, path, clause, TEACH_COMMAND)
         shape = epochs, plan.recipe.data.repeats, plan.facts.train_examples
         outputs.check(shape, plan.num_classes)
     except (OSError, ValueError) as error:
         clause = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        raise NotReadyError.of(key, path, clause, WRITE) from None
+        raise NotReadyError.of(key, path, clause, TEACH_COMMAND) from None
     text = f"outputs of {teacher}, stored in {path}: {outputs.values.shape[-1]} of each "
     text += f"image, {format_bytes(path.stat().st_size)}"
     if cycle:

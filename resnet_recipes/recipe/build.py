@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, get_args, get_origin
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.kinds import describe_kind, find_dataclasses, get_kinds, to_plain
 from resnet_recipes.base.names import expand_short_name
-from resnet_recipes.base.suggestions import find_closest, find_meaning, find_misspelled
-from resnet_recipes.base.value_suggestions import OFF, ON
+from resnet_recipes.base.suggestions import OFF, find_closest, find_meaning, find_misspelled
+from resnet_recipes.base.value_suggestions import ON
 from resnet_recipes.recipe.schema import Recipe
 
 

@@ -14,12 +14,13 @@ from resnet_recipes.base.suggestions import (
     EVERY_SETTING,
     FOREIGN_VALUES,
     MEANINGS,
+    OFF,
     Meaning,
     apply_meaning,
     find_meaning,
     find_misspelled,
 )
-from resnet_recipes.base.value_suggestions import OFF, ON, read_time
+from resnet_recipes.base.value_suggestions import ON, read_time
 from resnet_recipes.recipe.build import build_recipe, get_kind, list_settings
 from resnet_recipes.recipe.hydra_compose import nest
 from resnet_recipes.recipe.library import GROUPS, Library
@@ -121,7 +122,9 @@ def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem
     wrong = None
     for _ in range(3):  # such as model=vit_base, model.name=timm:vit_base, and the full name
         words = shlex.split(meaning.words)
-        is_setting = len(words) == 1 and _SETTING.fullmatch(words[0]) and not meaning.is_form
+        is_setting = (
+            len(words) == 1 and _SETTING.fullmatch(words[0]) and not meaning.has_placeholder
+        )
         wrong = _check_setting(words[0]) if is_setting else None
         if wrong is None:
             break

@@ -206,7 +206,7 @@ def test_every_suggested_flag_and_format_exists():
 
 def test_foreign_name_is_in_one_row():
     """The later row would win, and the earlier would have no effect."""
-    with Path(suggestions.__file__).with_name("answers.csv").open(newline="") as file:
+    with Path(suggestions.__file__).with_name("foreign_names.csv").open(newline="") as file:
         words = [
             (row["kind"], word) for row in csv.DictReader(file) for word in row["there"].split()
         ]

@@ -8,7 +8,7 @@ import pytest
 from resnet_recipes.base.errors import Kind, Problem, Value
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.suggestions import UNITS
-from resnet_recipes.base.value_suggestions import add_likely_value, read_length, read_time
+from resnet_recipes.base.value_suggestions import add_likely_value, read_epochs, read_time
 from resnet_recipes.recipe.sections import PrecisionConfig
 from tests.tables import parse_rows
 
@@ -109,7 +109,7 @@ def test_time_is_parsed_in_common_forms(text, time):
     [("3epochs", "3ep"), ("1h", "budget=1h"), ("20usd", "'budget=$20'"), ("x", "")],
 )
 def test_duration_is_in_epochs_or_a_budget(text, length):
-    assert read_length(text) == length
+    assert read_epochs(text) == length
 
 
 def test_foreign_value_suggests_ours():
@@ -148,4 +148,4 @@ def test_every_unit_is_parsed(unit):
     fixes = add_likely_value(Problem("rate", typed, "wrong"), Section, "rate", typed).fixes
     assert fixes == ((Value(value),) if value and unit != "number" else ())
     is_money = unit in ("$", "usd", "eur")
-    assert read_length(typed) == ("'budget=$3'" if is_money else length)
+    assert read_epochs(typed) == ("'budget=$3'" if is_money else length)
