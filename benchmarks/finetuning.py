@@ -237,8 +237,8 @@ def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) 
     runs = arguments.work.absolute() / "runs"
     words, pflops = list_common_settings(arguments.weights), 0.0
     for stage in stages:
-        places = [f"data.root={images.absolute()}", f"run.root={runs}"]
-        run = rr.train(rr.compose("finetune", *words, *stage, *places))
+        paths = [f"data.root={images.absolute()}", f"run.root={runs}"]
+        run = rr.train(rr.compose("finetune", *words, *stage, *paths))
         words.append(f"model.weights={run.folder}")
         pflops += run.summary["training_pflops"]
     seconds, wall = sum(os.times()[:4]) - cpu_began, time.monotonic() - began

@@ -206,7 +206,7 @@ def inject_fault(
         time.sleep(0.05)
     seconds = time.monotonic() - began
     saved = Checkpoints(run.folder / "checkpoints").load_newest()
-    step = saved[0] if saved else 0
+    step = saved.step if saved else 0
     problem = ""
     if left:
         problem = f"{len(left)} processes are still running"
@@ -214,7 +214,7 @@ def inject_fault(
         problem = "took longer than 30 seconds"
     elif code not in codes | ({0} if step == STEPS else set()):
         problem = f"exit code {code}"
-    elif saved and compute_state_digest(saved[1]) != expected_digests[step]:
+    elif saved and compute_state_digest(saved.state) != expected_digests[step]:
         problem = f"step {step} differs from the uninterrupted run"
     elif done - step > count_losable_steps(fault, code, done):
         problem = f"{done - step} steps were lost"
@@ -282,14 +282,14 @@ def main() -> int:
     print(f"  no  {'fault':<24}{'done':>5}{'saved':>7}{'gone':>10}{'code':>6}")
     with tempfile.TemporaryDirectory() as folder:
         outcomes = run_campaign(Path(folder), arguments.kills, arguments.seed)
-    lost = [outcome for outcome in outcomes if outcome.problem]
-    survived = arguments.kills - len(lost)
-    print(f"{survived} of {arguments.kills} survived (seed {arguments.seed})")
+    failed = [outcome for outcome in outcomes if outcome.problem]
+    survived = len(outcomes) - len(failed)
+    print(f"{survived} of {len(outcomes)} survived (seed {arguments.seed})")
     if arguments.json:
         facts = {"seed": arguments.seed, "torch": torch.__version__}
         facts["outcomes"] = [outcome._asdict() for outcome in outcomes]
         arguments.json.write_text(json.dumps(facts, indent=1) + "\n")
-    return 1 if lost else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

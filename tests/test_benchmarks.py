@@ -130,7 +130,7 @@ def test_differences_are_corrected_for_their_number(load_proof):
         for top1, pflops in (((50, 50, 50), 2.0), ((54, 55, 56), 3.0), ((51, 50, 49), None))
     )
     differences = table["compute_differences"]([(second, first), (second, third), (third, first)])
-    assert [one.verdict for one in differences] == ["more accurate", "not settled", "not settled"]
+    assert [one.result for one in differences] == ["more accurate", "not settled", "not settled"]
     assert (differences[0].points, differences[0].cost, differences[1].cost) == (
         (4, 5, 6),
         1.5,

@@ -102,14 +102,14 @@ def mutate(data: np.ndarray, rng: np.random.Generator, header_bytes: int) -> np.
     at least half of the edits are in the first `header_bytes`; a restart marker may be anywhere.
     """
     for _ in range(rng.integers(1, 5)):
-        place = int(rng.integers(min(header_bytes, len(data)) if rng.random() < 0.5 else len(data)))
+        start = int(rng.integers(min(header_bytes, len(data)) if rng.random() < 0.5 else len(data)))
         kind, length = rng.integers(8), rng.integers(1, 40)
         markers = np.flatnonzero((data[:-1] == 0xFF) & (data[1:] & 0xF8 == 0xD0))
         if kind > 5:
-            place, length = rng.choice(markers) if len(markers) else place, 2
+            start, length = rng.choice(markers) if len(markers) else start, 2
         elif kind < 3:
             length = 1
-        piece = data[place : place + length]
+        piece = data[start : start + length]
         replacements = (
             rng.integers(0, 256, 1),
             piece ^ (1 << rng.integers(8)),
@@ -120,7 +120,7 @@ def mutate(data: np.ndarray, rng: np.random.Generator, header_bytes: int) -> np.
             (0xFF, 0xD0 + rng.integers(8)),
             piece[:0],
         )[kind]
-        data = np.concatenate([data[:place], replacements, data[place + length :]]).astype(np.uint8)
+        data = np.concatenate([data[:start], replacements, data[start + length :]]).astype(np.uint8)
     return data
 
 
@@ -132,7 +132,7 @@ def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> It
     order = np.random.default_rng(len(sources)).permutation(len(sources))
     reordered = {name: np.asarray(column)[order] for name, column in columns.items()}
     once = Batch(sources, SIDE, **columns)
-    again = Batch([sources[place] for place in order], SIDE, **reordered)
+    again = Batch([sources[index] for index in order], SIDE, **reordered)
     again.pixels.fill(255)
     tickets = engine.submit(once.rows), engine.submit(again.rows)
     status = once.rows["status"]

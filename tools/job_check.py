@@ -43,7 +43,7 @@ assert read == given, f"fields that the API does not know: {given} became {read}
 RENDEZVOUS_VARIABLES = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
 
 
-def write_job(engine: str, *words: str) -> str:
+def generate_job(engine: str, *words: str) -> str:
     """Return the job for an engine."""
     return run_command("resnet-recipes", "job", "--for", engine, *RECIPE.split(), *words)
 
@@ -65,9 +65,9 @@ def run_on_two_nodes(
 
 def run_skypilot(words: list[str]) -> Path:
     """Run a task on two nodes, stop one node, and start both again; return its run."""
-    text = write_job("skypilot", *words, "nodes=2", "gpus=1", "--storage", "volume")
+    text = generate_job("skypilot", *words, "nodes=2", "gpus=1", "--storage", "volume")
     validate(SKYPILOT_PROGRAM, "skypilot==0.14.1", text)
-    bucket = write_job("skypilot", *words, "gpus=1", "--storage", "s3://bucket/folder")
+    bucket = generate_job("skypilot", *words, "gpus=1", "--storage", "s3://bucket/folder")
     validate(SKYPILOT_PROGRAM, "skypilot==0.14.1", bucket)
     task = yaml.safe_load(text)
     block = ["bash", "-c", task["run"].replace("/storage/", f"{Path.cwd()}/sky/")]
@@ -88,7 +88,7 @@ def run_skypilot(words: list[str]) -> Path:
 
 def run_trainjob(words: list[str]) -> Path:
     """Run the command of a TrainJob on two nodes, and return its run."""
-    text = write_job("kubernetes", *words, "nodes=2", "gpus=1", "--storage", "claim")
+    text = generate_job("kubernetes", *words, "nodes=2", "gpus=1", "--storage", "claim")
     validate(TRAINJOB_PROGRAM, "kubeflow-trainer-api==2.3.0", text)
     document = yaml.safe_load(text)
     command = document["spec"]["trainer"]["command"]
@@ -102,7 +102,7 @@ def run_trainjob(words: list[str]) -> Path:
 
 def run_torchx(words: list[str]) -> Path:
     """Run a torchx component with two ranks, and return its run."""
-    Path("component.py").write_text(write_job("torchx", *words, "gpus=2"))
+    Path("component.py").write_text(generate_job("torchx", *words, "gpus=2"))
     command = ["uv", "tool", "run", "-q", "--from", "torchx==0.7.0", "torchx", "run", "--wait"]
     command += ["-s", "local_cwd", "component.py:train"]
     subprocess.run(command, check=True)

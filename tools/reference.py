@@ -249,12 +249,12 @@ def _format_card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str
     card = make_card(item)
     yield f"## {card.name}\n"
     yield from (f"{_format_text(text)}\n" for text in (card.summary, *card.details))
-    paper = {
+    labeled_texts = {
         "Gain": _format_text(card.gain),
         "Cost": _format_text(card.cost),
         "Avoid when": _format_text(card.avoid_when),
     } | facts
-    yield from (f"**{label}:** {text}\n" for label, text in paper.items() if text)
+    yield from (f"**{label}:** {text}\n" for label, text in labeled_texts.items() if text)
     if card.settings:
         yield from _format_table(f"{key}.", item, ["name"])
 

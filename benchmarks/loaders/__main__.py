@@ -62,8 +62,8 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     "levels" together.
     """
 
-    def write_beton(place: str, **options) -> int:
-        files = convert(root, root / place, ConvertOptions(**options), lambda *_: None)
+    def write_beton(name: str, **options) -> int:
+        files = convert(root, root / name, ConvertOptions(**options), lambda *_: None)
         return sum(file.stat().st_size for file in files if file.name.startswith("train"))
 
     images = source / "train" if (source / "train").is_dir() else source

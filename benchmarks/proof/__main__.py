@@ -161,7 +161,7 @@ def format_intervals(differences: list[Difference]) -> Table:
             interval,
             "-" if one.p is None else f"{one.p:.2g}",
             "-" if one.cost is None else f"{one.cost:.2f}",
-            one.verdict,
+            one.result,
         )
     return table
 

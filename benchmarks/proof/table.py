@@ -43,17 +43,17 @@ class Difference(NamedTuple):
     half_width: float | None  # half-width of the interval; None below two seeds
     p: float | None  # two-sided; adjusted by Holm's method for several differences
     cost: float | None  # PFLOPs of the first divided by PFLOPs of the second
-    verdict: str  # more accurate | less accurate | not settled
+    result: str  # more accurate | less accurate | not settled
 
 
-def read_cells(places: Iterable[Path]) -> list[Cell]:
+def read_cells(sources: Iterable[Path]) -> list[Cell]:
     """Return the finished runs of folders and CSV files as cells, by duration and name.
 
-    If two places have the same recipe at the same duration, the later one is used.
+    If two sources have the same recipe at the same duration, the later one is used.
     """
     cells: dict[tuple[str, float], Cell] = {}
-    for place in places:
-        cells |= {(cell.name, cell.epochs): cell for cell in _list_cells(place)}
+    for source in sources:
+        cells |= {(cell.name, cell.epochs): cell for cell in _list_cells(source)}
     return sorted(cells.values(), key=lambda cell: (cell.epochs, cell.name))
 
 
@@ -87,11 +87,11 @@ def write_cells(path: Path, cells: Sequence[Cell]) -> None:
                 table.writerow((cell.name, f"{cell.epochs:g}", seed, top1, cost, minutes))
 
 
-def _list_cells(place: Path) -> Iterator[Cell]:
-    if place.is_file():
-        yield from _read_csv(place)
+def _list_cells(source: Path) -> Iterator[Cell]:
+    if source.is_file():
+        yield from _read_csv(source)
     else:
-        finished = [run for run in list_runs(place) if run.state == "finished"]
+        finished = [run for run in list_runs(source) if run.state == "finished"]
         shared = find_shared_changes(finished)
         yield from (_make_cell(group.runs, shared) for group in group_seeds(finished))
 
@@ -133,11 +133,11 @@ def compute_differences(pairs: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
     Intervals hold simultaneously (Bonferroni), and so do the p values (Holm, 1979).
     """
     differences = [_compute_difference(first, second, len(pairs)) for first, second in pairs]
-    tested = sorted((one.p, place) for place, one in enumerate(differences) if one.p is not None)
+    tested = sorted((one.p, index) for index, one in enumerate(differences) if one.p is not None)
     highest = 0.0
-    for rank, (p, place) in enumerate(tested):
+    for rank, (p, index) in enumerate(tested):
         highest = max(highest, min(1.0, p * (len(tested) - rank)))
-        differences[place] = differences[place]._replace(p=highest)
+        differences[index] = differences[index]._replace(p=highest)
     return differences
 
 
@@ -153,17 +153,17 @@ def _compute_difference(first: Cell, second: Cell, comparisons: int) -> Differen
     seeds = sorted(first.top1.keys() & second.top1.keys())
     points = tuple(first.top1[seed] - second.top1[seed] for seed in seeds)
     mean = fmean(points) if points else math.nan
-    half, p, verdict = None, None, "not settled"
+    half, p, result = None, None, "not settled"
     if len(points) > 1:
         tail, degrees = (1 - CONFIDENCE) / comparisons / 2, len(points) - 1
         error = stdev(points) / math.sqrt(len(points))
         half = compute_quantile(1 - tail, degrees) * error
         p = 2 * (1 - compute_student_cdf(abs(mean) / error, degrees)) if error else float(mean == 0)
         if abs(mean) > half:
-            verdict = "more accurate" if mean > 0 else "less accurate"
+            result = "more accurate" if mean > 0 else "less accurate"
     cost = first.pflops / second.pflops if first.pflops and second.pflops else None
     return Difference(
-        format_label(first), format_label(second), points, mean, half, p, cost, verdict
+        format_label(first), format_label(second), points, mean, half, p, cost, result
     )
 
 

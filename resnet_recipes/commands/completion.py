@@ -18,7 +18,7 @@ from resnet_recipes.recipe.build import list_settings
 from resnet_recipes.recipe.library import GROUPS, Library, find_packaged_folder
 
 #: The path of the script, which each shell reads when it starts; one file for both commands.
-PLACES = {
+SCRIPT_PATHS = {
     "bash": "~/.resnet-recipes.bash   and in ~/.bashrc: source ~/.resnet-recipes.bash",
     "zsh": "~/.resnet-recipes.zsh   and in ~/.zshrc, after compinit: source ~/.resnet-recipes.zsh",
     "fish": "~/.config/fish/conf.d/resnet-recipes.fish",
@@ -133,8 +133,8 @@ def run(arguments: Arguments) -> int:
 
 def format_script(shell: str) -> str:
     """Return the script for a shell. Raises RecipeError for an unknown shell."""
-    if shell not in PLACES:
-        raise RecipeError([Problem("--completion", shell, "", valid=tuple(PLACES))])
+    if shell not in SCRIPT_PATHS:
+        raise RecipeError([Problem("--completion", shell, "", valid=tuple(SCRIPT_PATHS))])
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     commands = [name for name in COMMANDS if re.search(" (NAME|RECIPE)", get_usage(name).line)]
     keys = [*_list_file_settings()]
@@ -142,7 +142,7 @@ def format_script(shell: str) -> str:
         "keys": " ".join(keys),
         "places": "|".join(f"{key}*" for key in keys),
         "shell": shell,
-        "place": PLACES[shell],
+        "place": SCRIPT_PATHS[shell],
         "head": head,
         "settings": " ".join(_list_words()) if shell == "fish" else shlex.join(_list_words()),
         "recipes": " ".join(Library().packaged),

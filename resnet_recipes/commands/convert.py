@@ -49,27 +49,32 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.data.convert.encode import ConvertOptions
 
     kinds = get_kinds(ConvertOptions)
-    places = [word for word in arguments.words if _is_place(word, kinds)]
-    if len(places) < 2:
-        places = [
+    typed_paths = [word for word in arguments.words if _is_path(word, kinds)]
+    if len(typed_paths) < 2:
+        typed_paths = [
             word
             for word in arguments.words
-            if word in places or not find_closest(word.partition("=")[0], kinds)
+            if word in typed_paths or not find_closest(word.partition("=")[0], kinds)
         ]
-    if len(places) != 2:
-        words = ["resnet-recipes", "convert", *places, *(f"{place}-ffcv" for place in places)]
-        fix = shlex.join(words) if len(places) == 1 else Hint(USAGE.line)
+    if len(typed_paths) != 2:
+        words = [
+            "resnet-recipes",
+            "convert",
+            *typed_paths,
+            *(f"{path}-ffcv" for path in typed_paths),
+        ]
+        fix = shlex.join(words) if len(typed_paths) == 1 else Hint(USAGE.line)
         raise RecipeError.of("COMMAND", "convert", "needs a source and a target", fix)
-    changes = [word for word in arguments.words if word not in places]
+    changes = [word for word in arguments.words if word not in typed_paths]
     options = _read_options(changes, kinds)
-    source, target = map(parse_path, ("SRC", "DST"), places)
+    source, target = map(parse_path, ("SRC", "DST"), typed_paths)
     try:
         expected = forecast(source, target, options)
     except RecipeError as error:
         problem, *_ = error.problems
         if problem.key != "DST":
             raise
-        words = [places[0], *problem.fixes, *changes, *arguments.flags]
+        words = [typed_paths[0], *problem.fixes, *changes, *arguments.flags]
         fix = shlex.join(["resnet-recipes", "convert", *words])
         raise RecipeError([problem._replace(fix=fix)]) from None
     say("\n".join(_describe_forecast(expected, target)))
@@ -80,7 +85,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _is_place(word: str, options: Collection[str]) -> bool:
+def _is_path(word: str, options: Collection[str]) -> bool:
     """Return whether an argument is SRC or DST, which may contain "=", and not an option."""
     key, equals, value = word.partition("=")
     return not equals or "/" in key or (key not in options and "/" in value)

@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> int:
     changes = drop_arguments(changes, "nodes")
     problems = [*wrong, *_find_problems(nodes, changes), *_find_engine_problems(arguments)]
     if not problems and "--for" in arguments:
-        problems += _find_place_problems(arguments, nodes, changes)
+        problems += _find_folder_problems(arguments, nodes, changes)
     RecipeError.raise_if_any(problems)
     print(_format_job(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
     return 0
@@ -148,8 +148,8 @@ def _find_absent_files(point: "Composed") -> Iterator[Problem]:
     root, weights = point.recipe.data.root, point.recipe.model.weights
     if root and "://" not in root and not os.path.exists(root):
         is_relative = os.path.relpath(root).split(os.sep)[0] != os.pardir
-        place = "the job looks in the folder where you run sbatch" if is_relative else ""
-        yield Problem("data.root", root, place, kind=Kind.ABSENT)
+        clause = "the job looks in the folder where you run sbatch" if is_relative else ""
+        yield Problem("data.root", root, clause, kind=Kind.ABSENT)
     if weights:
         from resnet_recipes.network.pretrained import open_weights
 
@@ -265,7 +265,7 @@ def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
         yield problem
 
 
-def _find_place_problems(
+def _find_folder_problems(
     arguments: Arguments, nodes: str, changes: Sequence[str]
 ) -> Iterator[Problem]:
     """Yield problems with folders that the machines of the job cannot access."""

@@ -179,8 +179,8 @@ def resolve_weights(arguments: Arguments) -> Arguments:
     for index, word in enumerate(arguments.words):
         key, _, value = word.partition("=")
         if key == _WEIGHTS:
-            places = ",".join(_find_weights(name, arguments) for name in value.split(","))
-            arguments.words[index] = f"{key}={places}"
+            paths = ",".join(_find_weights(name, arguments) for name in value.split(","))
+            arguments.words[index] = f"{key}={paths}"
     return arguments
 
 

@@ -68,19 +68,19 @@ def run(arguments: Arguments) -> int:
         fix = shlex.join(["resnet-recipes", "runs", "rm", *rest])
         raise RecipeError.of(first, None, "unknown command", fix, Kind.UNKNOWN)
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
-    places = [word for word in arguments.words if "=" not in word] or [str(ROOT)]
+    sources = [word for word in arguments.words if "=" not in word] or [str(ROOT)]
     order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
     problems = [problem for problem in starmap(_check_filter, filters) if problem]
-    problems += filter(None, map(_explain_state, places))
+    problems += filter(None, map(_explain_state, sources))
     if order not in KEYS:
         problems.append(
             Problem("--sort", order, "", find_value("--sort", order, KEYS), tuple(KEYS))
         )
     RecipeError.raise_if_any(problems)
-    has_none = places == [str(ROOT)] and not os.path.lexists(ROOT)
+    has_none = sources == [str(ROOT)] and not os.path.lexists(ROOT)
     runs = [
         run
-        for run in ([] if has_none else list_records(places))
+        for run in ([] if has_none else list_records(sources))
         if all(
             value in run.name if key == "name" else value == getattr(run, key)
             for key, value in filters
@@ -89,7 +89,7 @@ def run(arguments: Arguments) -> int:
     runs.sort(key=KEYS[order])
     costs = [{} if price is None else {"cost": run.cost(price)} for run in runs]
     rows = [run.as_dict() | cost for run, cost in zip(runs, costs, strict=True)]
-    none = [f"no runs in {', '.join(places)}", "try:   resnet-train demo"]
+    none = [f"no runs in {', '.join(sources)}", "try:   resnet-train demo"]
     lines = format_runs(runs, price) if runs else ["no runs match"] if filters else none
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0

@@ -133,11 +133,11 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
             bad[split].append(f"{path} {result.bad}")
         for name in result.oddities:
             odd[name].append(path)
-    for split, places in bad.items():
+    for split, unreadable in bad.items():
         skip = "data.on_bad_image=skip" if split == "train" else ""
-        if places:
-            what = f"unreadable images in {split}: {len(places):,}"
-            yield Finding("fix", what, (skip, Hint("replace or delete them")), list_few(places))
+        if unreadable:
+            what = f"unreadable images in {split}: {len(unreadable):,}"
+            yield Finding("fix", what, (skip, Hint("replace or delete them")), list_few(unreadable))
     for name, paths in odd.items():
         level, what = ODDITIES[name]
         yield Finding(level, f"{what}: {len(paths):,}", paths=list_few(paths))

@@ -210,8 +210,8 @@ class Library:
             circle = map(shorten_path, [*below[below.index(entry.path) :], entry.path])
             clause = f"lead in a circle: {' -> '.join(circle)}"
             hint = Hint("delete one of these recipes from the `defaults` of another")
-            place = document.locate("defaults")
-            raise RecipeError([Problem("defaults", None, clause, hint, where=place)])
+            location = document.locate("defaults")
+            raise RecipeError([Problem("defaults", None, clause, hint, where=location)])
         if len(links) + len(below) >= MAX_PARENTS:
             clause = Statement(f"a recipe may inherit from at most {MAX_PARENTS - 1} files")
             raise RecipeError.of(shorten_path(entry.path), None, clause)

@@ -66,14 +66,14 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
     published = [] if sets else list(map(asdict, read_published()))
     for number, part in enumerate(sets.values(), 1):
         is_imagenet = _count_images(part[0]) == IMAGENET_IMAGES
-        behind = list(map(asdict, read_published())) if is_imagenet else []
+        comparable = list(map(asdict, read_published())) if is_imagenet else []
         head, *others = _build_data_sections(
-            part, behind, price, f"data{number}-" if len(sets) > 1 else ""
+            part, comparable, price, f"data{number}-" if len(sets) > 1 else ""
         )
         for section in others if len(sets) > 1 else ():
             section.title += f" on {head.title}"
         yield from (head, *others)
-        published = published or behind
+        published = published or comparable
     if damaged := [f"{run.name}: {run.reason}" for run in runs if run.state == "unreadable"]:
         yield PageSection("Unreadable runs", notes=damaged)
     if not sets:
@@ -85,17 +85,17 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
 
 
 def _build_data_sections(
-    runs: Sequence[RunRecord], published: Sequence[dict[str, Any]], price: float | None, mark: str
+    runs: Sequence[RunRecord], published: Sequence[dict[str, Any]], price: float | None, prefix: str
 ) -> Iterator[PageSection]:
-    """Yield the sections on the runs of a dataset; `mark` is the prefix of its figure names."""
+    """Yield the sections on the runs of a dataset; the names of its figures start with `prefix`."""
     groups = group_seeds(runs)
     series = make_labels(groups)
-    lengths = [group.runs[0].epochs for group in groups]
+    epochs = [group.runs[0].epochs for group in groups]
     names = [
-        f"{name}, {length:.4g} epoch{'' if length == 1 else 's'}"
-        if length and len({*lengths}) > 1
+        f"{name}, {count:.4g} epoch{'' if count == 1 else 's'}"
+        if count and len({*epochs}) > 1
         else name
-        for length, name in zip(lengths, series, strict=True)
+        for count, name in zip(epochs, series, strict=True)
     ]
     rows = [
         {"series": one, "name": name, "title": _name_group(group, name)}
@@ -120,18 +120,18 @@ def _build_data_sections(
     advice = _advise_next(runs)
     yield replace(head, text=[*head.text, *trailing, *extended, *curves, *advice])
     if len(rows) > 1 or (rows and published):
-        figures = list(_make_figures(rows, published, price or 0.0, mark))
+        figures = list(_make_figures(rows, published, price or 0.0, prefix))
         yield PageSection("Accuracy", figures=figures)
     if len(runs) > 1:
         titles = {row["title"] for row in front}
-        best = {
+        front_folders = {
             run.folder
             for group, name in zip(groups, names, strict=True)
             if _name_group(group, name) in titles
             for run in group.runs
         }
-        yield PageSection("All runs", tables=[_make_run_table(labeled, best, price)])
-    yield make_section(labeled, mark)
+        yield PageSection("All runs", tables=[_make_run_table(labeled, front_folders, price)])
+    yield make_section(labeled, prefix)
 
 
 def _identify_data(run: RunRecord) -> tuple[object, ...]:
@@ -205,11 +205,11 @@ def _judge_best(groups: Sequence[SeedGroup], names: Sequence[str]) -> Iterator[s
     """Yield whether the best group is more accurate than the second, on the same images."""
     finished = [pair for pair in zip(groups, names, strict=True) if pair[0].top1]
     best = sorted(finished, key=lambda pair: -(pair[0].mean_top1 or 0.0))[:2]
-    sides = [
+    correct_images = [
         [correct for run in group.runs if (correct := CorrectImages.read(run.folder))]
         for group, _ in best
     ]
-    if len(sides) > 1 and (difference := PairedDifference.of(*sides)):
+    if len(correct_images) > 1 and (difference := PairedDifference.of(*correct_images)):
         title = " vs. ".join(_name_group(group, name) for group, name in best)
         yield " ".join(describe_pair(title, difference))
 
@@ -220,7 +220,7 @@ def _name_group(group: SeedGroup, settings: str) -> str:
 
 
 def _describe_best(
-    front: Sequence[dict[str, Any]], price: float | None, runs: int
+    front: Sequence[dict[str, Any]], price: float | None, run_count: int
 ) -> Iterator[str]:
     if not front:
         return
@@ -230,7 +230,7 @@ def _describe_best(
     if best["seeds"] == 1 and best["low"] < best["high"]:
         source = f" (95% interval {best['low']:.1f} to {best['high']:.1f}%)"
     yield (
-        f"{'Best finished run: ' if runs > 1 else ''}{best['title']}, "
+        f"{'Best finished run: ' if run_count > 1 else ''}{best['title']}, "
         f"{best['top1_percent']:.2f}% top-1{source} in "
         f"{format_clock(60 * best['minutes'])} of training{cost}."
     )
@@ -260,10 +260,10 @@ def _make_figures(
     rows: Sequence[dict[str, Any]],
     published: Sequence[dict[str, Any]],
     price: float,
-    mark: str,
+    prefix: str,
 ) -> Iterator[Figure]:
     """Yield plots of accuracy against time, cost, compute, epochs and images."""
-    behind = [
+    open_points = [
         row | {"series": row["recipe"], "cost": row["minutes"] / 60 * P4D_DOLLARS_PER_HOUR}
         for row in published
         if row["clock"] == "steady"
@@ -283,16 +283,18 @@ def _make_figures(
         )
         cost_note = f"; published results by training time, at {P4D_DOLLARS_PER_HOUR}"
     usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
-    front = "Solid lines connect the durations of a recipe; the dashed line is the Pareto front. "
+    lines_note = (
+        "Solid lines connect the durations of a recipe; the dashed line is the Pareto front. "
+    )
     prices = f"{price:g} dollars per hour, for the wall time of each run"
     axes = {
         "minutes": (
             "time",
             "training time (min)",
-            f"{runs_note}{published_note}{front}{usage}",
-            behind,
+            f"{runs_note}{published_note}{lines_note}{usage}",
+            open_points,
         ),
-        "cost": ("cost", "cost ($)", f"The same against cost: {prices}{cost_note}.", behind),
+        "cost": ("cost", "cost ($)", f"The same against cost: {prices}{cost_note}.", open_points),
         "pflops": (
             "pflops",
             "training PFLOPs",
@@ -305,7 +307,7 @@ def _make_figures(
     for key, (name, title, caption, others) in axes.items():
         values = {row[key] for row in rows}
         if key == "minutes" or (len(values) > 1 and all(values)):
-            yield Figure(f"{mark}{name}", caption, charts.plot_accuracy(rows, key, title, others))
+            yield Figure(f"{prefix}{name}", caption, charts.plot_accuracy(rows, key, title, others))
 
 
 def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
@@ -335,9 +337,9 @@ def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
 
 
 def _make_run_table(
-    runs: Mapping[str, RunRecord], best: Collection[Path], price: float | None
+    runs: Mapping[str, RunRecord], front_folders: Collection[Path], price: float | None
 ) -> Table:
-    """Return the table of all runs; `best` has the folders of those on the Pareto front."""
+    """Return the table of all runs; `front_folders` has the runs on the Pareto front."""
     columns = {
         "name": "run",
         "state": "state",
@@ -355,7 +357,7 @@ def _make_run_table(
             "name": name,
             "state": ": ".join(filter(None, (run.state, run.reason.partition("\n")[0]))),
             "cost": run.cost(price or 0.0),
-            "front": "yes" if run.folder in best else "",
+            "front": "yes" if run.folder in front_folders else "",
         }
         for name, run in runs.items()
     ]

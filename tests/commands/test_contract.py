@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.completion import PLACES, format_script
+from resnet_recipes.commands.completion import SCRIPT_PATHS, format_script
 from resnet_recipes.commands.registry import COMMANDS, get_usage
 
 ALL_COMMANDS = ("train", *COMMANDS)
@@ -64,7 +64,7 @@ def test_command_with_csv_also_has_json(name):
     assert "--json" in flags or "--csv" not in flags
 
 
-@pytest.mark.parametrize("shell", PLACES)
+@pytest.mark.parametrize("shell", SCRIPT_PATHS)
 def test_completion_lists_commands_and_their_recipes(shell):
     text = format_script(shell)
     assert " ".join(COMMANDS) in text

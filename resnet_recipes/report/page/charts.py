@@ -86,11 +86,11 @@ def label_lines(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
     rows = [row for line in lines for row in line]
     if not rows:
         return []
-    places = np.array([(np.log(row[x]), -row["top1_percent"]) for row in rows])
-    places *= _SIZE / np.maximum(np.ptp(places, 0), 1e-9)
-    occupied, labels = places, []
+    points = np.array([(np.log(row[x]), -row["top1_percent"]) for row in rows])
+    points *= _SIZE / np.maximum(np.ptp(points, 0), 1e-9)
+    occupied, labels = points, []
     for end in np.cumsum([*map(len, lines)]) - 1:
-        letters = np.arange(2, 2 + len(rows[end]["series"]))[:, None] * (_LETTER, 0) + places[end]
+        letters = np.arange(2, 2 + len(rows[end]["series"]))[:, None] * (_LETTER, 0) + points[end]
         spots = {dy: letters + np.array((0, dy)) for dy in _HEIGHTS}
         hits = {dy: abs(spot[:, None] - occupied) < 2 * _LETTER for dy, spot in spots.items()}
         dy = min(_HEIGHTS, key=lambda dy: hits[dy].all(2).sum())
