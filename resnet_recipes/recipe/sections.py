@@ -151,7 +151,7 @@ class CheckpointConfig(Section):
 
     # time between checkpoints; the last step is always saved
     interval: PositiveDuration = "1ep"
-    # how many of the newest checkpoints stay on disk; with 2, one damaged file never loses the run
+    # how many of the newest checkpoints stay on disk; with 2, the run survives one damaged file
     keep: Annotated[int, Bounds(least=2, most=10_000)] = 2
     # also keep the weights of the best evaluation: off | top1 | balanced_accuracy | loss
     best: Annotated[str, OneOf("off", "top1", "balanced_accuracy", "loss")] = "off"
@@ -163,7 +163,7 @@ class LogConfig(Section):
 
     _prefix = "log."
 
-    # time between logged steps; only these steps wait for the device
+    # time between logged steps; a logged step waits until the device has finished it
     interval: PositiveDuration = "20ba"
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)

@@ -24,8 +24,8 @@ class AdamW(OptimizerSettings):
         f"{DOCS}/lab/finetuning.html)."
     )
     avoid_when = (
-        "A ResNet is trained from scratch and its final accuracy matters most: it is higher with "
-        "SGD."
+        "A ResNet is trained from scratch and its final accuracy matters most: it is usually "
+        "higher with SGD."
     )
 
     state_copies = 2
