@@ -103,8 +103,8 @@ def test_folders_resembling_splits_are_classes(image_folder, tmp_path, ants, bee
         for path in paths.split():
             (tmp_path / path).mkdir(parents=True)
             count = 2 if "crops" in path or "flips" in path else 9
-            for path in sorted((image_folder / "train" / name).iterdir())[:count]:
-                shutil.copy(path, tmp_path / path)
+            for image in sorted((image_folder / "train" / name).iterdir())[:count]:
+                shutil.copy(image, tmp_path / path)
     expected = {path.partition("/")[0] for path in (*ants.split(), *bees.split())}
     assert {*count_images(make_small_config(tmp_path, val_share=0.2))[2]} == expected
 
