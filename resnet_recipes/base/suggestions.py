@@ -15,7 +15,6 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import Hint, Kind, Problem, Value
 from resnet_recipes.base.names import expand_short_name
 
-EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
 MAX_SHORT_LETTERS = 3  # letters; in a shorter word only an extra letter counts as a typo
 
 
@@ -27,7 +26,7 @@ class Meaning(NamedTuple):
 
     @property
     def has_placeholder(self) -> bool:
-        """Whether the arguments contain a placeholder in capitals that the user has to replace."""
+        """Whether the arguments contain a placeholder that the user has to replace."""
         return bool(_PLACEHOLDER.search(self.words))
 
 
@@ -66,8 +65,8 @@ RUN_FLAGS, IMAGE_FLAGS = _read_rows("run"), _read_rows("images")
 #: Values that turn a feature off; 0 may also be a number.
 OFF = ("false", "no", "off", "none", "null", "disable", "disabled", "never", "0")
 
-#: Placeholder in capitals that the user has to replace.
-_PLACEHOLDER = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=")
+#: Placeholder, in capitals or `...`, that the user has to replace.
+_PLACEHOLDER = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=| \.\.\. ")
 
 
 def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
@@ -82,11 +81,16 @@ def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
     return problem._replace(fix=(fix, Hint(hint)) if hint else fix)
 
 
+def list_every_setting(recipe: str = "mild") -> Hint:
+    """Return a hint with the command that prints every setting."""
+    return Hint(f"resnet-train {recipe} --cfg   prints every setting")
+
+
 def explain_key(problem: Problem) -> Problem:
     """Return the problem of an unknown recipe setting, with the meaning of its name."""
     meaning = find_meaning(problem.key, "")
     if meaning is None:
-        return problem._replace(fix=Hint(EVERY_SETTING))
+        return problem._replace(fix=list_every_setting())
     if meaning.words.startswith("-"):
         meaning = Meaning("", f"on the command line: {meaning.words}")
     return apply_meaning(problem, meaning)

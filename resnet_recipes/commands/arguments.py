@@ -21,6 +21,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Rule,
     Statement,
+    Value,
 )
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name, find_short_name
 from resnet_recipes.base.paths import parse_path
@@ -326,8 +327,9 @@ def _explain_flags(
         if problem and not is_blank:
             is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
             written = [] if is_unknown else [Hint(_WRITTEN)]
-            advice = [_adapt_fix(problem.format_fix(fix), usage) for fix in problem.fixes]
-            hints = [each for each in problem.advice if isinstance(each, Hint)]
+            advice = [_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes]
+            hints = [_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint)]
+            is_bare = problem.kind is Kind.UNKNOWN and not hints
             yield problem._replace(
                 key=flag,
                 value=None,
@@ -343,13 +345,20 @@ def _explain_flags(
     yield from wrong
 
 
+def _name_option(problem: Problem, fix: str) -> str:
+    """Return a fix; the option of a group or a recipe, which is typed by itself, gets its key."""
+    if problem.typed == problem.value and "=" not in fix:
+        problem, fix = problem._replace(typed=""), Value(fix)
+    return problem.format_fix(fix)
+
+
 def _adapt_fix(fix: str, usage: Usage) -> str:
     """Return a fix adapted to the command that the user typed."""
-    if isinstance(fix, Hint):
-        return fix
     if fix.startswith("-") and fix.split()[0] not in usage.values:  # a flag of resnet-train
         return f"resnet-train {fix}"
     command = "resnet-train" if "RUN|FILE" not in usage.line else " ".join(usage.line.split()[:2])
+    if isinstance(fix, Hint):
+        return Hint(fix.replace("resnet-train ...", f"{command} ..."))
     return fix.replace("resnet-train", command)
 
 

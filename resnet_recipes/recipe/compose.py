@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, apply_meaning, explain_key
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe, complete_section, fit_sections
-from resnet_recipes.recipe.explain import Context, explain
+from resnet_recipes.recipe.explain import Context, explain, list_methods_on
 from resnet_recipes.recipe.library import Entry, Library, Link, Origin, read
 from resnet_recipes.recipe.overrides import Override, make_absolute
 from resnet_recipes.recipe.schema import Recipe, list_enabled
@@ -239,9 +239,8 @@ def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[P
     for override in changed:
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on | accepted:
-            fix = Hint(f"methods that are on: {', '.join(sorted(on)) or 'none'}")
             clause = Statement(f"{name} is not on in {links[-1][0].name}")
-            yield Problem(override.typed, None, clause, fix)
+            yield Problem(override.typed, None, clause, list_methods_on(on))
 
 
 def _list_methods(links: Links) -> set[str]:

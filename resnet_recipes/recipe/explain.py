@@ -11,7 +11,6 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
 from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name
 from resnet_recipes.base.suggestions import (
-    EVERY_SETTING,
     FOREIGN_VALUES,
     MEANINGS,
     OFF,
@@ -19,6 +18,7 @@ from resnet_recipes.base.suggestions import (
     apply_meaning,
     find_meaning,
     find_misspelled,
+    list_every_setting,
 )
 from resnet_recipes.base.value_suggestions import ON, read_time
 from resnet_recipes.recipe.build import build_recipe, get_kind, list_settings
@@ -46,7 +46,6 @@ class Context(NamedTuple):
     before: Callable[[str], object]  # value of a setting without the arguments
     methods: Sequence[str] = ()  # methods that are on
     allowed: Sequence[str] = ()  # settings that may be changed; empty: all
-    listing: str = EVERY_SETTING  # where to find all settings
     meanings: Mapping[str, Meaning] = MEANINGS  # by a name in another tool
 
 
@@ -60,6 +59,8 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
     if not word or problem.kind is Kind.UNUSED:
         return problem
     meaning = _find_meaning(word, problem, context)
+    if meaning and len(words) > 1:
+        meaning = _drop_typed(meaning, [each for each in words if each != word])
     is_same = meaning is not None and meaning.words in (word, shlex.quote(word))
     if meaning and not is_same and _is_taken(meaning, context):
         meaning, wrong = _correct_value(meaning, context)
@@ -73,8 +74,15 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
         return apply_meaning(problem, _turn_off(method, context))
     if problem.advice or problem.valid:
         return problem
-    if problem.kind is Kind.UNKNOWN or "=" not in word:
-        return problem._replace(fix=Hint(_list_siblings(word) or context.listing))
+    is_reset = word[0] == "~" and problem.kind is Kind.WRONG
+    if problem.kind is Kind.UNKNOWN or not ("=" in word or is_reset):
+        if siblings := _list_siblings(word):
+            return problem._replace(fix=siblings)
+        if context.allowed:
+            return problem._replace(valid=tuple(context.allowed))
+        return problem._replace(fix=list_every_setting(context.name))
+    if is_reset:
+        problem = problem._replace(clause="cannot be removed: the optimizer needs it")
     before, source = context.before(problem.key), f"{context.name} uses"
     if before is None:
         section, _, name = problem.key.rpartition(".")
@@ -85,7 +93,7 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
         return problem
     text = str(before).lower() if isinstance(before, bool) else before
     text = str(list(before)).replace(" ", "") if isinstance(before, tuple | list) else text
-    name = word.partition("=")[0]
+    name = find_short_name(problem.key) if is_reset else word.partition("=")[0]
     if name == "epochs" and not str(text).isdecimal():
         name = "max_duration"  # in steps
     return problem._replace(fix=Hint(f"{source} {shlex.quote(f'{name}={text}')}"))
@@ -99,11 +107,24 @@ def _turn_off(method: str, context: Context) -> Meaning:
     return Meaning("", f"remove it: {context.name} does not use {name}")
 
 
-def _list_siblings(word: str) -> str:
+def _drop_typed(meaning: Meaning, others: Iterable[str]) -> Meaning:
+    """Return a meaning without the settings after the first that other arguments change."""
+    first, *rest = shlex.split(meaning.words) or [""]
+    typed = {change.key for each in others for change in expand(each)}
+    untyped = [word for word in rest if expand(word)[0].key not in typed]
+    return meaning if untyped == rest else meaning._replace(words=shlex.join([first, *untyped]))
+
+
+def list_methods_on(methods: Iterable[str]) -> Hint:
+    """Return the names of the methods that a recipe uses, as a hint."""
+    return Hint(f"methods that are on: {', '.join(sorted(methods)) or 'none'}")
+
+
+def _list_siblings(word: str) -> Hint:
     """Return the settings in the section of an unknown setting; "" without a section."""
-    section = word.partition("=")[0].rpartition(".")[0]
+    section = word.lstrip("~").partition("=")[0].rpartition(".")[0]
     names = [name for each in find_dataclasses(get_kind(section)) for name in get_kinds(each)]
-    return f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else ""
+    return Hint(f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else "")
 
 
 def _is_taken(meaning: Meaning, context: Context) -> bool:
@@ -211,6 +232,8 @@ def _read_misshapen(word: str, context: Context) -> Meaning | None:
         return (wrong and _find_meaning(setting, wrong, context)) or Meaning(shlex.quote(setting))
     if word[0] == "~":
         method = _find_method(word[1:].removeprefix("methods."), context.methods)
+        if not method and word[1:].startswith("methods."):
+            return Meaning("", list_methods_on(context.methods))
         return Meaning(shlex.quote(f"~{method}")) if method else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
         return _make_setting(key, value)
@@ -297,6 +320,8 @@ def _read_several_values(name: str, value: str, kind: Any) -> Meaning | None:
     """Return the meaning of several values for a setting that takes one value."""
     setting, text = expand(f"{name}=0")[0].key, value.strip("'\" ").lower()
     if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):
+        if setting == "launch.gpus" and "," not in text:
+            return None  # a number of GPUs, which is too large
         words = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
         return Meaning(words, "an environment variable chooses the GPUs, gpus= is their number")
     options = get_args(kind) if is_union(kind) else (kind,)

@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.kinds import to_plain
+from resnet_recipes.base.suggestions import explain_key
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.build import build, build_recipe, drop_removed
 from resnet_recipes.recipe.schema import Recipe
@@ -66,7 +67,12 @@ def read(path: Path) -> Recipe:
     document = strict_yaml.load(path)
     tree = drop_removed(document.tree) if _is_sealed(document) else document.tree
     recipe, problems = build_recipe(tree)
-    RecipeError.raise_if_any(one._replace(where=strict_yaml.shorten_path(path)) for one in problems)
+    RecipeError.raise_if_any(
+        (explain_key(one) if one.kind is Kind.UNKNOWN and not one.fixes else one)._replace(
+            where=strict_yaml.shorten_path(path)
+        )
+        for one in problems
+    )
     return recipe
 
 

@@ -56,8 +56,8 @@ model=resnet18.pt | model.weights=resnet18.pt
 +recipe=hot | recipe=hot
 -m seed=1,2 -j 2 | --parallel 2
 -m seed=1,2 --n_jobs 2 | --parallel 2
---cfg yaml | resnet-train mild --cfg   prints every setting
---cfg all | resnet-train mild --cfg   prints every setting
+--cfg yaml | resnet-train demo --cfg   prints every setting
+--cfg all | resnet-train demo --cfg   prints every setting
 --run | run=VALUE
 """
 )
