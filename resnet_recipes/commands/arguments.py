@@ -320,6 +320,7 @@ def _explain_flags(
     settings: Mapping[str, str], usage: Usage, wrong: list[Problem]
 ) -> Iterator[Problem]:
     """Yield the problems of settings typed as flags, then the problems of other arguments."""
+    flags = (*usage.values, "--help")
     for word, flag in settings.items():
         problem = next((one for one in wrong if one.key in (word, *_list_keys(word))), None)
         is_blank = problem and problem.typed != word and word[-1] == "="
@@ -336,7 +337,7 @@ def _explain_flags(
                 typed=flag,
                 clause="unknown flag" if is_unknown else problem.clause,
                 fix=(*advice, *hints) or tuple(written),
-                valid=() if advice else problem.valid,
+                valid=() if advice else flags if is_bare else problem.valid,
                 kind=Kind.UNKNOWN if is_unknown else problem.kind,
             )
         else:

@@ -103,7 +103,7 @@ def _check_topics(
         from resnet_recipes.doctor.data import check_data
 
         name = arguments.flags.get("--network")
-        network = open_network([name, *settings], USAGE.example) if name else None
+        network = open_network([name, *settings], USAGE) if name else None
         with ProgressLine("decoding") as show:
             findings += check_data(path, "--no-images" not in arguments, show)
         if network and get_exit_code(findings) == ExitCode.DONE:

@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> int:
     sources = [*first, *filter(is_run, rest)]
     changes = [word for word in rest if not is_run(word)]
     networks = [
-        open_network([*source, *changes], USAGE.example, ("evaluation.sizes", "launch.gpus"))
+        open_network([*source, *changes], USAGE)
         for source in ([[source] for source in sources] or [first])
     ]
     from resnet_recipes.data import require_trusted_url

@@ -67,7 +67,7 @@ def run(arguments: Arguments) -> int:
         NotReadyError.raise_if_any(hub.find_missing_packages())
     # the programs that read the file do not use autocast
     words = [*arguments.words, "launch.device=cpu", "precision.dtype=fp32"]
-    network = open_network(words, USAGE.example)
+    network = open_network(words, USAGE)
     preprocesses = "--with-preprocessing" in arguments
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None)
     RecipeError.raise_if_any(find_problems(network.network, to, options))

@@ -45,8 +45,9 @@ USAGE = Usage(
     },
     f"""\
 {RUN_HELP} Subfolders are included. Unreadable images are
-reported on stderr, and the others are classified. All settings of `eval` except gpus
-and evaluation.sizes can be used. EXIF orientation is ignored, as in training: rotate
+reported on stderr, and the others are classified. Settings: data.eval_size,
+data.eval_resize, evaluation.flip, batch.eval_size, precision.dtype, launch.device,
+workers. EXIF orientation is ignored, as in training: rotate
 photographs that are stored sideways first.""",
 )
 
@@ -66,7 +67,7 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.inference.trained_network import predict_images
 
     paths = _find_images(first[0], images)
-    network = open_network([*first, *settings], USAGE.example).to_device()
+    network = open_network([*first, *settings], USAGE).to_device()
     class_count = min(int(top), network.network.about.num_classes)
     bad: list[Prediction] = []
     each: Iterable[Prediction] = _count(

@@ -147,10 +147,10 @@ def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
     if has_run(arguments):
         return
     if name in ("eval", "predict", "export"):
-        from resnet_recipes.inference.open import apply_changes
+        from resnet_recipes.inference.open import SETTINGS, apply_changes
         from resnet_recipes.recipe.schema import Recipe
 
-        apply_changes(Recipe(), list(filter(is_setting, arguments.words)))
+        apply_changes(Recipe(), list(filter(is_setting, arguments.words)), SETTINGS[name])
     elif _composes(name):
         choose_recipe(name_recipe(arguments))
         from resnet_recipes.recipe.hydra_compose import list_points

@@ -16,7 +16,13 @@ from resnet_recipes.base.errors import (
     format_advice,
 )
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value, select_arguments
+from resnet_recipes.commands.arguments import (
+    Arguments,
+    Usage,
+    drop_arguments,
+    get_value,
+    select_arguments,
+)
 from resnet_recipes.commands.compose import compose_recipe, is_named
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import (
@@ -62,17 +68,17 @@ def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
             raise NotReadyError.at(folder, clause, LIST) from None
 
 
-def open_network(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "TrainedNetwork":
+def open_network(words: Sequence[str], usage: Usage) -> "TrainedNetwork":
     """Open the network given by the first argument, with the other arguments as settings.
 
     Raises RecipeError if the argument is missing, or if it cannot be opened with these settings.
     """
-    RecipeError.raise_if_any([find_missing_network(words, usage)])
+    RecipeError.raise_if_any([find_missing_network(words, usage.example)])
     path = find_network(words[0], "RUN|FILE")
-    from resnet_recipes.inference.open import open_trained
+    from resnet_recipes.inference.open import SETTINGS, open_trained
     from resnet_recipes.network.open import list_notes
 
-    network = open_trained(path, words[1:], also)
+    network = open_trained(path, words[1:], SETTINGS[usage.line.split()[1]])
     for note in list_notes(network.network):
         text, *fixes = note.split("\n")
         say("\n".join([f"note: {text}", *(f"      {format_advice(fix)}" for fix in fixes)]))

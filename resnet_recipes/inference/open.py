@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
-from resnet_recipes.base.errors import Hint, Problem, RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
 from resnet_recipes.inference.inputs import is_size_accepted
@@ -20,18 +20,20 @@ from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.explain import Context, explain
 from resnet_recipes.recipe.schema import Recipe
 
-#: Settings that change how a network is used; the other settings are for training.
-_SETTINGS = (
+#: Settings that choose labeled images; the other settings of a command also apply to any images.
+_LABELED = (
     "data.root",
     "data.cache",
+    "data.val_share",
+    "data.val_seed",
+    "data.nested_classes",
+)
+_COMMON = (
     "data.backend",
     "data.eval_resize",
     "data.eval_size",
     "data.eval_interpolation",
     "data.fit",
-    "data.val_share",
-    "data.val_seed",
-    "data.nested_classes",
     "data.workers",
     "data.prefetch",
     "batch.eval_size",
@@ -41,21 +43,28 @@ _SETTINGS = (
     "launch.device",
 )
 
+#: Settings of a trained network, by command; the other settings are for training.
+SETTINGS = {
+    "predict": _COMMON,
+    "export": (*_LABELED, *_COMMON),
+    "doctor": (*_LABELED, *_COMMON),
+    "eval": (*_LABELED, *_COMMON, "evaluation.sizes", "launch.gpus"),
+}
+
 #: Settings for a file that does not describe its network.
 _MODEL_SETTINGS = ("model.name=", "model.args.")
 
-#: Additional settings of some commands.
-_EXTRA_SETTINGS = ("evaluation.sizes", "launch.gpus")
-
 
 def open_trained(
-    source: Path | Network, changes: Sequence[str] = (), also: Sequence[str] = ()
+    source: Path | Network,
+    changes: Sequence[str] = (),
+    settings: Sequence[str] = SETTINGS["export"],
 ) -> TrainedNetwork:
     """Open a network object, a run, a checkpoint, a weights file or a published name.
 
     `changes` are settings of the images and the machine, such as "data.eval_size=256", and
-    model.name for a file that does not describe its network. `also` are further settings that may
-    be changed. Raises RecipeError with all problems.
+    model.name for a file that does not describe its network. Raises RecipeError with all problems,
+    and for changes of other settings than `settings`.
     """
     model, others = parse_model(changes)
     if isinstance(source, Network):
@@ -66,7 +75,7 @@ def open_trained(
     if model and model.name != name:
         clause = f"is not the network of {source}, which is {name}"
         raise RecipeError.of("model.name", model.name, clause, f"model.name={name}")
-    recipe = apply_changes(make_recipe(path, network), others, (*_SETTINGS, *also))
+    recipe = apply_changes(make_recipe(path, network), others, settings)
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
         if size != eval_size and not (
             is_resnet(network.model) or is_size_accepted(network.model, size, size)
@@ -96,22 +105,18 @@ def parse_model(words: Sequence[str]) -> ParsedModel:
     names = (word.partition("=")[2] for word in of_model if word.startswith("model.name="))
     name = next(names, "")
     model = ModelConfig(**find_implied_settings(name)) if name else ModelConfig()
-    changed = apply_changes(Recipe("file", model=model), of_model, [*keys, *_SETTINGS])
+    changed = apply_changes(Recipe("file", model=model), of_model, keys)
     return ParsedModel(changed.model, others)
 
 
-def apply_changes(
-    recipe: Recipe, words: Sequence[str], settings: Sequence[str] = (*_SETTINGS, *_EXTRA_SETTINGS)
-) -> Recipe:
+def apply_changes(recipe: Recipe, words: Sequence[str], settings: Sequence[str]) -> Recipe:
     """Return a recipe with some of `settings` changed. Raises RecipeError with all problems."""
     changed, problems = _change_settings(recipe, settings, words)
     context = Context(
         recipe.name,
         partial(_get_setting, recipe),
-        (),
-        settings,
-        _list_settings(settings),
-        TRAINED_MEANINGS,
+        allowed=settings,
+        meanings=TRAINED_MEANINGS,
     )
     RecipeError.raise_if_any(explain(problem, words, context) for problem in problems)
     return changed
@@ -144,21 +149,10 @@ def _change_settings(
     earlier = {problem.key for problem in build_recipe(before)[1]}
     earlier |= {one.key for one in wrong} if any(one.key in keys for one in wrong) else set()
     problems += [one for one in wrong if one.key in keys or one.key not in earlier]
-    problems += [
-        Problem(
-            change.key,
-            change.value,
-            "cannot be changed here",
-            next(
-                (f"{key}={change.value}" for key in [find_misspelled(change.key, settings)] if key),
-                _list_settings(settings),
-            ),
-        )
-        for change in {change.typed: change for change in changes}.values()
-        if change.key not in settings
-    ]
+    for change in {change.typed: change for change in changes}.values():
+        if change.key not in settings:
+            near = find_misspelled(change.key, settings)
+            fix, valid = (f"{near}={change.value}", ()) if near else ("", tuple(settings))
+            clause = "cannot be changed here"
+            problems.append(Problem(change.key, change.value, clause, fix, valid))
     return changed, problems
-
-
-def _list_settings(settings: Sequence[str]) -> Hint:
-    return Hint(f"settings here: {', '.join(settings)}")

@@ -26,7 +26,7 @@ from resnet_recipes.commands import registry
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.registry import get_usage
 from resnet_recipes.inference.formats import TARGETS
-from resnet_recipes.inference.open import apply_changes
+from resnet_recipes.inference.open import SETTINGS, apply_changes
 from resnet_recipes.recipe.build import list_settings
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS
@@ -178,7 +178,7 @@ def test_every_suggestion_for_off_is_accepted():
 def test_every_suggestion_for_trained_networks_is_accepted():
     for name in VALUES_ELSEWHERE["trained"]:
         meaning = find_meaning(name, "64", table=TRAINED_MEANINGS)
-        apply_changes(Recipe(), shlex.split(meaning.words))
+        apply_changes(Recipe(), shlex.split(meaning.words), SETTINGS["eval"])
 
 
 @pytest.mark.parametrize(

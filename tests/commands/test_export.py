@@ -16,6 +16,7 @@ from PIL import Image
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import suggest_install
+from resnet_recipes.commands.export import USAGE
 from resnet_recipes.commands.run_paths import open_network
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.inference import formats
@@ -62,7 +63,7 @@ def test_export_names_a_damaged_image(trained_run):
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
-        _load_decoded_images(open_network(["mine"], "").to_device())
+        _load_decoded_images(open_network(["mine"], USAGE).to_device())
 
 
 def test_documented_programs_read_16_bit_gray_like_predict(trained_run):
@@ -85,7 +86,7 @@ def test_documented_programs_read_16_bit_gray_like_predict(trained_run):
 def test_comparison_reads_16_bit_gray_like_documented_programs(trained_run):
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
-    trained = open_network(["mine"], "").to_device()
+    trained = open_network(["mine"], USAGE).to_device()
     pictures, _ = _load_decoded_images(trained)
     deep = [picture for picture in pictures if picture[1].shape == (40, 50, 3)]
     assert deep
@@ -105,7 +106,10 @@ def test_generated_images_are_smooth_like_photographs():
 
 def test_export_counts_the_images_it_compared(trained_run, tmp_path):
     progress = []
-    trained, show = open_network(["mine"], "").to_device(), lambda *counts: progress.append(counts)
+    trained, show = (
+        open_network(["mine"], USAGE).to_device(),
+        lambda *counts: progress.append(counts),
+    )
     export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(), show)
     assert progress == [(0, 30), (16, 30), (30, 30), (30, 30)]  # three images again, enlarged
 
@@ -181,7 +185,7 @@ def test_export_measures_accuracy_of_file_in_float32(trained_run, monkeypatch, r
 
 
 def test_export_that_loses_too_much_is_not_written(trained_run, tmp_path):
-    trained = open_network(["mine"], "").to_device()
+    trained = open_network(["mine"], USAGE).to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1"):
         export_and_check(trained, "safetensors", tmp_path / "out", options)

@@ -43,6 +43,7 @@ predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
 predict RUN IMAGES --json --csv x | 2 | remove one of them
 predict RUN RUN | 2 | is a run: one comes first, then images
 predict RUN IMAGES gpus=3 | 2 | cannot be changed here
+predict RUN IMAGES data.val_share=0.1 | 2 | cannot be changed here
 slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
 slurm -m mild data=/data gpus=1,2 | 2 | all jobs of an array must request the same GPUs
 slurm mild data=/data nodes=1:2 | 2 | nodes=1:2: must be a whole number from 1

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from resnet_recipes.commands.export import USAGE
 from resnet_recipes.commands.run_paths import open_network
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.inference.similar_images import find_similar
@@ -16,7 +17,7 @@ from resnet_recipes.inference.similar_images import find_similar
 def trained_network(trained_run, tmp_path, monkeypatch):
     """Return a network in a folder that contains its images."""
     monkeypatch.chdir(tmp_path)
-    return open_network(["mine"], "").to_device()
+    return open_network(["mine"], USAGE).to_device()
 
 
 def test_pairs_are_the_most_similar_features(trained_network, tmp_path):
