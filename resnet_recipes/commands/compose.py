@@ -16,6 +16,7 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
+    is_command,
 )
 from resnet_recipes.commands.arguments import (
     DATA_KEYS,
@@ -66,6 +67,18 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
             "run.extends", run.extends, Statement(f"there is no run {folder}"), fix
         )
     return result
+
+
+def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
+    """Compose the recipe; of a sweep, only its first point.
+
+    Raises RecipeError if the recipe or a setting is wrong.
+    """
+    from resnet_recipes.recipe.hydra_compose import list_points
+
+    words = drop_arguments(arguments.words, "nodes")
+    words = list_points(words)[0] if "-m" in arguments else words
+    compose_recipe(Arguments(arguments.flags, words), needs_data)
 
 
 def plan_demo(result: "Composed") -> "Plan | None":
@@ -160,6 +173,32 @@ def is_named(arguments: Arguments) -> bool:
 
 
 def choose_recipe(arguments: Arguments) -> Choice:
+    """Return the recipe given by the arguments.
+
+    Raises RecipeError if it does not exist, also with the problems of the settings, which are then
+    checked with another recipe.
+    """
+    try:
+        return _choose_recipe(arguments)
+    except RecipeError as error:
+        names = Library(arguments.recipes).list_names()
+        changes = [word for word in drop_arguments(arguments.words, "recipe") if word not in names]
+        if not drop_arguments(changes, *DATA_KEYS):
+            raise
+        settings = Arguments(arguments.flags, ["recipe=mild", *changes])
+        others = collect_problems(check_settings, settings)
+        raise type(error)(
+            [*map(_drop_command, error.problems), *others] if others else error.problems
+        ) from None
+
+
+def _drop_command(problem: Problem) -> Problem:
+    """Return a problem without a command that repeats other mistakes, if other advice is left."""
+    others = tuple(fix for fix in problem.advice if not is_command(fix))
+    return problem if others in ((), problem.advice) else problem._replace(fix=others)
+
+
+def _choose_recipe(arguments: Arguments) -> Choice:
     """Return the recipe given by the arguments. Raises RecipeError if it does not exist."""
     library = Library(arguments.recipes)
     values = (word.removeprefix("recipe=") for word in select_arguments(arguments.words, "recipe"))
@@ -181,6 +220,13 @@ def choose_recipe(arguments: Arguments) -> Choice:
         several = ",".join(dict.fromkeys(names))
         fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
+    if os.path.isdir(names[0]) and names[0] not in recipes:
+        images = [f"data={names[0]}", *drop_arguments(changes, *DATA_KEYS)]
+        missing, *rest = _explain_missing(images, recipes)
+        if missing.fixes and not rest:
+            clause = "is a folder, not a recipe"
+            problem = Problem("recipe", names[0], clause, missing.fix)
+            raise RecipeError([problem])
     if "," not in names[0]:
         library.read_chain(names[0])
     elif "-m" not in arguments:

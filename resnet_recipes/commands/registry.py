@@ -14,16 +14,15 @@ from resnet_recipes.commands.arguments import (
     DATA_KEYS,
     Arguments,
     Usage,
-    drop_arguments,
     format_row,
     select_arguments,
     split,
 )
 from resnet_recipes.commands.characters import reject_pasted
 from resnet_recipes.commands.compose import (
+    check_settings,
     choose_recipe,
     collect_problems,
-    compose_recipe,
     find_packaged,
     is_named,
     name_recipe,
@@ -152,12 +151,7 @@ def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
 
         apply_changes(Recipe(), list(filter(is_setting, arguments.words)), SETTINGS[name])
     elif _composes(name):
-        choose_recipe(name_recipe(arguments))
-        from resnet_recipes.recipe.hydra_compose import list_points
-
-        words = drop_arguments(arguments.words, "nodes")
-        words = list_points(words)[0] if "-m" in arguments else words
-        compose_recipe(Arguments(arguments.flags, words), needs_data)
+        check_settings(name_recipe(arguments), needs_data)
 
 
 def _composes(name: str) -> bool:
@@ -176,20 +170,16 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
             return collect_problems(partial(_check, module, needs_data=False), arguments)
         if not is_named(name_recipe(arguments)) and values:
             arguments.words.append(f"recipe={values[0]}")
-        # the settings are checked with another recipe
         if wrong := collect_problems(choose_recipe, arguments):
-            arguments.words = ["recipe=mild", *drop_arguments(arguments.words, "recipe")]
-        needs_data = module != "plan" and "--cfg" not in arguments and not wrong
+            return wrong
+        needs_data = module != "plan" and "--cfg" not in arguments
         # no other check needs torch
         if "-m" not in arguments and (entry := find_packaged(arguments)):
             is_set = select_arguments(arguments.words, *DATA_KEYS) or "root" in read(
                 entry
             ).tree.get("data", {})
-            return [*wrong, *([] if is_set or not needs_data else [make_missing_data_problem()])]
-        return [
-            *wrong,
-            *collect_problems(partial(_check, module, needs_data=needs_data), arguments),
-        ]
+            return [] if is_set or not needs_data else [make_missing_data_problem()]
+        return collect_problems(partial(_check, module, needs_data=needs_data), arguments)
 
     return split(argv, get_usage(name), find_others)
 

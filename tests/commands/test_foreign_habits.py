@@ -223,6 +223,7 @@ SEVERAL = parse_rows(
     """
 resnet-train --batch-size 64 data=images | bs=64 | recipe is missing
 resnet-train smal data=images --lr high | did you mean small? | must be a number
+resnet-train smal data=images lr=high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data is missing
 resnet-recipes export --to onnx | FILE is missing: a run folder | --out is missing
 resnet-train mild data=images lr 0.1 bs 64 | lr=0.1 | bs=64
