@@ -21,7 +21,7 @@ MAX_SHORT_LETTERS = 3  # letters; in a shorter word only an extra letter counts 
 class Meaning(NamedTuple):
     """The arguments to use, and a note for users of other programs."""
 
-    words: str  # with {} for the value, {half_life} for the half-life of that decay
+    words: str  # {} is the value, {half_life} that of a decay; of a job: {flag}, {count}
     hint: str = ""
 
     @property
@@ -55,6 +55,9 @@ FOREIGN_VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS},
 #: Foreign commands, and `export` formats: names from other tools, or formats that their converters
 #: read.
 FOREIGN_COMMANDS, FOREIGN_FORMATS = _read_rows("verb"), _read_rows("format")
+
+#: Flags of Slurm and other engines, by name; names of one letter differ by case.
+JOB_FLAGS = _read_rows("job")
 
 #: Foreign flags and keys that mean one of our flags; a command accepts at most one of the flags.
 FLAGS = _read_rows("flag")

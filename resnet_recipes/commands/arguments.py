@@ -29,6 +29,7 @@ from resnet_recipes.base.suggestions import (
     FLAGS,
     FOREIGN_FORMATS,
     IMAGE_FLAGS,
+    JOB_FLAGS,
     MEANINGS,
     RUN_FLAGS,
     Meaning,
@@ -233,7 +234,9 @@ def _explain_missing_value(flag: str, usage: Usage) -> Problem:
         return Problem(
             flag, None, "needs a file name", f"{flag} {usage.line.split()[1]}{value[4:]}"
         )
-    return Problem(flag, None, "needs a value", Hint(f"{value}: {usage.flags[f'{flag} {value}']}"))
+    return Problem(
+        flag, None, "needs a value", Hint(f"{flag} {value}   {usage.flags[f'{flag} {value}']}")
+    )
 
 
 def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem | None:
@@ -412,6 +415,15 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     elif "IMAGE" in usage.line and key in IMAGE_FLAGS:
         clause, kind = "is typed without a flag", Kind.WRONG
         fix = shlex.join([*command.split(), *(rest or ["RUN"]), value or "IMAGE"])
+    elif "[PATH]" in usage.line and MEANINGS.get(key, Meaning("")).words == "data={}" and value:
+        clause, kind = "is typed without a flag", Kind.WRONG
+        topics = [word for word in rest if not word.startswith("-")] or usage.example.split()[2:3]
+        flags_typed = [word for word in rest if word not in topics]
+        fix = shlex.join([*command.split(), *topics, value, *flags_typed])
+    elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
+        count = value.rpartition(":")[2]  # --gres=gpu:a100:2
+        words = ours.words.format(shlex.quote(value), count=count, flag=typed)
+        fix = (words, Hint(ours.hint))
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):

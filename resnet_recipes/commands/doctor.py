@@ -20,7 +20,7 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import escape_controls, wrap_text
-from resnet_recipes.commands.arguments import JSON, Arguments, Usage
+from resnet_recipes.commands.arguments import DATA_KEYS, JSON, Arguments, Usage, get_value
 from resnet_recipes.commands.printing import get_line_width, show
 from resnet_recipes.commands.run_paths import is_setting, open_network
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
@@ -70,8 +70,9 @@ def run(arguments: Arguments) -> int:
     topic, *words = arguments.words or ["machine"]
     if topic not in (*_TOPICS, "machine"):
         topics = ("data PATH", "native", "gpu", "run [PATH]")
-        is_folder = os.path.isdir(topic)
-        fix = f"resnet-recipes doctor data {shlex.quote(topic)}" if is_folder else ""
+        folder = get_value([topic], *DATA_KEYS) or topic
+        is_folder = os.path.isdir(folder)
+        fix = f"resnet-recipes doctor data {shlex.quote(folder)}" if is_folder else ""
         near = find_misspelled(topic, (*_TOPICS, *_FOREIGN_TOPICS))
         fix = fix or _FOREIGN_TOPICS.get(near, near)
         raise RecipeError([Problem(topic, None, "unknown topic", fix, topics, Kind.UNKNOWN)])
@@ -79,7 +80,9 @@ def run(arguments: Arguments) -> int:
     paths = [word for word in words if word not in settings]
     if settings and "--network" not in arguments:
         clause = Statement("`doctor` takes settings only with --network")
-        raise RecipeError.of(shlex.join(settings), None, clause, kind=Kind.UNUSED)
+        folder = get_value(settings, *DATA_KEYS)
+        fix = shlex.join(["resnet-recipes", "doctor", topic, folder]) if folder else ""
+        raise RecipeError.of(shlex.join(settings), None, clause, fix, Kind.UNUSED)
     if (topic == "data" and len(paths) != 1) or len(paths) > 1:
         raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", _FORM)
     if topic in ("native", "gpu") and paths:
@@ -87,7 +90,8 @@ def run(arguments: Arguments) -> int:
         raise RecipeError.of(shlex.join(paths), None, clause, kind=Kind.UNUSED)
     path = parse_path("PATH", paths[0]) if paths else None
     if topic == "run" and path and not path.is_dir():
-        raise NotReadyError.of("PATH", str(path), "is not a folder")
+        clause, kind = ("is not a folder", Kind.WRONG) if path.exists() else ("", Kind.ABSENT)
+        raise NotReadyError.of("PATH", str(path), clause, kind=kind)
     if "--fix-val" in arguments:
         return _fix_val(path, arguments)
     findings = _check_topics(topic, path, arguments, settings)

@@ -1,6 +1,7 @@
 """`resnet-recipes job --for ENGINE NAME [key=value ...]`: print a run or a sweep as a job."""
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
@@ -208,8 +209,14 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     if engine not in engines:
         is_missing = Problem("--for", engine, "", valid=engines, kind=Kind.MISSING)
         unknown = make_unknown_problem("engine", engine, engines) if engine else is_missing
-        meaning = FOREIGN_VALUES["engine"].get(engine or "")
-        yield unknown._replace(fix=meaning.words) if meaning else unknown
+        meanings = FOREIGN_VALUES["engine"]
+        first, *rest = arguments.words or [""]
+        named = first if first in engines else meanings[first].words if first in meanings else ""
+        if not engine and named:
+            fix = shlex.join(["resnet-recipes", "job", "--for", named, *rest])
+        else:
+            fix = meanings[engine].words if engine in meanings else unknown.fix
+        yield unknown._replace(fix=fix)
         return
     if engine == "slurm":
         yield from _find_slurm_problems(arguments)

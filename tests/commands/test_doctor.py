@@ -42,7 +42,7 @@ def test_doctor_topic_rejects_unused_arguments(run_command):
         "gpu/0: `doctor gpu` takes no argument"
         in run_command("resnet-recipes doctor gpu gpu/0", 2).err
     )
-    assert "`nowhere` is not a folder" in run_command("resnet-recipes doctor run nowhere", 3).err
+    assert "`nowhere` does not exist" in run_command("resnet-recipes doctor run nowhere", 3).err
 
 
 def test_doctor_data_rejects_settings_without_network(data, run_command):

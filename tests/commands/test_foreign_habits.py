@@ -185,7 +185,7 @@ resnet-train mild data=images seed=1-3 | -m 'seed=range(1,4)'
 resnet-train mild data=images schedule=wsd schedule.cooldown=2 | schedule.cooldown=2ep
 resnet-train mild data=images sampler=weighted | data.sampling=balanced
 resnet-train mild --no-such-thing | resnet-train mild --cfg   prints every setting
-resnet-recipes eval first --ema | settings here: data.root
+resnet-recipes eval first --ema | --json, --csv, --png
 resnet-recipes eval first --gallery worst.png | --gallery worst.html
 resnet-recipes predict first images --out x.csv | --csv x.csv
 resnet-recipes export first --to onnx --out model.onnx | --out model
@@ -206,7 +206,20 @@ resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=va
 resnet-recipes convert images images | `images` already exists
 resnet-recipes convert images b write_mode=propotion | write_mode=proportion
 resnet-recipes convert images b write_mode=jgp | write_mode=jpg
-resnet-train mild data=images ~methods.mixpu | resnet-train mild --cfg   prints every setting
+resnet-train mild data=images ~methods.mixpu | methods that are on: 
+resnet-train mild data=images ~optimizer.lr | mild uses lr=2.048
+resnet-train mild data=images gpus=100 | mild uses gpus=auto
+resnet-train mild data=images --optimizer AdamW | optimizer=adamw
+resnet-recipes predict first images --conf 0.5 | --top, --csv
+resnet-recipes doctor data=images | resnet-recipes doctor data images
+resnet-recipes doctor data data=images | resnet-recipes doctor data images
+resnet-recipes doctor --data images --no-images | resnet-recipes doctor data images --no-images
+resnet-recipes job slurm mild data=/d | resnet-recipes job --for slurm recipe=mild data=/d
+resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
+resnet-recipes slurm mild data=/d -p gpu | sbatch -p gpu job.sh
+resnet-recipes slurm mild data=/d --nodes 2 | nodes=2
+resnet-recipes slurm mild data=/d --gres=gpu:a100:2 | gpus=2
+resnet-recipes slurm mild data=/d -t 1:00:00 | --time 1:00:00
 resnet-recipes ls mild | resnet-recipes show mild
 resnet-train --list mild | resnet-recipes show mild
 resnet-train --list mild data=x | resnet-recipes show mild

@@ -78,7 +78,7 @@ convert images out.zip | resnet-recipes convert images out
 convert images out max_resolution=500px | max_resolution=500
 convert images out jpeg_quality=0.9 | jpeg_quality=90
 job mild data=/d nodes=two --for slurm | nodes=2
-job mild data=/d --partition gpu --for slurm | sbatch --partition=gpu job.sh
+job mild data=/d --partition gpu --for slurm | sbatch --partition gpu job.sh
 job mild data=/d --for slurm --time 2h | --time 2:00:00
 export first --to onnx --out x --dtype fp16 | --dtype float16
 export first format=onnx --out x | --to onnx
