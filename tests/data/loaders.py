@@ -43,15 +43,20 @@ def make_small_config(root: Path, backend: str = "torchvision", **changes) -> Da
     return DataConfig(**{"backend": backend, "root": str(root)} | sizes | changes)
 
 
-def count_images(config: DataConfig) -> tuple[int, int, tuple[str, ...]]:
+def count_images(root: Path, **changes) -> tuple[int, int, tuple[str, ...]]:
     """Return the numbers of training and validation images, and the classes."""
-    facts = data.survey_images(config)
+    facts = data.survey_images(make_small_config(root, **changes))
     return facts.train_examples, facts.eval_examples, facts.classes
 
 
 def explain_rejected_images(config: DataConfig, ask: Callable = data.survey_images) -> str:
     """Return why images are rejected."""
     return str(get_error(NotReadyError, ask, config))
+
+
+def explain_rejected_folder(root: Path, **changes) -> str:
+    """Return why the images of this folder are rejected."""
+    return explain_rejected_images(make_small_config(root, **changes))
 
 
 def open_training(

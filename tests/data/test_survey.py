@@ -15,14 +15,14 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.survey import describe_imbalance
-from tests.data.loaders import CLASSES, count_images, explain_rejected_images, make_small_config
+from tests.data.loaders import CLASSES, count_images, explain_rejected_folder, make_small_config
 
 
 def test_missing_and_empty_roots_are_named(tmp_path):
-    assert "does not exist" in explain_rejected_images(make_small_config(tmp_path / "nowhere"))
-    assert "has no images" in explain_rejected_images(make_small_config(tmp_path))
+    assert "does not exist" in explain_rejected_folder(tmp_path / "nowhere")
+    assert "has no images" in explain_rejected_folder(tmp_path)
     (tmp_path / "val" / "ant").mkdir(parents=True)
-    assert "has no training images" in explain_rejected_images(make_small_config(tmp_path))
+    assert "has no training images" in explain_rejected_folder(tmp_path)
 
 
 def test_suggested_command_for_flat_validation_works(image_folder, tmp_path, monkeypatch):
@@ -34,19 +34,19 @@ def test_suggested_command_for_flat_validation_works(image_folder, tmp_path, mon
         path.rename(copied_images / "val" / name)
     for name in CLASSES:
         (copied_images / "val" / name).rmdir()
-    fix = explain_rejected_images(make_small_config(copied_images)).splitlines()[1]
+    fix = explain_rejected_folder(copied_images).splitlines()[1]
     monkeypatch.chdir(tmp_path)
     Path("LOC_val_solution.csv").write_text("".join(lines))
     _, _, _, *typed = shlex.split(fix)
     assert registry.run(["doctor", *typed]) == 0
-    assert count_images(make_small_config(tmp_path / "two words-by-class")) == (37, 11, CLASSES)
+    assert count_images(tmp_path / "two words-by-class") == (37, 11, CLASSES)
 
 
 def test_class_mismatches_are_reported_together(copied_images):
     shutil.move(copied_images / "val" / "bee", copied_images / "val" / "wasp")
     shutil.rmtree(copied_images / "train" / "cat")
     (copied_images / "train" / "cat").mkdir()
-    message = explain_rejected_images(make_small_config(copied_images))
+    message = explain_rejected_folder(copied_images)
     assert "has bee in train but not in val" in message
     assert "has wasp in val but not in train" in message
     assert "has no images in train/cat, but has some in val" in message
@@ -58,7 +58,7 @@ def test_images_without_class_folders_are_one_problem(copied_images):
             path.rename(copied_images / split / path.name)
         for name in CLASSES:
             (copied_images / split / name).rmdir()
-    line, fix = explain_rejected_images(make_small_config(copied_images)).split("\n", 1)
+    line, fix = explain_rejected_folder(copied_images).split("\n", 1)
     assert f"{copied_images} contains images without class folders" in line
     assert "--fix-val" not in fix
     assert "a table with the columns path and label" in fix
@@ -68,7 +68,7 @@ def test_images_without_class_folders_are_one_problem(copied_images):
 def test_empty_class_folder_is_one_problem(copied_images, splits):
     for split in splits:
         (copied_images / split / "eel").mkdir()
-    line, fix = explain_rejected_images(make_small_config(copied_images)).splitlines()
+    line, fix = explain_rejected_folder(copied_images).splitlines()
     assert line == f"data.root={copied_images} has no images in eel"
     assert fix.strip() == "hint:  add images, or remove these folders from both splits"
 
@@ -85,7 +85,7 @@ def test_hidden_files_and_archive_debris_are_ignored(copied_images):
     ):
         (copied_images / name).parent.mkdir(parents=True, exist_ok=True)
         (copied_images / name).touch()
-    assert count_images(make_small_config(copied_images)) == (37, 11, CLASSES)
+    assert count_images(copied_images) == (37, 11, CLASSES)
 
 
 @pytest.mark.skipif(
@@ -102,7 +102,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
     assert data.survey_images(make_small_config(copied_images)).notes[0] == text
     for path in (copied_images / "train" / "ant").glob("*.jpg"):
         path.unlink()
-    message = explain_rejected_images(make_small_config(copied_images))
+    message = explain_rejected_folder(copied_images)
     assert "has no images in train/ant, but has some in val" in message
     assert "(not read: 3 .heic, 1 without a suffix" in message
 
@@ -110,9 +110,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
 def test_impossible_class_names_are_rejected(copied_images):
     for split in ("train", "val"):
         (copied_images / split / "ant").rename(copied_images / split / os.fsdecode(b"ant\xff"))
-    assert r"not printable UTF-8 text: 'ant\udcff'" in explain_rejected_images(
-        make_small_config(copied_images)
-    )
+    assert r"not printable UTF-8 text: 'ant\udcff'" in explain_rejected_folder(copied_images)
 
 
 def test_linked_classes_count_and_link_loops_end(copied_images):
@@ -122,7 +120,7 @@ def test_linked_classes_count_and_link_loops_end(copied_images):
     (copied_images / "train" / "cat" / "linked.jpg").symlink_to(
         next((copied_images / "elsewhere").iterdir())
     )
-    assert count_images(make_small_config(copied_images)) == (38, 11, CLASSES)
+    assert count_images(copied_images) == (38, 11, CLASSES)
     facts = data.survey_images(DataConfig(root=str(copied_images)))
     assert facts.backend == "torchvision"
     assert "no train.beton" in facts.details[0]

@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.splits import plan_files
 from resnet_recipes.doctor.data import check_data
-from tests.data.loaders import CLASSES, count_images, explain_rejected_images, make_small_config
+from tests.data.loaders import CLASSES, count_images, explain_rejected_folder, make_small_config
 from tests.tables import parse_rows
 
 
@@ -26,9 +26,9 @@ def half_folders(image_folder: Path, tmp_path: Path) -> Path:
 
 def test_similar_class_folders_are_rejected_everywhere(half_folders):
     message = f"data.root={half_folders} has the same folders (ant, bee, cat) in one half, other"
-    share = explain_rejected_images(make_small_config(half_folders, val_share=0.1))
+    share = explain_rejected_folder(half_folders, val_share=0.1)
     assert message in share
-    assert explain_rejected_images(make_small_config(half_folders)) == share
+    assert explain_rejected_folder(half_folders) == share
     assert "val_share" not in share
     assert "nested_classes=true" not in share
     (finding,) = [one for one in check_data(half_folders) if one.level == "fix"]
@@ -38,19 +38,15 @@ def test_similar_class_folders_are_rejected_everywhere(half_folders):
 
 
 def test_suggested_links_create_the_splits(half_folders):
-    links = (
-        explain_rejected_images(make_small_config(half_folders))
-        .splitlines()[1]
-        .removeprefix("    try:   ")
-    )
+    links = explain_rejected_folder(half_folders).splitlines()[1].removeprefix("    try:   ")
     for link in links.split(" && "):
         subprocess.run(shlex.split(link), check=True)
-    assert count_images(make_small_config(half_folders)) == (37, 11, CLASSES)
+    assert count_images(half_folders) == (37, 11, CLASSES)
 
 
 def test_similar_class_folders_are_accepted_when_confirmed(half_folders):
     named = {"val_share": 0.1, "nested_classes": False}
-    assert count_images(make_small_config(half_folders, **named))[2] == ("one half", "other")
+    assert count_images(half_folders, **named)[2] == ("one half", "other")
     assert not [
         note
         for note in data.survey_images(make_small_config(half_folders, **named)).notes
@@ -81,7 +77,7 @@ def test_classes_that_look_like_splits_are_rejected(image_folder, tmp_path, ants
     for name, paths in (("ant", ants), ("bee", bees)):
         for path in paths.split():
             shutil.copytree(image_folder / "train" / name, tmp_path / path)
-    error = explain_rejected_images(make_small_config(tmp_path, val_share=0.1))
+    error = explain_rejected_folder(tmp_path, val_share=0.1)
     for part in parts.format(root=tmp_path).split("  # "):
         assert part in error
 
@@ -106,7 +102,7 @@ def test_folders_resembling_splits_are_classes(image_folder, tmp_path, ants, bee
             for image in sorted((image_folder / "train" / name).iterdir())[:count]:
                 shutil.copy(image, tmp_path / path)
     expected = {path.partition("/")[0] for path in (*ants.split(), *bees.split())}
-    assert {*count_images(make_small_config(tmp_path, val_share=0.2))[2]} == expected
+    assert {*count_images(tmp_path, val_share=0.2)[2]} == expected
 
 
 def test_nested_classes_are_suggested_only_if_unambiguous(image_folder, tmp_path):

@@ -27,7 +27,7 @@ from tests.data.loaders import (
     CLASSES,
     ONE_RANK,
     count_images,
-    explain_rejected_images,
+    explain_rejected_folder,
     make_small_config,
 )
 
@@ -59,18 +59,18 @@ def list_layout_notes(root: Path, **changes) -> str:
 
 
 def test_folder_without_val_suggests_a_setting(flowers):
-    assert "has no validation images\n    use:   data.val_share=0.1" in explain_rejected_images(
-        make_small_config(flowers)
+    assert "has no validation images\n    use:   data.val_share=0.1" in explain_rejected_folder(
+        flowers
     )
     root = flowers.parent / "set"
     root.mkdir()
     flowers.rename(root / "train")
-    assert "has no validation images\n    use:   data.val_share=0.1" in explain_rejected_images(
-        make_small_config(root)
+    assert "has no validation images\n    use:   data.val_share=0.1" in explain_rejected_folder(
+        root
     )
-    assert count_images(make_small_config(root, val_share=0.1)) == (34, 3, CLASSES)
+    assert count_images(root, val_share=0.1) == (34, 3, CLASSES)
     (root / "val").symlink_to(root / "train")
-    message = explain_rejected_images(make_small_config(root, val_share=0.1))
+    message = explain_rejected_folder(root, val_share=0.1)
     assert "is for data without validation images, and " in message
     assert "/val has some" in message
 
@@ -81,7 +81,7 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert train | val == {*Listing.of(flowers).names}
     assert not train & val
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
-    assert count_images(config) == (28, 9, CLASSES)
+    assert count_images(flowers, val_share=0.25) == (28, 9, CLASSES)
     message = "9 images are set aside for validation, a share of 0.25 of each class"
     assert message in list_layout_notes(flowers, val_share=0.25)
     with closing(data.open_eval(config, data.survey_images(config), ONE_RANK)) as loader:
@@ -89,9 +89,7 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert np.bincount(labels).tolist() == [3, 3, 3]
 
 
-def test_validation_images_depend_on_seed_not_folder(
-    flowers,
-):
+def test_validation_images_depend_on_seed_not_folder(flowers):
     first, again, other = (
         list_validation(make_small_config(flowers, val_share=0.3, val_seed=seed))
         for seed in (0, 0, 1)
@@ -124,7 +122,7 @@ def test_folds_are_described_and_divide_training_images(flowers, copied_images):
     message = "13 images are set aside for validation, part 1/3 of each class, the same with every"
     assert message in list_layout_notes(flowers, fold="1/3")
     config = make_small_config(copied_images, fold="1/3")
-    assert count_images(config) == (24, 13, CLASSES)
+    assert count_images(copied_images, fold="1/3") == (24, 13, CLASSES)
     assert list_validation(config) | list_training(config) == {
         *Listing.of(copied_images / "train").names
     }
@@ -134,22 +132,19 @@ def test_folds_are_described_and_divide_training_images(flowers, copied_images):
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
     for path in sorted((flowers / "bee").iterdir())[1:]:
         path.unlink()
-    assert "needs at least two images per class; these have one: bee" in explain_rejected_images(
-        make_small_config(flowers, fold="1/3")
+    assert "needs at least two images per class; these have one: bee" in explain_rejected_folder(
+        flowers, fold="1/3"
     )
 
 
 def test_fold_needs_two_images_before_share_is_applied(flowers):
     for path in sorted((flowers / "bee").iterdir())[2:]:
         path.unlink()
-    sizes = [
-        count_images(make_small_config(flowers, fold=f"{part}/5", share=0.1))[1]
-        for part in range(1, 6)
-    ]
+    sizes = [count_images(flowers, fold=f"{part}/5", share=0.1)[1] for part in range(1, 6)]
     assert sum(sizes) == len(Listing.of(flowers))
     next((flowers / "bee").iterdir()).unlink()
     for part in range(1, 6):
-        message = explain_rejected_images(make_small_config(flowers, fold=f"{part}/5", share=0.1))
+        message = explain_rejected_folder(flowers, fold=f"{part}/5", share=0.1)
         assert "needs at least two images per class; these have one: bee" in message
 
 
@@ -224,10 +219,8 @@ def test_split_leaves_each_class_in_both_splits(flowers):
         assert min(list_split(config, "val").counts) >= 1 <= min(list_split(config, "train").counts)
     next((flowers / "bee").iterdir()).unlink()
     clause = "needs at least two images per class; these have one: bee"
-    assert f"data.val_share=0.1 {clause}" in explain_rejected_images(
-        make_small_config(flowers, val_share=0.1)
-    )
-    message = explain_rejected_images(make_small_config(flowers))
+    assert f"data.val_share=0.1 {clause}" in explain_rejected_folder(flowers, val_share=0.1)
+    message = explain_rejected_folder(flowers)
     assert f"hint:  data.val_share=0.1 {clause}" in message
     assert "use:" not in message
 
@@ -235,25 +228,23 @@ def test_split_leaves_each_class_in_both_splits(flowers):
 def test_single_and_empty_classes_are_explained(flowers):
     for path in (flowers / "bee").iterdir():
         path.unlink()
-    assert "has no images in bee" in explain_rejected_images(
-        make_small_config(flowers, val_share=0.1)
-    )
+    assert "has no images in bee" in explain_rejected_folder(flowers, val_share=0.1)
     root = flowers.parent / "set"
     (root / "train").mkdir(parents=True)
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
-    message = explain_rejected_images(make_small_config(root, val_share=0.1))
+    message = explain_rejected_folder(root, val_share=0.1)
     fix = f"use:   data={root}/train/insects\n    hint:  it makes each folder in it a class"
     assert f"has one class, insects; at least 2 are needed\n    {fix}" in message
-    assert count_images(make_small_config(root / "train" / "insects", val_share=0.1))[2] == (
+    assert count_images(root / "train" / "insects", val_share=0.1)[2] == (
         "ant",
         "cat",
     )
-    nested = make_small_config(root, val_share=0.1, nested_classes=True)
-    assert count_images(nested)[2] == ("insects/ant", "insects/cat")
+    nested = {"val_share": 0.1, "nested_classes": True}
+    assert count_images(root, **nested)[2] == ("insects/ant", "insects/cat")
     for path in root.glob("*/*/*/*"):
         path.rename(path.with_suffix(".txt"))
-    message = explain_rejected_images(nested)  # empty folders are not classes
+    message = explain_rejected_folder(root, **nested)  # empty folders are not classes
     assert f"{root}/train has no images" in message
     assert "(not read: " in message
 
@@ -262,10 +253,10 @@ def test_nested_folders_become_classes_on_request(image_folder, tmp_path):
     for split in ("train", "val"):
         for name, place in (("ant", "insects/ant"), ("bee", "insects/bee"), ("cat", "mammals")):
             shutil.copytree(image_folder / split / name, tmp_path / split / place)
-    assert count_images(make_small_config(tmp_path)) == (37, 11, ("insects", "mammals"))
+    assert count_images(tmp_path) == (37, 11, ("insects", "mammals"))
     assert "data.nested_classes=true makes each of these a class" in list_layout_notes(tmp_path)
-    nested = make_small_config(tmp_path, nested_classes=True)
-    assert count_images(nested) == (37, 11, ("insects/ant", "insects/bee", "mammals"))
+    classes = ("insects/ant", "insects/bee", "mammals")
+    assert count_images(tmp_path, nested_classes=True) == (37, 11, classes)
     assert "nested_classes" not in list_layout_notes(tmp_path, nested_classes=True)
 
 
@@ -289,21 +280,21 @@ def test_foreign_split_names_are_read_and_reported(image_folder, tmp_path, train
     (tmp_path / val).symlink_to(image_folder / "val")
     if more:
         (tmp_path / more).symlink_to(image_folder / "train")
-    assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
+    assert count_images(tmp_path) == (37, 11, CLASSES)
     assert f"validation images come from {val}" in list_layout_notes(tmp_path).splitlines()
 
 
 def test_nested_split_folders_count_once(image_folder, tmp_path):
     for split, name in (("train", "training_set"), ("val", "test_set")):
         shutil.copytree(image_folder / split, tmp_path / name / name)
-    assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
+    assert count_images(tmp_path) == (37, 11, CLASSES)
 
 
 def test_self_linked_folder_is_not_a_nested_split(image_folder, tmp_path):
     for split in ("train", "val"):
         (tmp_path / split).mkdir()
         (tmp_path / split / split).symlink_to(tmp_path / split)
-    assert "has no images" in explain_rejected_images(make_small_config(tmp_path))
+    assert "has no images" in explain_rejected_folder(tmp_path)
 
 
 def test_split_folders_in_table_paths_divide_it(image_folder, tmp_path):
@@ -312,7 +303,7 @@ def test_split_folders_in_table_paths_divide_it(image_folder, tmp_path):
         for path in sorted(shutil.copytree(image_folder / split, tmp_path / name).glob("*/*")):
             lines.append(f"{path.relative_to(tmp_path)},{path.parent.name}")
     (tmp_path / "labels.csv").write_text("\n".join(lines))
-    assert count_images(make_small_config(tmp_path / "labels.csv")) == (37, 11, CLASSES)
+    assert count_images(tmp_path / "labels.csv") == (37, 11, CLASSES)
 
 
 @pytest.fixture
@@ -333,7 +324,7 @@ def image_table(image_folder: Path, tmp_path: Path) -> Path:
 
 
 def test_table_gives_images_and_labels_of_folders(image_folder, image_table):
-    assert count_images(make_small_config(image_table)) == (37, 11, CLASSES)
+    assert count_images(image_table) == (37, 11, CLASSES)
     assert "validation images come from test" in list_layout_notes(image_table).splitlines()
     share = replace(ONE_RANK, eval_size=11)
     mine, theirs = (
@@ -351,8 +342,8 @@ def test_table_gives_images_and_labels_of_folders(image_folder, image_table):
 def test_table_without_splits_is_split_randomly(image_table):
     lines = [line.rpartition(",")[0] for line in image_table.read_text().splitlines()]
     image_table.write_text("\n".join(lines))
-    assert "has no validation images" in explain_rejected_images(make_small_config(image_table))
-    assert count_images(make_small_config(image_table, val_share=0.25))[1] == 12
+    assert "has no validation images" in explain_rejected_folder(image_table)
+    assert count_images(image_table, val_share=0.25)[1] == 12
 
 
 def test_hugging_face_metadata_gives_labels(image_folder, tmp_path):
@@ -366,19 +357,19 @@ def test_hugging_face_metadata_gives_labels(image_folder, tmp_path):
             lines.append(f"{path.name},{label}")
             rows.append(f'{{"file_name": "{name}/{path.name}", "label": "{label}"}}\n')
         (tmp_path / name / "metadata.csv").write_text("\n".join(lines))
-    assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
+    assert count_images(tmp_path) == (37, 11, CLASSES)
     (tmp_path / "metadata.jsonl").write_text("".join(rows))
-    assert "several sources of labels" in explain_rejected_images(make_small_config(tmp_path))
+    assert "several sources of labels" in explain_rejected_folder(tmp_path)
     for name in ("train", "test"):
         (tmp_path / name / "metadata.csv").unlink()
-    assert count_images(make_small_config(tmp_path)) == (37, 11, CLASSES)
+    assert count_images(tmp_path) == (37, 11, CLASSES)
 
 
 def test_tables_without_labels_are_named(copied_images):
     (copied_images / "train" / "metadata.csv").write_text("file_name,text\nant/000.jpg,an ant\n")
     (copied_images / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
     (copied_images / "labels.csv").write_text("path,label\na.jpg,x\n")
-    assert count_images(make_small_config(copied_images)) == (37, 11, CLASSES)
+    assert count_images(copied_images) == (37, 11, CLASSES)
     assert f"not from {copied_images}/labels.csv, {copied_images}/train.csv" in list_layout_notes(
         copied_images
     )
@@ -440,9 +431,9 @@ def test_flat_images_are_labeled_by_their_table(images_with_tables):
         for name in CLASSES:
             (images_with_tables / split / name).rmdir()
             place.write_text(place.read_text().replace(f"{name}/", ""))
-    assert count_images(make_small_config(images_with_tables)) == (37, 11, CLASSES)
+    assert count_images(images_with_tables) == (37, 11, CLASSES)
     (images_with_tables / "train.csv").rename(images_with_tables / "labels.csv")
-    message = explain_rejected_images(make_small_config(images_with_tables))
+    message = explain_rejected_folder(images_with_tables)
     assert "train contains images without class folders, and a table that is not read" in message
     assert f"data={images_with_tables}/labels.csv" in message
 
@@ -458,7 +449,7 @@ def test_flat_images_are_labeled_by_their_table(images_with_tables):
 )
 def test_two_tables_for_same_images_are_rejected(images_with_tables, name, content):
     (images_with_tables / name).write_text(content)
-    message = explain_rejected_images(make_small_config(images_with_tables))
+    message = explain_rejected_folder(images_with_tables)
     assert "has several sources of labels" in message
     assert name in message
     assert "train.csv" in message
@@ -466,8 +457,8 @@ def test_two_tables_for_same_images_are_rejected(images_with_tables, name, conte
 
 def test_table_of_renamed_split_needs_its_folder(images_with_tables):
     (images_with_tables / "val.csv").rename(images_with_tables / "validation.csv")
-    assert "sources of labels: val and validation.csv" in explain_rejected_images(
-        make_small_config(images_with_tables)
+    assert "sources of labels: val and validation.csv" in explain_rejected_folder(
+        images_with_tables
     )
     (images_with_tables / "validation").mkdir()
     assert read_labels(images_with_tables)["000.jpg"] == "ant"
@@ -476,10 +467,10 @@ def test_table_of_renamed_split_needs_its_folder(images_with_tables):
 def test_rows_of_other_split_are_rejected(images_with_tables):
     table = images_with_tables / "train.csv"
     (images_with_tables / "val.csv").write_text(table.read_text())
-    assert "lists 37 images for both training and validation" in explain_rejected_images(
-        make_small_config(images_with_tables)
+    assert "lists 37 images for both training and validation" in explain_rejected_folder(
+        images_with_tables
     )
     table.write_text("path,label,split\ntrain/ant/000.jpg,x,val\n")
-    assert "has rows whose split is not the split in its file name: val" in explain_rejected_images(
-        make_small_config(images_with_tables)
+    assert "has rows whose split is not the split in its file name: val" in explain_rejected_folder(
+        images_with_tables
     )
