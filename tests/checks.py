@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.recipe.compose import compose
 
 Error = TypeVar("Error", bound=Exception)
@@ -20,6 +20,17 @@ def get_error(
     with pytest.raises(kind) as caught:
         call(*arguments, **options)
     return caught.value
+
+
+def get_problem(
+    kind: type[RecipeError | NotReadyError],
+    call: Callable[..., Any],
+    *arguments: Any,
+    **options: Any,
+) -> Problem:
+    """Call a function that must raise this error with one problem; return the problem."""
+    (problem,) = get_error(kind, call, *arguments, **options).problems
+    return problem
 
 
 def get_recipe_error(recipe: str, *words: str) -> RecipeError:

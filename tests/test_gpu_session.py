@@ -15,6 +15,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.checks import get_error
+
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 
 
@@ -35,9 +37,8 @@ def run_call(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> tuple[i
     """Run a call in this process; return its exit code and the rows in its file."""
     words = "--out", str(out), "--device", "cpu", "--quick", *words
     monkeypatch.setattr(sys, "argv", [str(SESSION), *words])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(SESSION), run_name="__main__")
-    return ended.value.code, list(map(json.loads, out.read_text().splitlines()))
+    error = get_error(SystemExit, runpy.run_path, str(SESSION), run_name="__main__")
+    return error.code, list(map(json.loads, out.read_text().splitlines()))
 
 
 def test_session_five_commands_cover_every_call(session):

@@ -6,6 +6,7 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
+from tests.checks import get_problem
 from tests.tables import parse_rows
 
 
@@ -18,9 +19,7 @@ from tests.tables import parse_rows
     ],
 )
 def test_address_is_reported_with_a_copy_command(text, copy):
-    with pytest.raises(RecipeError) as caught:
-        parse_path("data", text)
-    (problem,) = caught.value.problems
+    problem = get_problem(RecipeError, parse_path, "data", text)
     assert (problem.key, problem.value) == ("data", text)
     assert problem.advice[0] == copy
     assert "is an address" in problem.clause
@@ -58,9 +57,7 @@ def test_existing_path_is_rejected_with_a_free_name(name, kind, free, tmp_path, 
     if not free:
         assert parse_new_path("--out", name, is_folder) == Path(name)
         return
-    with pytest.raises(RecipeError) as caught:
-        parse_new_path("--out", name, is_folder)
-    (problem,) = caught.value.problems
+    problem = get_problem(RecipeError, parse_new_path, "--out", name, is_folder)
     assert problem.fix == f"--out {free}"
     assert parse_new_path("--out", free, is_folder) == Path(free)
 

@@ -1,7 +1,5 @@
 """Fields of a recipe section keep their types on every assignment."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import yaml
@@ -11,14 +9,8 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import EMA, MixUp
 from resnet_recipes.methods.optimizers import LAMB
 from resnet_recipes.recipe.schema import Recipe
-from tests.checks import get_error
+from tests.checks import get_error, get_problem
 from tests.tables import parse_rows
-
-
-def get_problem(act: Callable[[], object]) -> str:
-    """Return the only problem of the error that a call raises."""
-    (problem,) = get_error(rr.RecipeError, act).problems
-    return str(problem)
 
 
 @pytest.mark.parametrize(
@@ -53,14 +45,15 @@ def test_section_rejects_wrong_assignment_at_once(path, value, message):
         section = getattr(section, part)
     before = getattr(section, name, None)
     value = yaml.safe_load(value) if isinstance(value, str) else value
-    assert message.replace("\\n", "\n") in get_problem(lambda: setattr(section, name, value))
+    problem = get_problem(rr.RecipeError, setattr, section, name, value)
+    assert message.replace("\\n", "\n") in str(problem)
     assert getattr(section, name, None) == before
 
 
 def test_sections_reject_wrong_initial_values():
-    assert "data.workers=0.5" in get_problem(lambda: DataConfig(workers=0.5))
-    assert "optimizer.lr=high" in get_problem(lambda: LAMB(lr="high"))
-    assert "methods.ema.half_life=100" in get_problem(lambda: EMA(half_life=100))
+    assert "data.workers=0.5" in str(get_problem(rr.RecipeError, DataConfig, workers=0.5))
+    assert "optimizer.lr=high" in str(get_problem(rr.RecipeError, LAMB, lr="high"))
+    assert "methods.ema.half_life=100" in str(get_problem(rr.RecipeError, EMA, half_life=100))
 
 
 def test_numpy_numbers_become_python_numbers():
@@ -81,9 +74,8 @@ def test_list_items_are_checked_on_use():
     recipe = rr.compose("mild")
     recipe.schedule.milestones.append(3)
     recipe.evaluation.sizes.append("large")
-    with pytest.raises(rr.RecipeError) as caught:
-        rr.plan(recipe)
-    assert [problem.key for problem in caught.value.problems] == [
+    error = get_error(rr.RecipeError, rr.plan, recipe)
+    assert [problem.key for problem in error.problems] == [
         "schedule.milestones",
         "evaluation.sizes",
     ]

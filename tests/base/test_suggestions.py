@@ -31,6 +31,7 @@ from resnet_recipes.recipe.build import list_settings
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
+from tests.checks import get_error, get_problem
 from tests.tables import parse_rows
 
 #: Values for options that do not accept every number.
@@ -114,9 +115,8 @@ def test_foreign_commands_suggest_ours(verb):
 
 
 def test_commands_without_settings_do_not_suggest_any():
-    with pytest.raises(RecipeError) as caught:
-        split(["--epochs", "3", "runs"], get_usage("report"))
-    assert "epochs=3" not in str(caught.value)
+    error = get_error(RecipeError, split, ["--epochs", "3", "runs"], get_usage("report"))
+    assert "epochs=3" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,8 @@ def test_every_suggestion_for_trained_networks_is_accepted():
     ],
 )
 def test_flags_for_arguments_suggest_the_argument(typed, words):
-    with pytest.raises(RecipeError) as caught:
-        split(typed[1:], get_usage(typed[0]))
-    assert caught.value.problems[0].fixes == (words,)
+    problem = get_problem(RecipeError, split, typed[1:], get_usage(typed[0]))
+    assert problem.fixes == (words,)
 
 
 def test_every_suggested_flag_and_format_exists():

@@ -7,14 +7,13 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.characters import reject_pasted
-from tests.checks import get_error
+from tests.checks import get_problem
 from tests.tables import parse_rows
 
 
 def suggest_command(argv: list[str]) -> str:
     """Return the suggested command for a rejected command."""
-    (problem,) = get_error(RecipeError, reject_pasted, "resnet-train", argv).problems
-    (fix,) = problem.fixes
+    (fix,) = get_problem(RecipeError, reject_pasted, "resnet-train", argv).fixes
     return fix
 
 

@@ -9,6 +9,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.run_paths import list_records, resolve_weights
 from resnet_recipes.jobs.lookup import find_runs
+from tests.checks import get_error
 from tests.run_folders import create_run_folder
 from tests.tables import parse_rows, parse_values
 
@@ -74,9 +75,8 @@ def test_unknown_run_suggests_the_nearest_name(runs, word):
 
 
 def test_find_runs_reports_all_missing_names(runs):
-    with pytest.raises(RecipeError) as caught:
-        find_runs(["one", "beta", "two"])
-    assert [problem.value for problem in caught.value.problems] == ["one", "two"]
+    error = get_error(RecipeError, find_runs, ["one", "beta", "two"])
+    assert [problem.value for problem in error.problems] == ["one", "two"]
 
 
 @pytest.mark.parametrize("word", ["last", "runs"])

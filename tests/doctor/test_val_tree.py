@@ -8,6 +8,7 @@ from resnet_recipes.base.errors import Kind, NotReadyError
 from resnet_recipes.doctor import get_exit_code
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.val_tree import build_val_tree
+from tests.checks import get_problem
 
 MAPS = {
     "csv with a header": "ImageId,Class\nant2,ant\nbee2,bee\ncat2,cat\n",
@@ -47,9 +48,12 @@ def test_val_tree_links_images_without_moving_them(root_with_flat_val, tmp_path,
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_val_tree_reports_missing_split(root_with_flat_val, tmp_path, split):
     (root_with_flat_val / split).rename(tmp_path / "elsewhere")
-    with pytest.raises(NotReadyError) as caught:
-        build_val_tree(root_with_flat_val, write_text(tmp_path / "map", MAPS["one class a line"]))
-    (problem,) = caught.value.problems
+    problem = get_problem(
+        NotReadyError,
+        build_val_tree,
+        root_with_flat_val,
+        write_text(tmp_path / "map", MAPS["one class a line"]),
+    )
     assert (problem.key, problem.kind) == (str(root_with_flat_val / split), Kind.ABSENT)
 
 

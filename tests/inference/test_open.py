@@ -7,6 +7,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.inference import open as opening
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
+from tests.checks import get_problem
 
 
 @pytest.mark.parametrize("word", ["data.eval_size=24", "evaluation.sizes=[32,24]"])
@@ -30,8 +31,8 @@ def test_conflicting_setting_is_rejected(tmp_path, monkeypatch):
 def test_setting_of_training_is_rejected_with_a_hint(tmp_path, monkeypatch):
     about = NetworkDescription("resnet18", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
-    with pytest.raises(RecipeError) as caught:
-        opening.open_trained(tmp_path / "weights.pt", ["data.mean=[1,2,3]"])
-    (problem,) = caught.value.problems
+    problem = get_problem(
+        RecipeError, opening.open_trained, tmp_path / "weights.pt", ["data.mean=[1,2,3]"]
+    )
     assert (problem.key, problem.fixes) == ("data.mean", ())
     assert problem.valid == opening.SETTINGS["export"]

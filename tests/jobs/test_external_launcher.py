@@ -17,6 +17,7 @@ from resnet_recipes.jobs import external_launcher, watchdog
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.run_folder.ending import read_ending
 from resnet_recipes.training import distributed
+from tests.checks import get_error
 from tests.forks import Command, ForkServer
 from tests.plans import TINY
 from tests.tables import parse_rows
@@ -97,9 +98,8 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
 )
 def test_join_rejects_impossible_variables_by_name(words, message, bare_environment):
     set_arguments(bare_environment, words)
-    with pytest.raises(NotReadyError) as failure:
-        external_launcher.join([], Path, do_nothing)
-    assert message in str(failure.value)
+    error = get_error(NotReadyError, external_launcher.join, [], Path, do_nothing)
+    assert message in str(error)
 
 
 def test_join_reports_port_in_use(bare_environment):

@@ -26,6 +26,7 @@ from resnet_recipes.jobs.group import (
     make_group,
 )
 from resnet_recipes.recipe.sections import LaunchConfig
+from tests.checks import get_error
 from tests.tables import parse_values
 
 RUN = Path("runs/a")
@@ -74,9 +75,8 @@ def test_count_ranks_ignores_missing_gpus(monkeypatch):
 def test_group_reports_all_that_is_missing(monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * MAX_TMPDIR)
-    with pytest.raises(NotReadyError) as raised:
-        make_group(LaunchConfig(gpus=8))
-    assert [problem.key for problem in raised.value.problems] == ["TMPDIR", "launch.gpus"]
+    error = get_error(NotReadyError, make_group, LaunchConfig(gpus=8))
+    assert [problem.key for problem in error.problems] == ["TMPDIR", "launch.gpus"]
 
 
 def test_group_rejects_unusable_gpus_with_reason(monkeypatch):

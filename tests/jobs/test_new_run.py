@@ -17,6 +17,7 @@ from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import CONFIG, SUMMARY
+from tests.checks import get_error, get_problem
 from tests.tables import parse_rows
 
 
@@ -118,11 +119,11 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
 def test_run_about_to_start_keeps_its_name(make, words, clause):
     with create(make_test_plan("mild", "run=mine", "seed=1"), ["resnet-train"]) as held:
         config = (held.path / CONFIG).read_bytes()
-        with pytest.raises(NotReadyError) as caught:
-            make(make_test_plan("mild", "run=mine", *words), ["resnet-train"])
+        problem = get_problem(
+            NotReadyError, make, make_test_plan("mild", "run=mine", *words), ["resnet-train"]
+        )
         assert (held.path / CONFIG).read_bytes() == config
         assert [path.name for path in held.path.parent.iterdir()] == ["mine"]
-    (problem,) = caught.value.problems
     assert (problem.key, problem.value) == ("run.name", "mine")
     assert problem.clause == f"is running in {held.path} {clause}"
     assert problem.fixes == (f"resnet-recipes watch {held.path}",)
@@ -142,9 +143,7 @@ def test_create_names_folder_on_disk_without_locks(monkeypatch):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(NotReadyError) as caught:
-        create_run("run=mine")
-    (problem,) = caught.value.problems
+    problem = get_problem(NotReadyError, create_run, "run=mine")
     assert (problem.key, problem.kind) == (str(Path("runs").absolute()), Kind.WRONG)
     assert list(Path("runs").iterdir()) == []
 
@@ -168,9 +167,8 @@ def test_taken_run_name_suggests_free_name_and_resume():
     folder = create_run("run=mine")
     (folder / "weights.pt").touch()
     create_run("run=mine2")
-    with pytest.raises(RecipeError) as caught:
-        create_run("run=mine")
-    suggested = caught.value.problems[0].lines()[1:]
+    error = get_error(RecipeError, create_run, "run=mine")
+    suggested = error.problems[0].lines()[1:]
     assert suggested == ["use:   run=mine3", f"try:   resnet-train --resume {folder}"]
 
 

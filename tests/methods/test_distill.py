@@ -23,7 +23,7 @@ from resnet_recipes.planning.network_facts import count_teaching
 from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
-from tests.checks import get_error
+from tests.checks import get_error, get_problem
 from tests.methods.inputs import make_batch, make_now
 from tests.plans import plan_recipe
 from tests.training.recording import record
@@ -132,9 +132,9 @@ def test_teacher_gets_its_own_normalization(teacher, make_run):
 def test_resume_rejects_another_teacher(teacher, make_run):
     run, other = make_run(methods=make_methods(teacher)), make_run("seed=6")
     write_weights(other.model, teacher, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
-    with pytest.raises(RecipeError) as caught:
-        restore(make_run(methods=make_methods(teacher)), capture(run, 2))
-    (problem,) = caught.value.problems
+    problem = get_problem(
+        RecipeError, restore, make_run(methods=make_methods(teacher)), capture(run, 2)
+    )
     assert problem.key == "methods.distill.teacher"
     assert "has changed since the run started" in problem.clause
 
@@ -151,8 +151,8 @@ def test_plan_counts_forward_pass_and_weights_of_teacher(teacher):
 
 
 def test_unsuitable_teacher_is_rejected(teacher, make_run, tmp_path):
-    def explain_rejected_teacher(path: object, error: type[Exception] = RecipeError) -> str:
-        error = get_error(error, plan_recipe, methods={"distill": {"teacher": str(path)}})
+    def explain_rejected_teacher(path: object, kind: type[Exception] = RecipeError) -> str:
+        error = get_error(kind, plan_recipe, methods={"distill": {"teacher": str(path)}})
         assert error.problems[0].key == "methods.distill.teacher"
         return escape_controls(error)
 

@@ -9,6 +9,7 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.cli import run_guarded
 from resnet_recipes.methods.plug_ins import GROUP, find_plug_ins
+from tests.checks import get_problem
 from tests.tables import parse_rows
 
 CLASS = """
@@ -75,9 +76,7 @@ theirs | raise RuntimeError("a\\nb") | theirs | used: RuntimeError: a
 )
 def test_invalid_method_of_a_package_is_rejected(install_package, name, body, entries, why):
     install_package(CLASS.format(name=name, body=body), *entries.split())
-    with pytest.raises(NotReadyError) as caught:
-        list(find_plug_ins({"mixup"}))
-    (problem,) = caught.value.problems
+    problem = get_problem(NotReadyError, list, find_plug_ins({"mixup"}))
     assert why in problem.clause
     assert "\n" not in problem.clause
     assert problem.fixes == ("pip uninstall it",)

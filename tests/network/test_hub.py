@@ -17,6 +17,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.network.hub import parse_repository, push
 from resnet_recipes.network.open import AbsentError
+from tests.checks import get_problem
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -219,9 +220,7 @@ def test_failed_push_suggests_how_to_repeat_it(hub, tmp_path, monkeypatch):
 def test_push_rejects_invalid_responses(hub, tmp_path, part, lie):
     (tmp_path / "README.md").write_text("# A network")
     hub.lies = part, lie
-    with pytest.raises(NotReadyError) as caught:
-        push(tmp_path, "hf:me/net")
-    (problem,) = caught.value.problems
+    problem = get_problem(NotReadyError, push, tmp_path, "hf:me/net")
     assert problem.key == "hf:me/net"
     assert problem.clause.startswith("cannot be accessed: ")
     assert str(tmp_path) in problem.fixes[0]

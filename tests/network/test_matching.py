@@ -10,6 +10,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.network.matching import find_lookalikes
 from resnet_recipes.network.open import list_notes, open_network
+from tests.checks import get_problem
 
 NAME = "timm:test_efficientnet"
 CONFIG = ModelConfig(NAME)
@@ -70,9 +71,7 @@ def test_unknown_network_error_suggests_fitting_names(tiny_efficientnet, tmp_pat
     monkeypatch.setattr(backbones, "list_networks", {"timm": small, "torchvision": []}.get)
     path = tmp_path / "Test-EfficientNet-0123abcd.pth"
     torch.save(rename_tensors(tiny_efficientnet.state_dict()), path)
-    with pytest.raises(NotReadyError) as caught:
-        open_network(str(path))
-    (problem,) = caught.value.problems
+    problem = get_problem(NotReadyError, open_network, str(path))
     count = len(tiny_efficientnet.state_dict())
     assert f"({count} tensors, net.part0.weight to net.part{count - 1}.bias" in problem.clause
     assert "model.name=timm:test_efficientnet" in problem.fixes

@@ -10,6 +10,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import MEAN, STD
 from resnet_recipes.network.open import AbsentError, list_notes, open_network
 from resnet_recipes.network.pretrained import open_weights
+from tests.checks import get_problem
 from tests.tiny_networks import build_narrow_resnet18
 
 HALF = (127.5,) * 3
@@ -37,10 +38,9 @@ def put_in_hub(tmp_path, monkeypatch):
 def test_published_name_sets_network_and_image_settings(published, put_in_hub):
     timm = pytest.importorskip("timm")
     model = timm.create_model("test_vit").eval()
-    with pytest.raises(AbsentError) as caught:
-        open_network(published)
-    assert caught.value.problems[0].key == published
-    fetch = caught.value.problems[0].fixes[0]
+    problem = get_problem(AbsentError, open_network, published)
+    assert problem.key == published
+    fetch = problem.fixes[0]
     assert fetch.endswith("hf download timm/test_vit.r160_in1k model.safetensors")
     put_in_hub(model.state_dict(), "timm/test_vit.r160_in1k")
     network = open_network(published)
@@ -56,9 +56,12 @@ def test_published_name_sets_network_and_image_settings(published, put_in_hub):
 
 def test_published_name_of_another_network_is_rejected(put_in_hub):
     pytest.importorskip("timm")
-    with pytest.raises(NotReadyError) as caught:
-        open_network("timm:test_vit.r160_in1k", ModelConfig("timm:test_efficientnet"))
-    (problem,) = caught.value.problems
+    problem = get_problem(
+        NotReadyError,
+        open_network,
+        "timm:test_vit.r160_in1k",
+        ModelConfig("timm:test_efficientnet"),
+    )
     assert problem.clause == "has no weights for timm:test_efficientnet"
     assert problem.fix == "model.name=timm:test_vit"
 
@@ -69,9 +72,7 @@ def test_published_name_of_another_network_is_rejected(put_in_hub):
 )
 def test_unknown_published_name_is_rejected(published, near):
     pytest.importorskip("timm")
-    with pytest.raises(NotReadyError) as caught:
-        open_network(published)
-    (problem,) = caught.value.problems
+    problem = get_problem(NotReadyError, open_network, published)
     assert (problem.key, problem.clause) == (
         published,
         f"{published.partition(':')[0]} has no such network",

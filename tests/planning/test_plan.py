@@ -17,7 +17,7 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
-from tests.checks import get_error
+from tests.checks import get_error, get_problem
 from tests.planning.small_plans import make_facts, make_small_recipe, plan_small
 from tests.plans import plan_imagenet
 from tests.tables import parse_rows, parse_values
@@ -210,11 +210,10 @@ def test_make_plan_rejects_an_impossible_plan(words, ranks, facts_changes, key, 
 
 
 def test_make_plan_rejects_methods_that_conflict():
-    with pytest.raises(RecipeError) as caught:
-        plan_imagenet("medium methods.cutmix={}")
+    error = get_error(RecipeError, plan_imagenet, "medium methods.cutmix={}")
     assert any(
         problem.key.startswith("methods.") and "cannot be combined" in problem.clause
-        for problem in caught.value.problems
+        for problem in error.problems
     )
 
 
@@ -272,9 +271,7 @@ def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
         recipe = compose("mild", words.split(), needs_data=False).recipe
         return make_plan(recipe, make_facts(examples, classes=4), ranks)
 
-    with pytest.raises(RecipeError) as caught:
-        plan_mild(changes)
-    (problem,) = caught.value.problems
+    problem = get_problem(RecipeError, plan_mild, changes)
     assert "images in /data, so an epoch has no steps" in problem.clause
     fixed = plan_mild(f"{changes} {problem.fixes[0]}")
     per_image = fixed.recipe.optimizer.lr / fixed.recipe.batch.global_size

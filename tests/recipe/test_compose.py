@@ -11,7 +11,7 @@ from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.compose import compose, from_config
 from resnet_recipes.recipe.frozen_recipe import freeze_sealed
 from resnet_recipes.recipe.schema import list_enabled
-from tests.checks import get_error, get_recipe_error
+from tests.checks import get_error, get_problem, get_recipe_error
 from tests.tables import parse_values
 
 DATA = "data=/data/imagenet"
@@ -205,9 +205,7 @@ def test_recipe_with_too_many_parents_is_rejected(write_recipe_file):
 
 def test_problem_from_command_line_has_no_file(write_recipe_file):
     write_recipe_file("recipes/mine.yaml", "defaults: [mild]\nmethods: {mixup: {alpha: 0.2}}\n")
-    with pytest.raises(RecipeError) as caught:
-        compose("mine", [DATA, "methods.mixup={alpha: -1}"])
-    (problem,) = caught.value.problems
+    problem = get_problem(RecipeError, compose, "mine", [DATA, "methods.mixup={alpha: -1}"])
     assert (problem.key, problem.where) == ("methods.mixup.alpha", "")
 
 
@@ -395,10 +393,9 @@ def test_config_of_another_application_is_composed_or_rejected(write_recipe_file
     tree = {"name": "mine", "optimizer": {"name": "lamb"}, "data": {"root": "images"}}
     recipe = from_config(tree)
     assert (recipe.optimizer.name, recipe.data.root) == ("lamb", str(tmp_path / "images"))
-    with pytest.raises(RecipeError) as caught:
-        from_config(tree | {"seed": "x", "sead": 1})
-    assert "seed=x: must be a whole number" in str(caught.value)
-    assert "did you mean seed?" in str(caught.value)
+    error = get_error(RecipeError, from_config, tree | {"seed": "x", "sead": 1})
+    assert "seed=x: must be a whole number" in str(error)
+    assert "did you mean seed?" in str(error)
     with pytest.raises(RecipeError, match="nothing"):
         from_config({"about": "${nothing}"})
 
@@ -410,9 +407,10 @@ def test_rejected_recipe_is_parsed_and_composed_once(write_recipe_file, monkeypa
         counted = Mock(side_effect=real)
         monkeypatch.setattr(module, name, counted)
         calls.append(counted)
-    with pytest.raises(RecipeError) as caught:
-        compose("mild", [DATA, "lr=high", "batch_size=64", "methods.mixup=0.2"])
-    assert len(caught.value.problems) == 3
+    error = get_error(
+        RecipeError, compose, "mild", [DATA, "lr=high", "batch_size=64", "methods.mixup=0.2"]
+    )
+    assert len(error.problems) == 3
     assert [counted.call_count for counted in calls] == [1, 1]
 
 
@@ -431,7 +429,5 @@ def test_recipe_of_copied_run_drops_name_and_folder(tmp_path):
 def test_method_that_weights_enable_can_be_removed():
     words = [DATA, "model.weights=hf:someone/network"]
     assert compose("finetune", [*words, "~methods.blurpool"]).recipe.methods.blurpool is None
-    with pytest.raises(RecipeError) as caught:
-        compose("finetune", [*words, "~methods.mixup"])
-    (problem,) = caught.value.problems
+    problem = get_problem(RecipeError, compose, "finetune", [*words, "~methods.mixup"])
     assert problem.advice == ("methods that are on: none",)

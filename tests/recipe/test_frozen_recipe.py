@@ -7,6 +7,7 @@ from resnet_recipes.base.suggestions import list_every_setting
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen_recipe import _make_seal, freeze, freeze_sealed, read, read_sealed
 from resnet_recipes.recipe.schema import Recipe
+from tests.checks import get_error, get_problem
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot", "demo"])
@@ -55,9 +56,8 @@ def test_removed_setting_that_is_off_is_skipped(setting, tmp_path):
     path.write_text(add_setting(freeze_sealed(recipe), setting))
     assert read(path) == read_sealed(path) == recipe
     path.write_text(path.read_text().replace("seed: 42", "seed: 43"))  # an edit breaks the seal
-    with pytest.raises(RecipeError) as caught:
-        read(path)
-    assert [one.key for one in caught.value.problems] == ["schedule.old"]
+    error = get_error(RecipeError, read, path)
+    assert [one.key for one in error.problems] == ["schedule.old"]
 
 
 def test_removed_setting_of_logging_is_skipped(tmp_path):
@@ -70,9 +70,7 @@ def test_removed_setting_of_logging_is_skipped(tmp_path):
 def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
     recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
     path.write_text(add_setting(freeze_sealed(recipe), setting))
-    with pytest.raises(RecipeError) as caught:
-        read(path)
-    (problem,) = caught.value.problems
+    problem = get_problem(RecipeError, read, path)
     assert (problem.key, problem.kind, problem.where) == ("schedule.old", Kind.UNKNOWN, str(path))
     assert problem.advice == (list_every_setting(),)
 

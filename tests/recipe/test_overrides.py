@@ -8,6 +8,7 @@ from resnet_recipes.base.names import SHORT_NAMES
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION
 from resnet_recipes.recipe.overrides import MAX_LENGTH, Override, parse
+from tests.checks import get_problem
 from tests.tables import parse_rows
 
 #: Lines of text, including an empty line and a line with a space.
@@ -117,9 +118,7 @@ a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
 )
 def test_impossible_override_suggests_a_correction(word, message, fix):
     assert parse([word])[0] == []
-    with pytest.raises(RecipeError) as caught:
-        compose("mild", [word], needs_data=False)
-    (problem,) = caught.value.problems
+    problem = get_problem(RecipeError, compose, "mild", [word], needs_data=False)
     assert message in problem.lines()[0]
     advice = problem.format_fix((*problem.advice, "")[0])
     assert advice == fix.replace("OWN", OWN_APPLICATION)

@@ -9,6 +9,7 @@ from resnet_recipes.base.names import SHORT_NAMES
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import expand_document
 from resnet_recipes.recipe.strict_yaml import parse
+from tests.checks import get_error
 
 PATH = Path("recipes/mine.yaml")
 
@@ -68,9 +69,8 @@ def test_command_overrides_short_settings_which_override_parents(tmp_path, monke
     ],
 )
 def test_setting_set_twice_is_rejected_with_both_lines(text, message):
-    with pytest.raises(RecipeError) as caught:
-        expand_document(parse(text.encode(), PATH))
-    assert message in str(caught.value)
+    error = get_error(RecipeError, expand_document, parse(text.encode(), PATH))
+    assert message in str(error)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,5 @@ def test_setting_set_twice_is_rejected_with_both_lines(text, message):
 def test_wrong_short_value_is_reported_with_its_line(text, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(f"defaults: [mild]\n{text}\n")
-    with pytest.raises(RecipeError) as caught:
-        compose("mine.yaml", ["data=/data"])
-    assert message in str(caught.value)
+    error = get_error(RecipeError, compose, "mine.yaml", ["data=/data"])
+    assert message in str(error)

@@ -21,6 +21,7 @@ from resnet_recipes.training.state import (
     list_resume_warnings,
     restore,
 )
+from tests.checks import get_error
 from tests.plans import make_recipe
 from tests.tables import parse_rows
 
@@ -114,15 +115,13 @@ def test_resume_within_epoch_warns_about_averaged_statistics(make_run, state):
     "changes", [{"classes": ["cat", "dog"]}, {"train_digest": "00"}, {"backend": "ffcv"}]
 )
 def test_restore_rejects_other_data(changes, make_run, state):
-    with pytest.raises(RecipeError) as caught:
-        restore(make_run(), state | changes)
-    assert [problem.key for problem in caught.value.problems] == ["data.root"]
+    error = get_error(RecipeError, restore, make_run(), state | changes)
+    assert [problem.key for problem in error.problems] == ["data.root"]
 
 
 def test_restore_rejects_all_changed_settings_together(make_run, state):
-    with pytest.raises(RecipeError) as caught:
-        restore(make_run("seed=4 optimizer.lr=0.1"), state)
-    assert [problem.key for problem in caught.value.problems] == ["optimizer.lr", "seed"]
+    error = get_error(RecipeError, restore, make_run("seed=4 optimizer.lr=0.1"), state)
+    assert [problem.key for problem in error.problems] == ["optimizer.lr", "seed"]
 
 
 def test_resume_of_older_run_uses_defaults(make_run):
@@ -289,10 +288,9 @@ def test_restore_rejects_malformed_state_with_reason(path, value, message, make_
         del section[last]
     else:
         section[last] = VALUES.get(value, yaml.safe_load(value))
-    with pytest.raises(TrainingError) as caught:
-        restore(run, state)
-    assert str(caught.value).startswith("the checkpoint cannot be used: ")
-    assert message in str(caught.value)
+    error = get_error(TrainingError, restore, run, state)
+    assert str(error).startswith("the checkpoint cannot be used: ")
+    assert message in str(error)
 
 
 def test_restore_keeps_optimizer_settings_of_recipe(make_run):

@@ -322,9 +322,8 @@ def test_metadata_is_quoted_in_suggested_commands(
 ):
     path = store_outputs()
     rewrite_teacher_outputs(path, {"data.seed": "$(reboot)", "data.flip": "0"})
-    with pytest.raises(RecipeError) as caught:
-        plan_recipe(make_teacher_arguments(path))
-    fixes = {problem.key: problem.fix for problem in caught.value.problems}
+    error = get_error(RecipeError, plan_recipe, make_teacher_arguments(path))
+    fixes = {problem.key: problem.fix for problem in error.problems}
     assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
     rewrite_teacher_outputs(path, {"$(reboot)": "1"})
     assert "reboot" not in explain_plan_rejection(NotReadyError, path)

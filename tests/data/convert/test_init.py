@@ -22,6 +22,7 @@ from resnet_recipes.data.beton import writer as beton_writer
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
+from tests.checks import get_error
 from tests.data.loaders import CLASSES, RAW, SMALL_PAGE, read_samples
 from tests.forks import is_alive
 
@@ -261,9 +262,8 @@ def with_bad_images(image_folder: Path, tmp_path: Path) -> tuple[Path, list[str]
 
 def test_convert_names_or_skips_unreadable_images(with_bad_images, tmp_path):
     (root, bad), target = with_bad_images, tmp_path / "a.beton"
-    with pytest.raises(NotReadyError) as failure:
-        convert(root, target, RAW, do_nothing)
-    assert sorted(problem.key for problem in failure.value.problems) == bad
+    error = get_error(NotReadyError, convert, root, target, RAW, do_nothing)
+    assert sorted(problem.key for problem in error.problems) == bad
     assert len(forecast(root, target, RAW).unreadable) == 2
     convert(root, target, ConvertOptions("raw", on_bad_image="skip", workers=1), do_nothing)
     beton = open_beton(target)

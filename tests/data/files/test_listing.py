@@ -12,6 +12,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import listing
 from resnet_recipes.data.files.listing import Listing, get_cache_path
+from tests.checks import get_problem
 from tests.data.loaders import ONE_RANK, make_small_config
 
 
@@ -94,9 +95,7 @@ def test_listing_rejects_unreadable_size(listed_dataset, monkeypatch):
 
     walk = listing.walk
     monkeypatch.setattr(listing, "walk", lambda *args: [(name, Entry()) for name, _ in walk(*args)])
-    with pytest.raises(NotReadyError) as caught:
-        data.survey_images(DataConfig(root=str(listed_dataset)))
-    (problem,) = caught.value.problems
+    problem = get_problem(NotReadyError, data.survey_images, DataConfig(root=str(listed_dataset)))
     assert "ant/0.jpg" in f"{problem.key}={problem.value}"
     assert problem.clause == "cannot be read: Input/output error"
 

@@ -17,6 +17,7 @@ from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImage
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
 from resnet_recipes.data.native import Engine
 from resnet_recipes.methods.randaugment import RandAugment
+from tests.checks import get_error
 from tests.data.loaders import make_empty_rows, make_rows, requires_engine
 
 pytestmark = requires_engine
@@ -134,9 +135,8 @@ def test_damaged_file_is_named_as_in_python(files):
     path.write_bytes(data)
     sentences = []
     for storage in (open_in_engine(files, CROP, None, True), TrainImages(files, CROP)):
-        with pytest.raises(UnreadableError) as failure:
-            storage.fill(make_empty_rows(np.arange(8)))
-        sentences.append(str(failure.value))
+        error = get_error(UnreadableError, storage.fill, make_empty_rows(np.arange(8)))
+        sentences.append(str(error))
     assert sentences[0] == sentences[1]
     rows = make_empty_rows(np.arange(4, 8))
     assert fill(open_in_engine(files, CROP, None, True), rows, skip_bad=True) == [5]

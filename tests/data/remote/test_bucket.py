@@ -10,6 +10,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import base
 from resnet_recipes.data.remote.stores import Bucket
+from tests.checks import get_problem
 
 moto = pytest.importorskip("moto.server")
 s3fs, botocore = pytest.importorskip("s3fs"), pytest.importorskip("botocore.exceptions")
@@ -76,9 +77,9 @@ def test_store_without_ranges_is_rejected(bucket, tmp_path, monkeypatch):
     read = s3fs.S3FileSystem._cat_file
     monkeypatch.setattr(s3fs.S3FileSystem, "_cat_file", read_whole)
     monkeypatch.setattr("resnet_recipes.data.remote.local_copy.PIECE_BYTES", 1000)
-    with pytest.raises(NotReadyError) as caught:
-        data.fetch(DataConfig(root="s3://images/set", cache=str(tmp_path)))
-    (problem,) = caught.value.problems
+    problem = get_problem(
+        NotReadyError, data.fetch, DataConfig(root="s3://images/set", cache=str(tmp_path))
+    )
     assert problem.clause == "comes from a server without HTTP range requests"
     assert problem.advice == ("copy it to this machine, and pass that folder",)
 
