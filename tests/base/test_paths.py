@@ -62,6 +62,6 @@ def test_existing_path_is_rejected_with_a_free_name(name, kind, free, tmp_path, 
     assert parse_new_path("--out", free, is_folder) == Path(free)
 
 
-def test_supported_addresses_are_listed():
+def test_unsupported_address_lists_the_supported_ones():
     with pytest.raises(RecipeError, match="s3://, gs://, https://, http://"):
         parse_path("data.root", "ftp://host/images")

@@ -202,14 +202,6 @@ def test_share_keeps_validation_images(flowers):
     assert list_training(part) < list_training(whole)
 
 
-def test_resume_rejects_another_share_of_images(copied_images):
-    config = make_small_config(copied_images, share=0.5)
-    facts = data.survey_images(config)
-    data.open_train(config, facts, ONE_RANK).close()
-    with pytest.raises(NotReadyError, match="has changed since the run started"):
-        data.open_train(replace(config, share=0.6), facts, ONE_RANK)
-
-
 def test_split_leaves_each_class_in_both_splits(flowers):
     for name in ("ant", "bee"):
         for path in sorted((flowers / name).iterdir())[2:]:
@@ -375,12 +367,13 @@ def test_tables_without_labels_are_named(copied_images):
     )
 
 
-def test_resume_rejects_another_validation_split(flowers):
-    config = make_small_config(flowers, val_share=0.2)
+@pytest.mark.parametrize("changes", [{"share": 0.6}, {"val_seed": 1}])
+def test_resume_rejects_another_selection_of_images(flowers, changes):
+    config = make_small_config(flowers, val_share=0.2, share=0.5)
     facts = data.survey_images(config)
     data.open_train(config, facts, ONE_RANK).close()
     with pytest.raises(NotReadyError, match="has changed since the run started"):
-        data.open_train(replace(config, val_seed=1), facts, ONE_RANK)
+        data.open_train(replace(config, **changes), facts, ONE_RANK)
 
 
 def test_doctor_checks_every_image_of_every_layout(flowers, image_table):
