@@ -85,7 +85,7 @@ class DataConfig(Section):
     # eval_resize); training does not change
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
     # mean level of red, green and blue, from 0 to 255: the network receives (level - mean) / std;
-    # a run from pretrained weights uses their values
+    # a run from pretrained weights uses their values, unless these are set
     mean: Mean = MEAN
     # standard deviation of red, green and blue, in the units of data.mean
     std: Deviation = STD

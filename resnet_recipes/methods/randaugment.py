@@ -21,7 +21,7 @@ class RandAugment(Method):
     """Apply random operations to each image (Cubuk et al., 2020, arXiv:1909.13719).
 
     Composer's variant: 13 operations, without the identity, sampled uniformly with replacement,
-    each with its own strength from U(0.1, severity). At severity 10: rotate by up to 30 degrees,
+    each with its own strength from U(0.1, severity). At severity 10: rotate by up to 29 degrees,
     shear by 0.3, translate by a third of the image size, posterize to 4 to 1 bits, and solarize at
     any threshold. Color, contrast, brightness and sharpness change by a factor that is sampled
     without this strength: below or above 1 with equal probability, and uniform from 0.1 to 1 or
