@@ -25,7 +25,7 @@ BOMB = "a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\nmeth
 
 
 @pytest.fixture(autouse=True)
-def nothing_starts(tmp_path, monkeypatch):
+def _forbid_starting_runs(tmp_path, monkeypatch):
     """Work in an empty folder, and fail if any run would be started."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()

@@ -29,7 +29,7 @@ from tests.tables import parse_rows
 
 
 @pytest.fixture(autouse=True)
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def _start_stand_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the launcher start the stand-in, and wait less for a repeated signal."""
     monkeypatch.setattr(group_module, "RANK_MODULE", "stand_in")
     monkeypatch.setattr(launching, "ECHO_SECONDS", 0.1)

@@ -22,7 +22,7 @@ FILES, KEPT, FIRST = (milliseconds / 1000 for milliseconds in (0.5, 0.1, 2.0))
 
 @pytest.fixture(autouse=True)
 def _assume_32_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with 32 cores of a known speed and 1 TB."""
+    """Assume a machine with 32 cores of a known speed and 1 TB."""
     for module in (cores, slots):
         monkeypatch.setattr(module, "count_cores", lambda: 32)
     monkeypatch.setattr(cores, "SMT", Path("/nowhere"))

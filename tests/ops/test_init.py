@@ -11,7 +11,7 @@ from resnet_recipes.ops import batch_norm, blur
 
 
 @pytest.fixture(autouse=True)
-def clear_choice() -> Iterator[None]:
+def _clear_choice() -> Iterator[None]:
     """Clear the cached choice before and after each test."""
     ops.choose.cache_clear()
     yield

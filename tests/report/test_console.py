@@ -20,8 +20,8 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 
 
 @pytest.fixture(autouse=True)
-def color_terminal(monkeypatch):
-    """A color terminal of 80 columns, independent of the test environment."""
+def _use_color_terminal(monkeypatch):
+    """Use a color terminal of 80 columns, independent of the test environment."""
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -10,8 +10,8 @@ from resnet_recipes.data.loading import slots
 
 
 @pytest.fixture(autouse=True)
-def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate a machine with eight cores, no GPU and no launcher."""
+def _assume_8_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assume a machine with eight cores, no GPU and no launcher."""
     monkeypatch.setattr(slots, "count_cores", lambda: 8)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)

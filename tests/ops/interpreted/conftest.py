@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def patch_language_once():
+def _patch_language_once():
     """Patch the Triton language once, not for every launch and call.
 
     Do not check integers for overflow, as on a GPU.

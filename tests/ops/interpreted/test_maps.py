@@ -17,7 +17,7 @@ TILE = {"ROWS": 2, "COLUMNS": 4, "CHANNELS": 64}
 
 
 @pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
+def _use_small_tiles(monkeypatch):
     for kernels in (blurs, pools):
         monkeypatch.setattr(kernels, "TILE", (*TILE.values(),))
     for name, size in TILE.items():
