@@ -37,7 +37,7 @@ USAGE = Usage(
     | CSV,
     """\
 The default FOLDER is ./runs. STATE is finished, running, stopped, failed, killed,
-prepared (not started yet) or unreadable. PFLOPs and TIME count training only;
+prepared (not started yet) or unreadable. PFLOPs and TRAINING exclude evaluations;
 `compare` and --json include the other clocks.
 
 `resnet-recipes runs rm RUN ...` deletes runs.""",
@@ -56,7 +56,7 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 _YES = ("y", "yes")
 
 #: Columns that a narrow terminal omits, in this order.
-_OPTIONAL_COLUMNS = ("PFLOPs", "COST", "RECIPE", "TIME", "EPOCHS")
+_OPTIONAL_COLUMNS = ("PFLOPs", "COST", "RECIPE", "TRAINING", "EPOCHS")
 
 
 def run(arguments: Arguments) -> int:
@@ -196,7 +196,7 @@ def _format_table(rows: list[dict[str, str]]) -> list[str]:
 
 
 def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
-    total = "?" if run.epochs is None else f"{run.epochs:.4g}"
+    total = "-" if run.epochs is None else f"{run.epochs:.4g}"
     cells = {
         "NAME": escape_controls(run.name),
         "RECIPE": escape_controls(run.recipe),
@@ -204,7 +204,7 @@ def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "EPOCHS": total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}",
         "TOP-1": format_or_dash(run.top1_percent, "{:.2f}%".format),
         "PFLOPs": format_or_dash(run.pflops, format_number),
-        "TIME": format_or_dash(run.minutes, format_minutes),
+        "TRAINING": format_or_dash(run.minutes, format_minutes),
     }
     if price is not None:
         cells["COST"] = format_or_dash(run.cost(price), "{:.2f}".format)

@@ -117,6 +117,7 @@ def collect_provenance(plan: Plan, config: str) -> dict[str, Any]:
     entry = plan.origin.entry
     return {
         "recipe": plan.recipe.name,
+        "epochs": float(plan.epochs),
         "origin": entry.origin,
         "files": plan.origin.files,
         "config_sha256": hashlib.sha256(config.encode()).hexdigest(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base.errors import STOPPED_CODES, NotReadyError
+from resnet_recipes.base.errors import REJECTED_CODES, STOPPED_CODES, NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.run_folder import (
     ALL_CHECKPOINTS,
@@ -150,11 +150,7 @@ def read_run(folder: Path) -> RunRecord | None:
             raise ValueError("it has no config.yaml")
         summary = read_json(folder / SUMMARY, may_be_absent=True)
         origin = read_json(folder / PROVENANCE, may_be_absent=True)
-        values = (
-            _read_finished(summary)
-            if summary
-            else _read_unfinished(folder, _get_text(origin, "recipe"))
-        )
+        values = _read_finished(summary) if summary else _read_unfinished(folder, origin)
         extends = _get_text(origin, "extends")
         return RunRecord(folder=folder, changes=changes, extends=extends, **values)
     except NotReadyError as error:
@@ -184,8 +180,8 @@ def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read_unfinished(folder: Path, recipe: str) -> dict[str, Any]:
-    """Return the values of a run from its last records.
+def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a run from its last records, or else from its origin.
 
     Raises NotReadyError if a file cannot be read, and ValueError if a value has another type.
     """
@@ -198,8 +194,8 @@ def _read_unfinished(folder: Path, recipe: str) -> dict[str, Any]:
     )
     return {
         "state": state,
-        "recipe": recipe,
-        "epochs": _get_number(begin, "epochs"),
+        "recipe": _get_text(origin, "recipe"),
+        "epochs": _get_number(begin or origin, "epochs"),
         "epochs_done": _get_number(last, "epoch") or 0.0,
         **_get_top1(evaluation),
         "minutes": _get_minutes(step, "training_seconds"),
@@ -207,7 +203,10 @@ def _read_unfinished(folder: Path, recipe: str) -> dict[str, Any]:
         "devices": _get_text(begin, "devices"),
         "resumable": state != "running"
         and words is not None
-        and any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json")),
+        and (
+            ending.get("code") not in REJECTED_CODES
+            or any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
+        ),
         "resume_words": words or "",
         "reason": _get_text(ending, "message") if state != "running" else "",
     }

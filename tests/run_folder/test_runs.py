@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 
 import pytest
 
@@ -47,6 +48,17 @@ def test_damaged_image_changes_how_a_run_resumes(error, resumable, words, tmp_pa
     (folder / "exit.json").write_text(json.dumps(ending))
     run = read_run(folder)
     assert (run.state, run.resumable, run.resume_words) == ("failed", resumable, words)
+
+
+@pytest.mark.parametrize(("code", "resumable"), [(130, True), (1, True), (3, False)])
+def test_run_ended_before_its_first_step(code, resumable, tmp_path):
+    folder = create_run_folder(tmp_path, "a", state="stopped")
+    shutil.rmtree(folder / "checkpoints")
+    (folder / "metrics.jsonl").unlink()
+    (folder / "provenance.json").write_text('{"recipe": "mild", "epochs": 3.0}')
+    (folder / "exit.json").write_text(json.dumps({"code": code}))
+    run = read_run(folder)
+    assert (run.epochs, run.epochs_done, run.resumable) == (3, 0, resumable)
 
 
 def test_locked_run_is_running(tmp_path):
