@@ -23,7 +23,7 @@ from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.budget import fit_duration
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.group import count_ranks
-from resnet_recipes.jobs.measure import UNKNOWN, predict_time
+from resnet_recipes.jobs.measure import UNKNOWN, check_validation_images, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
@@ -67,6 +67,8 @@ def run(arguments: Arguments) -> int:
         show(line)
     if "--dry-run" in arguments:
         return 0
+    for plan in {str(plan.recipe.data): plan for plan in plans.values()}.values():
+        check_validation_images(plan)
     root = Path(first.recipe.run.root)
     flags = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
     flags += ["--verbose"] if "--verbose" in arguments else []

@@ -75,6 +75,8 @@ def test_train_rejects_unreadable_validation_images(unread_images, run_command):
     message = run_command(f"resnet-train mild {FILES}", 3).err
     assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg is" in message
     assert "      hint:  replace or delete them\n" in message
+    swept = run_command(f"resnet-train -m mild {FILES} lr=1,2", 3).err
+    assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg is" in swept
     assert not Path("runs").exists()
     (unread_images / "val/pattern0/0.jpg").unlink()
     run_command(f"resnet-train mild {FILES}")
