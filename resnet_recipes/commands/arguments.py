@@ -331,16 +331,17 @@ def _explain_flags(
         if problem and not is_blank:
             is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
             written = [] if is_unknown else [Hint(_WRITTEN)]
-            advice = [_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes]
+            fixes = (_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes)
+            advice = list(filter(None, fixes))
             hints = [_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint)]
-            is_bare = problem.kind is Kind.UNKNOWN and not hints
+            is_bare = problem.kind is Kind.UNKNOWN and not (advice or hints)
             yield problem._replace(
                 key=flag,
                 value=None,
                 typed=flag,
                 clause="unknown flag" if is_unknown else problem.clause,
                 fix=(*advice, *hints) or tuple(written),
-                valid=() if advice else flags if is_bare else problem.valid,
+                valid=flags if is_bare else () if advice else problem.valid,
                 kind=Kind.UNKNOWN if is_unknown else problem.kind,
             )
         else:
@@ -357,9 +358,9 @@ def _name_option(problem: Problem, fix: str) -> str:
 
 
 def _adapt_fix(fix: str, usage: Usage) -> str:
-    """Return a fix adapted to the command that the user typed."""
+    """Return a fix adapted to the command that the user typed; "" if it has no such flag."""
     if fix.startswith("-") and fix.split()[0] not in usage.values:  # a flag of resnet-train
-        return f"resnet-train {fix}"
+        return f"resnet-train {fix}" if fix.startswith("--resume") else ""
     command = "resnet-train" if "RUN|FILE" not in usage.line else " ".join(usage.line.split()[:2])
     if isinstance(fix, Hint):
         return Hint(fix.replace("resnet-train ...", f"{command} ..."))
@@ -405,7 +406,7 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     argument = default if default in ("", "DIR") else value or default
     meant = near and f"{near} {argument}".strip()
     clause, kind, valid = "unknown flag", Kind.UNKNOWN, tuple[str, ...]()
-    rest = [word for word in argv if word not in (name, value, f"{name}={value}")]
+    rest = _drop_flag(name, value, usage, argv)
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
     if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
         fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
@@ -448,6 +449,13 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     else:
         fix, valid = "", (*takes, "--help")
     return Problem(typed, None, clause, fix, valid, kind)
+
+
+def _drop_flag(name: str, value: str, usage: Usage, argv: Sequence[str]) -> list[str]:
+    """Return arguments without an unknown flag, its value, and other flags for RUN and images."""
+    of_words = {*RUN_FLAGS, *IMAGE_FLAGS} if "RUN|FILE" in usage.line else ()
+    others = [word for word in argv if word not in (name, value, f"{name}={value}")]
+    return [word for word in others if word[:1] != "-" or _to_key(word) not in of_words]
 
 
 def _find_flag(key: str, value: str, takes: Mapping[str, str], sweeps: bool) -> str:

@@ -90,7 +90,8 @@ def find_missing_network(words: Sequence[str], usage: str) -> Problem | None:
     if words and not is_setting(words[0]):
         return None
     clause = "a run folder, a checkpoint or a weights file"
-    return Problem("RUN|FILE", None, clause, Hint(usage), kind=Kind.MISSING)
+    works = "~" not in usage and is_run(usage.split()[2])  # needs no images, and there are runs
+    return Problem("RUN|FILE", None, clause, usage if works else Hint(usage), kind=Kind.MISSING)
 
 
 def is_setting(word: str) -> bool:

@@ -166,6 +166,8 @@ def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
         if not matches:
             is_pattern = glob.has_magic(str(source))
             clause = Statement("no file matches this pattern") if is_pattern else ""
+            if source.name == "-":
+                clause = "images are read from files, not from a pipe"
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
             problems.append(Problem(str(source), None, clause, _suggest_path(source), kind=kind))
     NotReadyError.raise_if_any(problems)

@@ -212,15 +212,15 @@ def _describe_tensors(state: Mapping[str, Any]) -> str:
 def _find_run_weights(folder: Path) -> Path:
     """Return the weights file of a run.
 
-    If it does not exist yet, the error suggests the newest checkpoint.
+    If it does not exist yet, the error suggests the newest checkpoint, or a run in the folder.
     """
     if (weights := folder / WEIGHTS).exists():
         return weights
     checkpoints = sorted((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.pt"))
+    runs = sorted(path.parent for path in folder.glob(f"*/{WEIGHTS}"))
+    usable = checkpoints or runs
     fix = (
-        Value(shlex.quote(str(checkpoints[-1])))
-        if checkpoints
-        else Hint("pass the folder of a finished run")
+        Value(shlex.quote(str(usable[-1]))) if usable else Hint("pass the folder of a finished run")
     )
     raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
 

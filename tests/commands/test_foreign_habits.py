@@ -220,6 +220,9 @@ resnet-recipes slurm mild data=/d -p gpu | sbatch -p gpu job.sh
 resnet-recipes slurm mild data=/d --nodes 2 | nodes=2
 resnet-recipes slurm mild data=/d --gres=gpu:a100:2 | gpus=2
 resnet-recipes slurm mild data=/d -t 1:00:00 | --time 1:00:00
+resnet-recipes predict --model first --source images | resnet-recipes predict first images
+resnet-recipes eval first --verbose | --json, --csv, --png
+resnet-recipes eval | resnet-recipes eval last
 resnet-recipes ls mild | resnet-recipes show mild
 resnet-train --list mild | resnet-recipes show mild
 resnet-train --list mild data=x | resnet-recipes show mild

@@ -26,6 +26,11 @@ def run_predict(
     return lambda words: json.loads(run_command(f"resnet-recipes predict mine {words} --json").out)
 
 
+def test_standard_input_is_not_an_image(trained_run, run_command):
+    message = run_command(f"resnet-recipes predict {trained_run} -", 3).err
+    assert "images are read from files, not from a pipe" in message
+
+
 def test_predict_rejects_non_finite_outputs(trained_run, run_command):
     network = load(trained_run)
     network.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load
