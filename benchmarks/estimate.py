@@ -54,10 +54,10 @@ class Case:
             *rank_settings,
         ]
 
-    def run(self, *words: str) -> str:
+    def run(self, *arguments: str) -> str:
         """Run `resnet-recipes` in the folder, and return its output."""
         return subprocess.run(
-            [sys.executable, "-c", "from resnet_recipes.cli import main; main()", *words],
+            [sys.executable, "-c", "from resnet_recipes.cli import main; main()", *arguments],
             cwd=self.folder,
             env=os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache")},
             check=True,

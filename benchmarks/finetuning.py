@@ -95,9 +95,9 @@ def prepare_selection(arguments: argparse.Namespace) -> dict[str, Path]:
 def list_learning_rate_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield runs of the composed recipe at other learning rates."""
     for seed, (name, images) in itertools.product((2, 3), prepare_selection(arguments).items()):
-        for arm, words in ARMS.items():
+        for arm, settings in ARMS.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
-            yield row, images, [*words, f"seed={seed}"]
+            yield row, images, [*settings, f"seed={seed}"]
 
 
 def list_equal_cost_runs(arguments: argparse.Namespace) -> Iterator[Run]:
@@ -131,9 +131,9 @@ def list_test_runs(arguments: argparse.Namespace) -> Iterator[Run]:
         "classifier alone": ARMS["0.01, classifier alone"],
     }
     for seed, (name, images) in itertools.product(range(1, 6), sets.items()):
-        for arm, words in recipes.items():
+        for arm, settings in recipes.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
-            yield row, images, [*make_stage(words, 48), f"seed={seed}"]
+            yield row, images, [*make_stage(settings, 48), f"seed={seed}"]
 
 
 def make_design() -> list[tuple[int, ...]]:
@@ -151,16 +151,16 @@ def list_settings(levels: dict[str, str], rates: dict[str, float]) -> list[str]:
     """Return the settings of a combination of levels."""
     backbone = rates[levels["optimizer"]] * (1 if levels["backbone"] == "rate" else 1 / 3)
     head = backbone * (1 if levels["head"] == "rate" else 10)
-    words = [
+    arguments = [
         *list_optimizer_settings(levels["optimizer"], head, backbone),
         *SCHEDULES[levels["schedule"]],
     ]
-    words += [f"data.crop_scale=[{levels['crops']},1.0]", "model.freeze_bn=false"]
+    arguments += [f"data.crop_scale=[{levels['crops']},1.0]", "model.freeze_bn=false"]
     if levels["smoothing"] != "0":
-        words.append(f"methods.label_smoothing.smoothing={levels['smoothing']}")
+        arguments.append(f"methods.label_smoothing.smoothing={levels['smoothing']}")
     if levels["average"] == "ema":
-        words += ["methods.ema.half_life=0.1dur", "methods.ema.update_interval=1ba"]
-    return words
+        arguments += ["methods.ema.half_life=0.1dur", "methods.ema.update_interval=1ba"]
+    return arguments
 
 
 #: Settings of the optimizers and schedules, independent of the recipe.
@@ -226,20 +226,20 @@ def list_size_settings(side: int) -> list[str]:
     return [f"data.train_size={side}", f"data.eval_size={side}", f"data.eval_resize={resized}"]
 
 
-def make_stage(words: list[str], steps: int, side: int = 224) -> list[str]:
+def make_stage(arguments: list[str], steps: int, side: int = 224) -> list[str]:
     """Return the settings for training a number of steps."""
-    return [*words, *list_size_settings(side), f"max_duration={steps}ba", "seed=2"]
+    return [*arguments, *list_size_settings(side), f"max_duration={steps}ba", "seed=2"]
 
 
 def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) -> dict[str, str]:
     """Train each stage from the previous weights; return the results of the last stage."""
     began, cpu_began = time.monotonic(), sum(os.times()[:4])  # also of ended children
     runs = arguments.work.absolute() / "runs"
-    words, pflops = list_common_settings(arguments.weights), 0.0
+    settings, pflops = list_common_settings(arguments.weights), 0.0
     for stage in stages:
         paths = [f"data.root={images.absolute()}", f"run.root={runs}"]
-        run = rr.train(rr.compose("finetune", *words, *stage, *paths))
-        words.append(f"model.weights={run.folder}")
+        run = rr.train(rr.compose("finetune", *settings, *stage, *paths))
+        settings.append(f"model.weights={run.folder}")
         pflops += run.summary["training_pflops"]
     seconds, wall = sum(os.times()[:4]) - cpu_began, time.monotonic() - began
     summary = run.summary

@@ -101,10 +101,10 @@ class CampaignRun:
         pids = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                words = path.read_bytes().decode(errors="replace")
+                arguments = path.read_bytes().decode(errors="replace")
             except OSError:
                 continue
-            if str(self.folder) in words or f"run.name={self.folder.name}\0" in words:
+            if str(self.folder) in arguments or f"run.name={self.folder.name}\0" in arguments:
                 pids.append(int(path.parent.name))
         return pids
 

@@ -51,20 +51,20 @@ def predict_with_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes
 
 
 def predict_with_command(
-    command: str, words: Sequence[str], file: Path, columns: tuple[str, str]
+    command: str, arguments: Sequence[str], file: Path, columns: tuple[str, str]
 ) -> Classes:
     """Return the predictions that a command writes to a CSV file, from two columns."""
-    run(command, *words)
+    run(command, *arguments)
     with file.open(newline="", encoding="utf-8") as rows:
         return {
             str(Path(row[columns[0]]).absolute()): row[columns[1]] for row in csv.DictReader(rows)
         }
 
 
-def run(*words: str) -> None:
+def run(*arguments: str) -> None:
     """Run a command of this program."""
     start = "from resnet_recipes.cli import main; raise SystemExit(main())"
-    subprocess.run([sys.executable, "-c", start, *words], stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([sys.executable, "-c", start, *arguments], stdout=subprocess.DEVNULL, check=True)
 
 
 def predict_with_onnx(file: Path, paths: Sequence[Path]) -> Classes:
@@ -102,17 +102,17 @@ def main() -> None:
         predictions_by_source = {
             "timm": predict_with_timm(arguments.weights, arguments.name, paths)
         }
-        words = [*network, f"data={images}", "--images", str(files["eval"])]
+        options = [*network, f"data={images}", "--images", str(files["eval"])]
         predictions_by_source["eval"] = predict_with_command(
-            "eval", words, files["eval"], ("path", "prediction")
+            "eval", options, files["eval"], ("path", "prediction")
         )
-        words = [*network, str(images / "val"), "--top", "1", "--csv", str(files["predict"])]
+        options = [*network, str(images / "val"), "--top", "1", "--csv", str(files["predict"])]
         predictions_by_source["predict"] = predict_with_command(
-            "predict", words, files["predict"], ("file", "class_1")
+            "predict", options, files["predict"], ("file", "class_1")
         )
         out = Path(folder, "exported")
-        words = [*network, f"data={images}", "--to", "onnx", "--with-preprocessing", "--out"]
-        run("export", *words, str(out))
+        options = [*network, f"data={images}", "--to", "onnx", "--with-preprocessing", "--out"]
+        run("export", *options, str(out))
         predictions_by_source["onnx"] = predict_with_onnx(out / "model.onnx", paths)
     rows = []
     for source, predictions in predictions_by_source.items():

@@ -91,23 +91,23 @@ def compose(
     In your own Hydra application, `recipe` may also be the part of its config that contains a
     recipe; it then takes no changes. Raises RecipeError with every problem.
     """
-    words = _format_changes(changes, settings)
+    arguments = _format_changes(changes, settings)
     if isinstance(recipe, str | os.PathLike):
-        return compose_words(os.fspath(recipe), words, needs_data=False).recipe
+        return compose_arguments(os.fspath(recipe), arguments, needs_data=False).recipe
     if isinstance(recipe, Recipe):
         clause, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
         clause, fix = f"is not the name of a recipe, but {_describe_kind(recipe)}", _EXAMPLE
-    elif words:
+    elif arguments:
         clause, fix = "is a complete config", Hint("change it where your application composes it")
     else:
         return composing.from_config(recipe)
     raise RecipeError.of("recipe", None, clause, fix)
 
 
-def compose_words(
+def compose_arguments(
     name: str,
-    words: Sequence[str],
+    arguments: Sequence[str],
     folder: Path | Library | None = None,
     needs_data: bool = True,
 ) -> Composed:
@@ -115,9 +115,9 @@ def compose_words(
 
     Raises NotReadyError for a recipe from a run folder whose remote images only that folder names.
     """
-    result = adopt_network(composing.compose(name, words, folder, needs_data))
+    result = adopt_network(composing.compose(name, arguments, folder, needs_data))
     if result.origin.entry.path.name == CONFIG:  # from a run folder
-        data.require_trusted_url(result.recipe.data, words)
+        data.require_trusted_url(result.recipe.data, arguments)
     return result
 
 
@@ -373,7 +373,7 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
 
     model, rest = parse_model(_format_changes(changes, {}))
     clause = "cannot be changed here; only model.name and model.args.NAME can"
-    RecipeError.raise_if_any(Problem(word, None, clause) for word in rest)
+    RecipeError.raise_if_any(Problem(argument, None, clause) for argument in rest)
     return open_network(str(_locate(place)), model, downloads=True)
 
 
@@ -385,9 +385,9 @@ def evaluate(
     Returns the metrics, and the outcome for each image. Takes the same changes as `resnet-recipes
     eval`: `evaluate("runs/a", "data.eval_size=256", data="images")`.
     """
-    words = _format_changes(changes, settings)
-    network = _open(place, words)
-    data.require_trusted_url(network.recipe.data, words, "evaluate with")
+    arguments = _format_changes(changes, settings)
+    network = _open(place, arguments)
+    data.require_trusted_url(network.recipe.data, arguments, "evaluate with")
     return network.evaluate()
 
 
@@ -412,14 +412,14 @@ def predict(
     return predict_images(_open(place, _format_changes(changes, settings)), paths)
 
 
-def _open(place: object, words: Sequence[str]) -> "TrainedNetwork":
+def _open(place: object, arguments: Sequence[str]) -> "TrainedNetwork":
     """Return the network of a place, or a copy of a network, on a device."""
     from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.load import Network
 
     if isinstance(place, Network):
-        return open_trained(copy.deepcopy(place).float().eval(), words).to_device()
-    return open_trained(_locate(place), words).to_device()
+        return open_trained(copy.deepcopy(place).float().eval(), arguments).to_device()
+    return open_trained(_locate(place), arguments).to_device()
 
 
 def _locate(place: object) -> Path:
@@ -434,19 +434,19 @@ def _locate(place: object) -> Path:
 
 def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -> list[str]:
     """Return changes as command-line arguments. Raises RecipeError for values of other types."""
-    words: list[str] = []
+    arguments: list[str] = []
     problems = []
     for change in (*changes, settings):
         if isinstance(change, Mapping):
-            words += _list_settings(change, "")
+            arguments += _list_settings(change, "")
         elif isinstance(change, str):
-            words.append(change)
+            arguments.append(change)
         else:
             rule = Rule(f"must be text or a mapping, and not {_describe_kind(change)}")
             fix = ('"lr=0.1"', '{"optimizer.lr": 0.1}', "lr=0.1")
             problems.append(Problem("changes", None, rule, fix))
     RecipeError.raise_if_any(problems)
-    return words
+    return arguments
 
 
 def _list_settings(values: Mapping[str, object], section: str) -> Iterator[str]:

@@ -187,7 +187,7 @@ def plan_training(words: tuple[str, ...]) -> tuple[int, str]:
     """
     is_new = "--extend" not in words and any(word.startswith("recipe=") for word in words)
     if {"--resume", "--extend"} & set(words) and not is_new:
-        return 0, "\n".join(split(words, get_usage("train")).words)
+        return 0, "\n".join(split(words, get_usage("train")).positional)
     if "--resume" in words:
         at = words.index("--resume")
         words = words[:at] + words[at + 2 :]
@@ -200,8 +200,8 @@ def run_subcommand(words: list[str]) -> tuple[int, str]:
     verb, *rest = words
     if verb in LONG and "--help" not in rest:
         arguments = split(rest, get_usage(verb))
-        recipe = any(word.startswith("recipe=") for word in arguments.words)
-        return plan_training(tuple(arguments.words)) if recipe else (0, "")
+        recipe = any(word.startswith("recipe=") for word in arguments.positional)
+        return plan_training(tuple(arguments.positional)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest):
         split(rest, get_usage(verb))  # plots take seconds; --fix-val needs a file
         return 0, ""

@@ -43,9 +43,9 @@ assert read == given, f"fields that the API does not know: {given} became {read}
 RENDEZVOUS_VARIABLES = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
 
 
-def generate_job(engine: str, *words: str) -> str:
+def generate_job(engine: str, *arguments: str) -> str:
     """Return the job for an engine."""
-    return run_command("resnet-recipes", "job", "--for", engine, *RECIPE.split(), *words)
+    return run_command("resnet-recipes", "job", "--for", engine, *RECIPE.split(), *arguments)
 
 
 def validate(program: str, package: str, text: str) -> None:
@@ -63,11 +63,11 @@ def run_on_two_nodes(
     return [subprocess.Popen(command, env=environment | {rank: str(node)}) for node in range(2)]
 
 
-def run_skypilot(words: list[str]) -> Path:
+def run_skypilot(arguments: list[str]) -> Path:
     """Run a task on two nodes, stop one node, and start both again; return its run."""
-    text = generate_job("skypilot", *words, "nodes=2", "gpus=1", "--storage", "volume")
+    text = generate_job("skypilot", *arguments, "nodes=2", "gpus=1", "--storage", "volume")
     validate(SKYPILOT_PROGRAM, "skypilot==0.14.1", text)
-    bucket = generate_job("skypilot", *words, "gpus=1", "--storage", "s3://bucket/folder")
+    bucket = generate_job("skypilot", *arguments, "gpus=1", "--storage", "s3://bucket/folder")
     validate(SKYPILOT_PROGRAM, "skypilot==0.14.1", bucket)
     task = yaml.safe_load(text)
     block = ["bash", "-c", task["run"].replace("/storage/", f"{Path.cwd()}/sky/")]
@@ -86,9 +86,9 @@ def run_skypilot(words: list[str]) -> Path:
     return run
 
 
-def run_trainjob(words: list[str]) -> Path:
+def run_trainjob(arguments: list[str]) -> Path:
     """Run the command of a TrainJob on two nodes, and return its run."""
-    text = generate_job("kubernetes", *words, "nodes=2", "gpus=1", "--storage", "claim")
+    text = generate_job("kubernetes", *arguments, "nodes=2", "gpus=1", "--storage", "claim")
     validate(TRAINJOB_PROGRAM, "kubeflow-trainer-api==2.3.0", text)
     document = yaml.safe_load(text)
     command = document["spec"]["trainer"]["command"]
@@ -100,9 +100,9 @@ def run_trainjob(words: list[str]) -> Path:
     return Path("k8s/runs", document["metadata"]["name"])
 
 
-def run_torchx(words: list[str]) -> Path:
+def run_torchx(arguments: list[str]) -> Path:
     """Run a torchx component with two ranks, and return its run."""
-    Path("component.py").write_text(generate_job("torchx", *words, "gpus=2"))
+    Path("component.py").write_text(generate_job("torchx", *arguments, "gpus=2"))
     command = ["uv", "tool", "run", "-q", "--from", "torchx==0.7.0", "torchx", "run", "--wait"]
     command += ["-s", "local_cwd", "component.py:train"]
     subprocess.run(command, check=True)
@@ -112,12 +112,12 @@ def run_torchx(words: list[str]) -> Path:
 def main() -> int:
     """Return 0 if every run has the weights of an uninterrupted run."""
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    words = ["max_duration=100ba"]
+    arguments = ["max_duration=100ba"]
     folder = Path(tempfile.mkdtemp(prefix="jobs-"))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.chdir(folder)
-    run_command("resnet-train", *RECIPE.split(), *words, "gpus=2", "run=uninterrupted")
-    runs = [start(words) for start in (run_skypilot, run_trainjob, run_torchx)]
+    run_command("resnet-train", *RECIPE.split(), *arguments, "gpus=2", "run=uninterrupted")
+    runs = [start(arguments) for start in (run_skypilot, run_trainjob, run_torchx)]
     same = [report_same_weights(Path("runs/uninterrupted"), run) for run in runs]
     if all(same):
         shutil.rmtree(folder)

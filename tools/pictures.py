@@ -45,10 +45,12 @@ PLAN = "resnet-recipes plan mild gpus=8"
 
 def run(command: str) -> str:
     """Run a command of this package in an empty folder, and return its output."""
-    name, *words = shlex.split(command)
+    name, *arguments = shlex.split(command)
     path = str(Path(sys.executable).with_name(name))
     with tempfile.TemporaryDirectory() as empty:
-        done = subprocess.run([path, *words], cwd=empty, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [path, *arguments], cwd=empty, capture_output=True, text=True, check=True
+        )
     return done.stdout
 
 
@@ -86,7 +88,7 @@ def main() -> None:
     plot["layer"] = plot["layer"][1:]  # without the Pareto front, which omits the baselines
     write_pictures(DOCS, {"published": plot})
     for name, recipes, *runs in PROOFS:
-        words = [
+        arguments = [
             sys.executable,
             PROOF,
             "--png",
@@ -96,7 +98,7 @@ def main() -> None:
             "--table",
             *runs,
         ]
-        subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(arguments, stdout=subprocess.DEVNULL, check=True)
 
 
 if __name__ == "__main__":

@@ -117,9 +117,9 @@ def report_same_weights(uninterrupted: Path, run: Path) -> bool:
     return is_same
 
 
-def submit(*words: str) -> tuple[str, str]:
+def submit(*arguments: str) -> tuple[str, str]:
     """Submit a job; return its id and its script."""
-    text = run_command("resnet-recipes", "slurm", *words)
+    text = run_command("resnet-recipes", "slurm", *arguments)
     Path("job.sh").write_text(text)
     return run_command("sbatch", "--parsable", "job.sh").strip(), text
 
@@ -152,17 +152,17 @@ def wait_for_end(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
         time.sleep(1)
 
 
-def run_job_pairs(words: list[str]) -> list[tuple[Path, Path]]:
+def run_job_pairs(arguments: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs of an uninterrupted run and a run that Slurm started, for two runs.
 
     One has two srun tasks, and each task is a rank. The other is requeued once manually, and by its
     time limit as often as needed.
     """
-    run_command("resnet-train", *words, "gpus=2", "run=uninterrupted")
+    run_command("resnet-train", *arguments, "gpus=2", "run=uninterrupted")
     uninterrupted = Path("runs/uninterrupted")
     print(f"uninterrupted: {read_finished_steps(uninterrupted)} steps")
-    run_command("srun", "--ntasks=2", "--time=20", "resnet-train", *words, "run=tasks")
-    number, _ = submit(*words, "gpus=2", "--time", "5")
+    run_command("srun", "--ntasks=2", "--time=20", "resnet-train", *arguments, "run=tasks")
+    number, _ = submit(*arguments, "gpus=2", "--time", "5")
     run = Path(f"runs/mild-{number}")
     (job,) = wait_for_end(number, {number: run})
     if job["JobState"] != "COMPLETED" or int(job["Restarts"]) < 2:
@@ -171,9 +171,9 @@ def run_job_pairs(words: list[str]) -> list[tuple[Path, Path]]:
     return [(uninterrupted, Path("runs/tasks")), (uninterrupted, run)]
 
 
-def run_array_pairs(words: list[str]) -> list[tuple[Path, Path]]:
+def run_array_pairs(arguments: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs: each run of an uninterrupted sweep, and the run of the same array task."""
-    sweep = "-m", *words, "seed=1,2", "gpus=1"
+    sweep = "-m", *arguments, "seed=1,2", "gpus=1"
     run_command("resnet-train", *sweep, "run.root=uninterrupted")
     number, text = submit(*sweep, "--time", "10")
     runs = [Path("runs", name) for name in re.findall(r"run\.name=([^ )]+)\)", text)]
@@ -197,9 +197,9 @@ def main() -> int:
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
     os.chdir(folder)
-    words = [*RECIPE.split(), f"max_duration={arguments.steps}ba"]
+    run_arguments = [*RECIPE.split(), f"max_duration={arguments.steps}ba"]
     with Cluster():
-        pairs = [*run_job_pairs(words), *run_array_pairs(words)]
+        pairs = [*run_job_pairs(run_arguments), *run_array_pairs(run_arguments)]
     is_same = [report_same_weights(*pair) for pair in pairs]
     if all(is_same):
         shutil.rmtree(folder)

@@ -67,7 +67,7 @@ def run_call(name: str, arguments: argparse.Namespace, log: RowLog) -> None:
         if arguments.only and part.name not in arguments.only:
             continue
         if part.module == "accuracy":
-            part = part._replace(words=(str(arguments.images), f"runs/{arguments.out.stem}"))
+            part = part._replace(arguments=(str(arguments.images), f"runs/{arguments.out.stem}"))
         left = min(factor * part.seconds, ends - time.monotonic())
         for row in run_part(part._replace(seconds=left), arguments.device, arguments.quick):
             log.add(part.name, row)

@@ -13,7 +13,7 @@ class Part(NamedTuple):
     name: str
     seconds: int  # time limit
     module: str
-    words: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
 
 class Call(NamedTuple):

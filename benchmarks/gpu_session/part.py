@@ -26,7 +26,7 @@ def run_part(part: Part, device: str, quick: bool) -> Iterator[dict]:
             "fault": "skipped: earlier parts used up the call's time",
         }
         return
-    command = [sys.executable, __file__, part.module, device, str(int(quick)), *part.words]
+    command = [sys.executable, __file__, part.module, device, str(int(quick)), *part.arguments]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     began = time.monotonic()
     # files, not pipes: a child of a part may outlive it and keep its pipe open
@@ -78,11 +78,11 @@ def main() -> None:
     """Print the rows of a module, one JSON object per line: this process is a part."""
     import torch
 
-    module, device_type, quick, *words = sys.argv[1:]
+    module, device_type, quick, *arguments = sys.argv[1:]
     device = torch.device(device_type, 0) if device_type == "cuda" else torch.device(device_type)
     if quick == "1":
         torch.set_num_threads(1)  # several threads would only wait for each other
-    for row in importlib.import_module(module).measure_rows(device, quick == "1", *words):
+    for row in importlib.import_module(module).measure_rows(device, quick == "1", *arguments):
         print(json.dumps(row), flush=True)
 
 

@@ -68,7 +68,7 @@ class ModelConfig(Section):
     # 3 | 1, for grayscale images: the mean of red, green and blue
     in_channels: Annotated[int, OneOf(3, 1)] = 3
     # auto: the number of classes in the data
-    num_classes: Annotated[int | str, Bounds(least=2, most=2**20, word="auto")] = "auto"
+    num_classes: Annotated[int | str, Bounds(least=2, most=2**20, keyword="auto")] = "auto"
     # kaiming_normal (fan_in) | kaiming_convs (no linear) | library (torchvision ResNets: fan_out)
     init: Annotated[str, OneOf("kaiming_normal", "kaiming_convs", "library")] = "kaiming_normal"
     # BatchNorm weights: uniform, U[0, 1) | ones

@@ -31,19 +31,18 @@ class Bounds(Limit):
     most: float = inf
     above: float = -inf
     below: float = inf
-    word: str = ""  # allowed in place of a number
+    keyword: str = ""  # allowed in place of a number
     text: str = ""  # text of the rule, instead of the limits
     fix: Fix = ()
 
     def find_broken_rule(self, value: Any) -> str:
         is_number = isinstance(value, int | float)
-        if (self.word and value == self.word) or (
+        if (self.keyword and value == self.keyword) or (
             is_number and self.least <= value <= self.most and self.above < value < self.below
         ):
             return ""
-        return Rule(
-            f"must be {f'{self.word} or ' if self.word else ''}{self.text or self._format_rule()}"
-        )
+        keyword = f"{self.keyword} or " if self.keyword else ""
+        return Rule(f"must be {keyword}{self.text or self._format_rule()}")
 
     def _format_rule(self) -> str:
         if self.least > -inf and self.most < inf:

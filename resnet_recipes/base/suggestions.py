@@ -21,13 +21,13 @@ MAX_SHORT_LETTERS = 3  # letters; in a shorter word only an extra letter counts 
 class Meaning(NamedTuple):
     """The arguments to use, and a note for users of other programs."""
 
-    words: str  # {} is the value, {half_life} that of a decay; of a job: {flag}, {count}
+    replacement: str  # {} is the value, {half_life} that of a decay; of a job: {flag}, {count}
     hint: str = ""
 
     @property
     def has_placeholder(self) -> bool:
         """Whether the arguments contain a placeholder that the user has to replace."""
-        return bool(_PLACEHOLDER.search(self.words))
+        return bool(_PLACEHOLDER.search(self.replacement))
 
 
 def _read_rows(kind: str) -> dict[str, Meaning]:
@@ -74,12 +74,12 @@ _PLACEHOLDER = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=| \.\.\. ")
 
 def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
     """Return a problem with the intended setting or value added."""
-    words, hint = meaning
-    if not words:
+    replacement, hint = meaning
+    if not replacement:
         return problem._replace(fix=Hint(hint))
-    key, _, value = words.partition("=")
-    fix = Hint(words) if meaning.has_placeholder else words
-    if key == problem.key and " " not in words and not meaning.has_placeholder:
+    key, _, value = replacement.partition("=")
+    fix = Hint(replacement) if meaning.has_placeholder else replacement
+    if key == problem.key and " " not in replacement and not meaning.has_placeholder:
         fix = Value(value)  # another value of the same setting
     return problem._replace(fix=(fix, Hint(hint)) if hint else fix)
 
@@ -94,8 +94,8 @@ def explain_key(problem: Problem) -> Problem:
     meaning = find_meaning(problem.key, "")
     if meaning is None:
         return problem._replace(fix=list_every_setting())
-    if meaning.words.startswith("-"):
-        meaning = Meaning("", f"on the command line: {meaning.words}")
+    if meaning.replacement.startswith("-"):
+        meaning = Meaning("", f"on the command line: {meaning.replacement}")
     return apply_meaning(problem, meaning)
 
 
@@ -109,7 +109,7 @@ def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Proble
 def find_value(flag: str, value: str, valid: Collection[str]) -> str:
     """Return the valid value of a flag that `value` stands for or misspells, or ""."""
     meaning = FOREIGN_VALUES.get(flag, {}).get(value.lower())
-    meant = meaning.words if meaning else find_misspelled(value, valid)
+    meant = meaning.replacement if meaning else find_misspelled(value, valid)
     return meant and Value(meant)
 
 
@@ -117,13 +117,17 @@ def find_closest(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
     leaf, names = _get_leaf(name.lower()), list(names)
     is_foreign = leaf in MEANINGS and leaf not in map(_get_leaf, names)
-    if leaf == name.lower() and not MEANINGS.get(leaf, Meaning("x")).words and name not in names:
+    if (
+        leaf == name.lower()
+        and not MEANINGS.get(leaf, Meaning("x")).replacement
+        and name not in names
+    ):
         return ""
-    words = [leaf] if is_foreign else []
-    for word in words or (
+    foreign_names = [leaf] if is_foreign else []
+    for word in foreign_names or (
         [] if find_misspelled(name, names) else _find_nearest_names(leaf, MEANINGS)
     ):
-        key, equals, _ = MEANINGS[word].words.partition("=")
+        key, equals, _ = MEANINGS[word].replacement.partition("=")
         meant = expand_short_name(key, "1")[0].partition("=")[0] if equals else ""
         if meant in names:
             return meant
@@ -215,27 +219,29 @@ def find_meaning(
     )
     if not candidates or len({table[word] for word in candidates}) > 1:
         return None
-    words, hint = table[candidates[0]]
-    method = re.match(r"methods\.\w+", words)
+    replacement, hint = table[candidates[0]]
+    method = re.match(r"methods\.\w+", replacement)
     if value.lower() in OFF and method:
         off = Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
         return _OFF_MEANINGS.get(candidates[0], off)
     if value.lower() in OFF[:-1]:
-        takes_value = "{}" in words.replace("{{}}", "")
+        takes_value = "{}" in replacement.replace("{{}}", "")
         off = Meaning("", hint or "remove it: it is off by default")
         return _OFF_MEANINGS.get(candidates[0], None if takes_value else off)
-    if "{}" in words.replace("{{}}", "") and value in ("", "{}"):
-        return Meaning(words.format("VALUE"), hint or "needs a value")
+    if "{}" in replacement.replace("{{}}", "") and value in ("", "{}"):
+        return Meaning(replacement.format("VALUE"), hint or "needs a value")
     if not value.replace(".", "", 1).isdecimal():
-        words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # the value already has a unit
-    setting = expand_short_name(re.split("[ =]", words)[0], "1")[0].partition("=")[0]
-    ours = FOREIGN_VALUES.get(setting, {}).get(value.lower()) if "{" in words else None
+        replacement = re.sub(
+            r"(?<=\{\})(ep|ba|dur|s)\b", "", replacement
+        )  # the value already has a unit
+    setting = expand_short_name(re.split("[ =]", replacement)[0], "1")[0].partition("=")[0]
+    ours = FOREIGN_VALUES.get(setting, {}).get(value.lower()) if "{" in replacement else None
     value = re.sub("^timm/", "timm:", value)
-    value = value.strip("[]()") if "[{}]" in words else value
+    value = value.strip("[]()") if "[{}]" in replacement else value
     if ours:
-        return Meaning(" ".join(map(shlex.quote, ours.words.split())), ours.hint or hint)
+        return Meaning(" ".join(map(shlex.quote, ours.replacement.split())), ours.hint or hint)
     half_life = _to_half_life(value)
-    filled = (shlex.quote(word.format(value, half_life=half_life)) for word in words.split())
+    filled = (shlex.quote(word.format(value, half_life=half_life)) for word in replacement.split())
     return Meaning(" ".join(filled), hint)
 
 

@@ -86,7 +86,7 @@ def _split_unit(text: str) -> tuple[float, str]:
     measure = _MEASURE.fullmatch(text)
     if not measure or (measure[2] or "number") not in UNITS:
         return 0, "?"
-    number, unit = float(measure[1]), UNITS[measure[2] or "number"].words
+    number, unit = float(measure[1]), UNITS[measure[2] or "number"].replacement
     hours = {"d": 24, "w": 168}.get(unit)
     return (number * hours, "h") if hours else (number, unit)
 

@@ -60,7 +60,7 @@ _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 DATA_KEYS, GPUS_KEYS = ("data", "data.root"), ("gpus", "launch.gpus")
 
 #: Formats of `export`, as separate flags.
-_FORMATS = {meaning.words for meaning in FOREIGN_FORMATS.values()}
+_FORMATS = {meaning.replacement for meaning in FOREIGN_FORMATS.values()}
 
 #: The start of an argument inside another argument: a flag or a setting.
 _SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT_NAMES)}|[a-z_]+\.[a-z_.]+)=)")
@@ -75,7 +75,7 @@ class Usage:
     example: str  # a complete command that works
     flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes DIR": "your own recipes"
     more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
-    words: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
+    positional: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
     takes: str = ""  # what they are: "two recipes or run folders"
     composes: bool = False  # whether they are a recipe and settings, which are checked first
 
@@ -128,7 +128,7 @@ class Arguments:
     """Flags with their values ("" for none), and all other arguments in order."""
 
     flags: dict[str, str] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)
+    positional: list[str] = field(default_factory=list)
 
     def __contains__(self, flag: str) -> bool:
         return flag in self.flags
@@ -141,19 +141,19 @@ class Arguments:
         )
 
 
-def select_arguments(words: Iterable[str], *keys: str) -> list[str]:
+def select_arguments(arguments: Iterable[str], *keys: str) -> list[str]:
     """Return the arguments that set one of these keys."""
-    return [word for word in words if "=" in word and word.partition("=")[0] in keys]
+    return [text for text in arguments if "=" in text and text.partition("=")[0] in keys]
 
 
-def drop_arguments(words: Iterable[str], *keys: str) -> list[str]:
+def drop_arguments(arguments: Iterable[str], *keys: str) -> list[str]:
     """Return the arguments that set none of these keys."""
-    return [word for word in words if not select_arguments([word], *keys)]
+    return [argument for argument in arguments if not select_arguments([argument], *keys)]
 
 
-def get_value(words: Iterable[str], *keys: str) -> str:
+def get_value(arguments: Iterable[str], *keys: str) -> str:
     """Return the value of the first argument that sets one of these keys, or ""."""
-    return next((word.partition("=")[2] for word in select_arguments(words, *keys)), "")
+    return next((argument.partition("=")[2] for argument in select_arguments(arguments, *keys)), "")
 
 
 def split(
@@ -170,22 +170,24 @@ def split(
     ahead = deque(argv)
     while ahead:
         if usage.composes and _SEVERAL.search(ahead[0]):
-            words = ahead.popleft()
-            problems.append(Problem(words, None, "is a single argument; remove the quotes", words))
-            ahead.extendleft(reversed(words.split()))
-        word = HYDRAS.get(ahead[0], ahead.popleft())
-        name, equals, value = word.partition("=")
-        if not word.startswith("-") or word == "-":
-            arguments.words.append(word)
+            quoted = ahead.popleft()
+            problems.append(
+                Problem(quoted, None, "is a single argument; remove the quotes", quoted)
+            )
+            ahead.extendleft(reversed(quoted.split()))
+        argument = HYDRAS.get(ahead[0], ahead.popleft())
+        name, equals, value = argument.partition("=")
+        if not argument.startswith("-") or argument == "-":
+            arguments.positional.append(argument)
         elif name not in takes:
             values = [value] if equals else _take_values(ahead)
             problem = _explain_unknown(name, " ".join(values), usage, argv)
-            typed = word if equals else " ".join([name, *values]).strip()
+            typed = argument if equals else " ".join([name, *values]).strip()
             if problem := problem or _explain_foreign(name, values, usage):
                 problems.append(problem._replace(key=typed))
             else:
-                arguments.words.append(_format_setting(name, values))
-                settings[arguments.words[-1]] = typed
+                arguments.positional.append(_format_setting(name, values))
+                settings[arguments.positional[-1]] = typed
         elif takes[name]:
             value = value if equals else ahead.popleft() if ahead else ""
             is_flag = value.startswith("-") and not equals and not _NUMBER.fullmatch(value)
@@ -195,13 +197,13 @@ def split(
                 problems += _check_ending(name, value, takes[name].removeprefix("FILE"))
             arguments.flags[name] = value
         elif equals:
-            problems.append(Problem(word, None, f"takes no value: {name}"))
+            problems.append(Problem(argument, None, f"takes no value: {name}"))
         else:
             arguments.flags[name] = ""
-    undecodable = [word for word in argv if re.search("[\ud800-\udfff]", word)]  # bytes, not text
-    for word in undecodable:
-        problems.append(Problem(word, None, "is not UTF-8", Hint("rename the file or folder")))
-    spaced, arguments.words = _join_spaced(arguments.words, usage)
+    undecodable = [text for text in argv if re.search("[\ud800-\udfff]", text)]  # not UTF-8
+    for text in undecodable:
+        problems.append(Problem(text, None, "is not UTF-8", Hint("rename the file or folder")))
+    spaced, arguments.positional = _join_spaced(arguments.positional, usage)
     problems += spaced
     if problems or settings:
         other_problems = [] if undecodable else list(find_others(arguments))
@@ -209,19 +211,19 @@ def split(
     for flag, name in arguments.flags.items():
         if takes[flag].startswith("FILE"):
             _require_folder(flag, name)
-    if not usage.words[0] <= len(arguments.words) <= usage.words[1]:
+    if not usage.positional[0] <= len(arguments.positional) <= usage.positional[1]:
         command = usage.line.split()[1]
-        fix = _complete_example(arguments.words, usage)
+        fix = _complete_example(arguments.positional, usage)
         raise RecipeError.of("COMMAND", command, f"needs {usage.takes}", fix)
     return arguments
 
 
-def _complete_example(words: Sequence[str], usage: Usage) -> str:
+def _complete_example(arguments: Sequence[str], usage: Usage) -> str:
     """Return the example of a command with the typed arguments, or the form of the command."""
     if re.search("last|data=", usage.example):  # files that this machine may lack
         return Hint(usage.line)
     program, command, *others = usage.example.split()
-    others[: len(words)] = words[: len(others)]
+    others[: len(arguments)] = arguments[: len(others)]
     return shlex.join([program, command, *others])
 
 
@@ -245,7 +247,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     None if only composing the recipe, which takes seconds, can check its value.
     """
     key, value = _to_key(flag), ",".join(values)
-    template = MEANINGS.get(key, Meaning("recipe={}")).words
+    template = MEANINGS.get(key, Meaning("recipe={}")).replacement
     takes_value = "{}" in template.replace("{{}}", "")
     is_safe = template.removesuffix("={}") in (*SHORT_NAMES, "seed")
     is_safe = is_safe and value.replace(".", "", 1).isdecimal()
@@ -262,7 +264,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
 def _format_setting(flag: str, values: Sequence[str]) -> str:
     """Return the setting that an unknown flag means."""
     key = _to_key(flag)
-    is_recipe = MEANINGS.get(key, Meaning("")).words == "recipe={}"
+    is_recipe = MEANINGS.get(key, Meaning("")).replacement == "recipe={}"
     return f"{'recipe' if is_recipe else key}={','.join(values)}"
 
 
@@ -300,11 +302,13 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
         return problem._replace(typed=" ".join(matches[0])) if matches and value else problem
     if problem.key == "recipe" and value and value in argv:
         return problem._replace(key="NAME")
-    words = [word for word in argv if problem.key in _list_keys(word)]
-    name, _, typed = words[-1].partition("=") if words else (find_short_name(problem.key), "", "")
+    arguments = [argument for argument in argv if problem.key in _list_keys(argument)]
+    name, _, typed = (
+        arguments[-1].partition("=") if arguments else (find_short_name(problem.key), "", "")
+    )
     is_one_of_several = "[" not in typed and value in typed.split(",")  # of a sweep
-    if words and ("," not in typed or (value in typed and not is_one_of_several)):
-        return problem._replace(typed=words[-1])
+    if arguments and ("," not in typed or (value in typed and not is_one_of_several)):
+        return problem._replace(typed=arguments[-1])
     return problem._replace(key=name) if name != problem.key else problem
 
 
@@ -313,9 +317,9 @@ def _is_in(form: Sequence[str], argv: Sequence[str]) -> bool:
     return any(list(argv[at : at + len(form)]) == list(form) for at in range(len(argv)))
 
 
-def _list_keys(word: str) -> set[str]:
+def _list_keys(argument: str) -> set[str]:
     """Return the names of the settings that an argument changes, in full and as typed."""
-    name, _, value = word.lstrip("~").partition("=")
+    name, _, value = argument.lstrip("~").partition("=")
     return {name, *(target.partition("=")[0] for target in expand_short_name(name, value))}
 
 
@@ -324,9 +328,9 @@ def _explain_flags(
 ) -> Iterator[Problem]:
     """Yield the problems of settings typed as flags, then the problems of other arguments."""
     flags = (*usage.values, "--help")
-    for word, flag in settings.items():
-        problem = next((one for one in wrong if one.key in (word, *_list_keys(word))), None)
-        is_blank = problem and problem.typed != word and word[-1] == "="
+    for argument, flag in settings.items():
+        problem = next((one for one in wrong if one.key in (argument, *_list_keys(argument))), None)
+        is_blank = problem and problem.typed != argument and argument[-1] == "="
         wrong = [one for one in wrong if one is not problem]
         if problem and not is_blank:
             is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
@@ -345,7 +349,7 @@ def _explain_flags(
                 kind=Kind.UNKNOWN if is_unknown else problem.kind,
             )
         else:
-            fix: Fix = Hint(f"{word}VALUE") if word[-1] == "=" else shlex.quote(word)
+            fix: Fix = Hint(f"{argument}VALUE") if argument[-1] == "=" else shlex.quote(argument)
             yield Problem(flag, None, "unknown flag", fix, kind=Kind.UNKNOWN)
     yield from wrong
 
@@ -416,15 +420,17 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     elif "IMAGE" in usage.line and key in IMAGE_FLAGS:
         clause, kind = "is typed without a flag", Kind.WRONG
         fix = shlex.join([*command.split(), *(rest or ["RUN"]), value or "IMAGE"])
-    elif "[PATH]" in usage.line and MEANINGS.get(key, Meaning("")).words == "data={}" and value:
+    elif (
+        "[PATH]" in usage.line and MEANINGS.get(key, Meaning("")).replacement == "data={}" and value
+    ):
         clause, kind = "is typed without a flag", Kind.WRONG
         topics = [word for word in rest if not word.startswith("-")] or usage.example.split()[2:3]
         flags_typed = [word for word in rest if word not in topics]
         fix = shlex.join([*command.split(), *topics, value, *flags_typed])
     elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
         count = value.rpartition(":")[2]  # --gres=gpu:a100:2
-        words = ours.words.format(shlex.quote(value), count=count, flag=typed)
-        fix = (words, Hint(ours.hint))
+        arguments = ours.replacement.format(shlex.quote(value), count=count, flag=typed)
+        fix = (arguments, Hint(ours.hint))
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):
@@ -473,25 +479,25 @@ def _to_key(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
 
 
-def _join_spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
+def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
     """Return a problem for each setting that contains spaces around or instead of '='.
 
     Also returns the arguments with these settings joined.
     """
-    problems, joined, ahead = list[Problem](), list[str](), deque(words)
+    problems, joined, ahead = list[Problem](), list[str](), deque(arguments)
     while ahead:
-        word = ahead.popleft()
+        argument = ahead.popleft()
         after = ahead[0] if ahead else "="
-        name, value = word.rstrip("=:"), after.lstrip("=")
+        name, value = argument.rstrip("=:"), after.lstrip("=")
         is_run = not joined and "RUN|FILE" in usage.line
-        is_short = usage.has_settings and not is_run and word in SHORT_NAMES
+        is_short = usage.has_settings and not is_run and argument in SHORT_NAMES
         is_split = value and re.fullmatch(r"[\w.]+", name) and "=" not in value
-        if is_split and (name != word or value != after or is_short):  # lr= 1, lr =1, lr 1
-            typed = [word, ahead.popleft()]
-        elif after == "=" and len(ahead) > 1 and re.fullmatch(r"[\w.]+", word):  # lr = 1
-            typed = [word, ahead.popleft(), ahead.popleft()]
+        if is_split and (name != argument or value != after or is_short):  # lr= 1, lr =1, lr 1
+            typed = [argument, ahead.popleft()]
+        elif after == "=" and len(ahead) > 1 and re.fullmatch(r"[\w.]+", argument):  # lr = 1
+            typed = [argument, ahead.popleft(), ahead.popleft()]
         else:
-            joined.append(word)
+            joined.append(argument)
             continue
         joined.append(f"{name}={typed[-1].lstrip('=')}")
         problems.append(Problem(" ".join(typed), None, _WRITTEN, shlex.quote(joined[-1])))

@@ -25,56 +25,56 @@ _PROMPTS = ("$", "#", "%", ">", ">>>", "\u276f", "\u279c", "resnet-train", "resn
 
 def reject_pasted(program: str, argv: Sequence[str]) -> None:
     """Raise RecipeError with the cleaned command if arguments contain unusual characters."""
-    words, problems = [], []
-    for word in _join(argv):
-        typed, names = _clean(word)
-        words += typed
-        problems += [(word, f"contains {name}") for name in names]
-        if word == "...":
-            problems.append((word, "is a placeholder, not an argument"))
-            words.remove(word)
-        if word.isspace():  # an empty argument may be an unset shell variable
+    arguments, problems = [], []
+    for argument in _join(argv):
+        typed, names = _clean(argument)
+        arguments += typed
+        problems += [(argument, f"contains {name}") for name in names]
+        if argument == "...":
+            problems.append((argument, "is a placeholder, not an argument"))
+            arguments.remove(argument)
+        if argument.isspace():  # an empty argument may be an unset shell variable
             problems.append(("an argument of spaces", "is where a line of a longer command ended"))
-    while words and words[0] in _PROMPTS:
-        problems.append((words[0], "is not a part of the command"))
-        program = words[0] if words[0].startswith("resnet") else program
-        words = words[1:]
-    if "#" in words:
+    while arguments and arguments[0] in _PROMPTS:
+        problems.append((arguments[0], "is not a part of the command"))
+        program = arguments[0] if arguments[0].startswith("resnet") else program
+        arguments = arguments[1:]
+    if "#" in arguments:
         problems.append(("#", "starts a comment, but the shell has passed it on"))
-        words = words[: words.index("#")]
+        arguments = arguments[: arguments.index("#")]
     if problems:
-        command = shlex.join([program, *words])
+        command = shlex.join([program, *arguments])
         key, clause = problems[0]
         raise RecipeError([Problem(key, None, clause, command)])
 
 
-def _clean(word: str) -> tuple[list[str], list[str]]:
+def _clean(argument: str) -> tuple[list[str], list[str]]:
     """Return the intended arguments for one argument, and the names of its faults.
 
     Names of files and folders are not changed.
     """
-    if word.isascii() or any(map(os.path.lexists, (word, word.partition("=")[2]))):
-        return ([] if word.isspace() else [word]), []
-    names, text = [], word
+    if argument.isascii() or any(map(os.path.lexists, (argument, argument.partition("=")[2]))):
+        return ([] if argument.isspace() else [argument]), []
+    names, text = [], argument
     for name, pattern, plain in _LOOKALIKES:
         cleaned = pattern.sub(plain, text)
         names += [name] if cleaned != text else []
         text = cleaned
     if not names:
-        return [word], []
+        return [argument], []
     try:
         quoted = shlex.split(text)
     except ValueError:  # an unmatched quote
         text = text.replace('"', "").replace("'", "")
         quoted = text.split()
-    return (quoted if {'"', "'"} & {*text} or " " not in word else [text]), names
+    return (quoted if {'"', "'"} & {*text} or " " not in argument else [text]), names
 
 
 def _join(argv: Sequence[str]) -> Iterator[str]:
     """Yield the arguments of a command, joined where typographic quotes were meant to join them."""
     ahead = list(argv)
     while ahead:
-        word = ahead.pop(0)
-        while ahead and len(_QUOTES.findall(word)) % 2 and any(map(_QUOTES.search, ahead)):
-            word += f" {ahead.pop(0)}"
-        yield word
+        argument = ahead.pop(0)
+        while ahead and len(_QUOTES.findall(argument)) % 2 and any(map(_QUOTES.search, ahead)):
+            argument += f" {ahead.pop(0)}"
+        yield argument

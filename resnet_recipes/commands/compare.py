@@ -47,7 +47,7 @@ SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
 
 def run(arguments: Arguments) -> int:
     """Print the differences in settings, machines and results of two or more runs."""
-    runs = _read_runs(arguments.words)
+    runs = _read_runs(arguments.positional)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     settings = find_differences([read_settings(run.folder) for run in runs])
     tables = {
@@ -89,24 +89,24 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _read_runs(words: Sequence[str]) -> list[RunRecord]:
+def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
     """Read the runs to compare. Raises RecipeError unless they are at least two."""
-    if len(words) < 2:
+    if len(arguments) < 2:
         newest = [folder.name for folder in list_newest(ROOT)]
-        names = [*words, *(name for name in newest if name not in words)][:2]
+        names = [*arguments, *(name for name in newest if name not in arguments)][:2]
         fix = shlex.join(["resnet-recipes", "compare", *names])
         fix = fix if len(names) == 2 else Hint(USAGE.line)
         raise RecipeError.of("COMMAND", "compare", "needs at least two runs", fix)
-    others = [word for word in words if not find_place("RUN", word)]
+    others = [argument for argument in arguments if not find_place("RUN", argument)]
     if others and {*others} <= {*Library().list_names()}:
-        fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
+        fix = shlex.join(["resnet-recipes", "diff", *arguments[:2]])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
-    folders = {folder.resolve(): folder for folder in find_runs(words)}
+    folders = {folder.resolve(): folder for folder in find_runs(arguments)}
     runs = read_all(list(folders.values()))
     if len(runs) < 2:
         fix = "resnet-recipes runs"
-        raise RecipeError.of("RUN", " ".join(words), "names the same run twice", fix)
+        raise RecipeError.of("RUN", " ".join(arguments), "names the same run twice", fix)
     return runs
 
 
@@ -190,8 +190,8 @@ def _format_repetition(run: RunRecord) -> str:
     if "scale_schedule_ratio=1.0" in changes:  # written by epochs=
         changes.remove("scale_schedule_ratio=1.0")
         changes = [re.sub(r"^max_duration=(.*?)(ep)?$", r"epochs=\1", text) for text in changes]
-    words = [re.sub(r"^data\.root=", "data=", text) for text in changes]
-    return escape_controls(shlex.join(["resnet-train", "-m", run.recipe, *words, "seed=1,2,3"]))
+    arguments = [re.sub(r"^data\.root=", "data=", text) for text in changes]
+    return escape_controls(shlex.join(["resnet-train", "-m", run.recipe, *arguments, "seed=1,2,3"]))
 
 
 def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:

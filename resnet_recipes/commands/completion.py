@@ -144,7 +144,9 @@ def format_script(shell: str) -> str:
         "shell": shell,
         "place": SCRIPT_PATHS[shell],
         "head": head,
-        "settings": " ".join(_list_words()) if shell == "fish" else shlex.join(_list_words()),
+        "settings": " ".join(_list_arguments())
+        if shell == "fish"
+        else shlex.join(_list_arguments()),
         "recipes": " ".join(Library().packaged),
         "targets": " ".join(TARGETS),
         "verbs": "|".join(commands),
@@ -166,7 +168,7 @@ def _list_file_settings() -> Iterator[str]:
             yield f"methods.{method.name}.{name}="
 
 
-def _list_words() -> list[str]:
+def _list_arguments() -> list[str]:
     """Return all arguments that a command accepts, without values."""
     kinds = list_settings()
     sections = {key.rpartition(".")[0] for key in kinds if "." in key}

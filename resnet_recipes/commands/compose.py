@@ -51,13 +51,13 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     """
     name, changes = choose_recipe(arguments)
     # imports torch, which takes seconds
-    from resnet_recipes.api import compose_words
+    from resnet_recipes.api import compose_arguments
 
     name = name or _choose_for_budget(changes, arguments)
-    result = compose_words(name, changes, arguments.recipes, needs_data)
-    for word in dict.fromkeys(changes):
-        if word not in result.origin.words:
-            say(f"note: {word} has no effect: a later argument changes the same setting")
+    result = compose_arguments(name, changes, arguments.recipes, needs_data)
+    for argument in dict.fromkeys(changes):
+        if argument not in result.origin.arguments:
+            say(f"note: {argument} has no effect: a later argument changes the same setting")
     run = result.recipe.run
     folder = Path(run.root, run.extends)
     # a command that resumes its own run is repeated until the other run exists
@@ -76,9 +76,9 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
     """
     from resnet_recipes.recipe.hydra_compose import list_points
 
-    words = drop_arguments(arguments.words, "nodes")
-    words = list_points(words)[0] if "-m" in arguments else words
-    compose_recipe(Arguments(arguments.flags, words), needs_data)
+    positional = drop_arguments(arguments.positional, "nodes")
+    positional = list_points(positional)[0] if "-m" in arguments else positional
+    compose_recipe(Arguments(arguments.flags, positional), needs_data)
 
 
 def plan_demo(result: "Composed") -> "Plan | None":
@@ -134,7 +134,7 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
 
         # other arguments, and images on other machines, are checked once a recipe is given
         with suppress(RecipeError):
-            images = [word for word in changes if word.startswith("data")]
+            images = [argument for argument in changes if argument.startswith("data")]
             config = compose("finetune", images).recipe.data
             try:
                 facts = data.survey_images(config, on_progress=say)
@@ -158,18 +158,22 @@ def name_recipe(arguments: Arguments) -> Arguments:
 
     It is the first argument without "=" that names a recipe, or else the first without "=".
     """
-    words = arguments.words
-    bare = [word for word in words if "=" not in word and word[:1] not in ("", "~", "+")]
+    positional = arguments.positional
+    bare = [
+        argument
+        for argument in positional
+        if "=" not in argument and argument[:1] not in ("", "~", "+")
+    ]
     if bare and not is_named(arguments):
         recipes = Library(arguments.recipes).list_names()
-        name = next((word for word in bare if word in recipes), bare[0])
-        words[words.index(name)] = f"recipe={name}"
+        name = next((argument for argument in bare if argument in recipes), bare[0])
+        positional[positional.index(name)] = f"recipe={name}"
     return arguments
 
 
 def is_named(arguments: Arguments) -> bool:
     """Return whether an argument names a recipe."""
-    return bool(select_arguments(arguments.words, "recipe"))
+    return bool(select_arguments(arguments.positional, "recipe"))
 
 
 def choose_recipe(arguments: Arguments) -> Choice:
@@ -182,7 +186,11 @@ def choose_recipe(arguments: Arguments) -> Choice:
         return _choose_recipe(arguments)
     except RecipeError as error:
         names = Library(arguments.recipes).list_names()
-        changes = [word for word in drop_arguments(arguments.words, "recipe") if word not in names]
+        changes = [
+            argument
+            for argument in drop_arguments(arguments.positional, "recipe")
+            if argument not in names
+        ]
         if not drop_arguments(changes, *DATA_KEYS):
             raise
         settings = Arguments(arguments.flags, ["recipe=mild", *changes])
@@ -201,18 +209,21 @@ def _drop_command(problem: Problem) -> Problem:
 def _choose_recipe(arguments: Arguments) -> Choice:
     """Return the recipe given by the arguments. Raises RecipeError if it does not exist."""
     library = Library(arguments.recipes)
-    values = (word.removeprefix("recipe=") for word in select_arguments(arguments.words, "recipe"))
-    names, changes = list(filter(None, values)), drop_arguments(arguments.words, "recipe")
+    values = (
+        argument.removeprefix("recipe=")
+        for argument in select_arguments(arguments.positional, "recipe")
+    )
+    names, changes = list(filter(None, values)), drop_arguments(arguments.positional, "recipe")
     recipes = library.list_names()
     if not names and select_arguments(changes, "budget", "launch.budget"):
         return Choice("", changes)
     if not names:
-        values = (word.rpartition("=")[2] for word in changes)
+        values = (argument.rpartition("=")[2] for argument in changes)
         meant = next((value for value in values if value in recipes), None)
         if meant:
             raise RecipeError.of("recipe", None, "", f"recipe={meant}", Kind.MISSING)
         raise RecipeError(_explain_missing(changes, recipes))
-    names += [word for word in changes if word in recipes]
+    names += [argument for argument in changes if argument in recipes]
     if len(names) > 1:
         if select_arguments(changes, "run.extends"):
             clause = Statement("--extend names the run, and the new run keeps its recipe")
@@ -240,7 +251,7 @@ def find_packaged(arguments: Arguments) -> Entry | None:
 
     None if a user's file or another setting must be checked.
     """
-    rest = drop_arguments(arguments.words, *DATA_KEYS)
+    rest = drop_arguments(arguments.positional, *DATA_KEYS)
     if len(rest) != 1 or not is_named(arguments):
         return None
     entry = Library(arguments.recipes).find(get_value(rest, "recipe"))

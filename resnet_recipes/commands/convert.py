@@ -49,23 +49,23 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.data.convert.encode import ConvertOptions
 
     kinds = get_kinds(ConvertOptions)
-    typed_paths = [word for word in arguments.words if _is_path(word, kinds)]
+    typed_paths = [argument for argument in arguments.positional if _is_path(argument, kinds)]
     if len(typed_paths) < 2:
         typed_paths = [
-            word
-            for word in arguments.words
-            if word in typed_paths or not find_closest(word.partition("=")[0], kinds)
+            argument
+            for argument in arguments.positional
+            if argument in typed_paths or not find_closest(argument.partition("=")[0], kinds)
         ]
     if len(typed_paths) != 2:
-        words = [
+        command = [
             "resnet-recipes",
             "convert",
             *typed_paths,
             *(f"{path}-ffcv" for path in typed_paths),
         ]
-        fix = shlex.join(words) if len(typed_paths) == 1 else Hint(USAGE.line)
+        fix = shlex.join(command) if len(typed_paths) == 1 else Hint(USAGE.line)
         raise RecipeError.of("COMMAND", "convert", "needs a source and a target", fix)
-    changes = [word for word in arguments.words if word not in typed_paths]
+    changes = [argument for argument in arguments.positional if argument not in typed_paths]
     options = _read_options(changes, kinds)
     source, target = map(parse_path, ("SRC", "DST"), typed_paths)
     try:
@@ -74,8 +74,8 @@ def run(arguments: Arguments) -> int:
         problem, *_ = error.problems
         if problem.key != "DST":
             raise
-        words = [typed_paths[0], *problem.fixes, *changes, *arguments.flags]
-        fix = shlex.join(["resnet-recipes", "convert", *words])
+        corrected = [typed_paths[0], *problem.fixes, *changes, *arguments.flags]
+        fix = shlex.join(["resnet-recipes", "convert", *corrected])
         raise RecipeError([problem._replace(fix=fix)]) from None
     say("\n".join(_describe_forecast(expected, target)))
     if "--dry-run" not in arguments:
@@ -85,18 +85,18 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _is_path(word: str, options: Collection[str]) -> bool:
+def _is_path(argument: str, options: Collection[str]) -> bool:
     """Return whether an argument is SRC or DST, which may contain "=", and not an option."""
-    key, equals, value = word.partition("=")
+    key, equals, value = argument.partition("=")
     return not equals or "/" in key or (key not in options and "/" in value)
 
 
-def _read_options(words: Sequence[str], kinds: Collection[str]) -> "ConvertOptions":
+def _read_options(arguments: Sequence[str], kinds: Collection[str]) -> "ConvertOptions":
     """Parse key=value arguments as conversion options. Raises RecipeError with every problem."""
     from resnet_recipes.data.convert.encode import ConvertOptions
     from resnet_recipes.recipe.build import build
 
-    texts = dict(word.split("=", 1) for word in words)
+    texts = dict(argument.split("=", 1) for argument in arguments)
 
     def read(texts: Mapping[str, str]) -> tuple[ConvertOptions, list[Problem]]:
         problems: list[Problem] = []

@@ -16,7 +16,7 @@ USAGE = Usage(
     "resnet-recipes cp hot recipes/mine.yaml",
     RECIPES,
     "The new recipe inherits all settings of NAME. `resnet-recipes show NAME` prints them.",
-    words=(2, 2),
+    positional=(2, 2),
     takes="a recipe and a file",
 )
 
@@ -31,7 +31,7 @@ about: {parent} with changes
 
 def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another file."""
-    source, file = arguments.words
+    source, file = arguments.positional
     path = parse_path("FILE", file)
     parent, _ = Library(arguments.recipes).read_chain(source.removeprefix("recipe="))[-1]
     if parent.origin == "file":

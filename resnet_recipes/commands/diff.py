@@ -20,7 +20,7 @@ USAGE = Usage(
     "resnet-recipes diff mild last",
     RECIPES | CSV | JSON,
     RUN_HELP,
-    words=(2, 2),
+    positional=(2, 2),
     takes="two recipes or runs",
 )
 
@@ -29,38 +29,43 @@ SILENT = ("name", "about", "published")  # descriptions, which do not affect a r
 
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
-    words = arguments.words
-    RecipeError.raise_if_any(_find_unknown(words, arguments.recipes))
-    settings = [_read_settings(word, arguments.recipes) for word in words]
+    names = arguments.positional
+    RecipeError.raise_if_any(_find_unknown(names, arguments.recipes))
+    settings = [_read_settings(argument, arguments.recipes) for argument in names]
     differing = [*find_differences(settings).items()]
-    rows = [{"setting": key, **dict(zip(words, values, strict=True))} for key, values in differing]
-    lines = format_sides("SETTING", words, differing) if differing else ["no setting differs"]
+    rows = [{"setting": key, **dict(zip(names, values, strict=True))} for key, values in differing]
+    lines = format_sides("SETTING", names, differing) if differing else ["no setting differs"]
     show(arguments, rows, lines, rows)
     return 0
 
 
-def _find_unknown(words: Sequence[str], folder: Path | None) -> Iterator[Problem]:
+def _find_unknown(arguments: Sequence[str], folder: Path | None) -> Iterator[Problem]:
     """Yield the problems of arguments that are neither a recipe nor a run."""
     recipes = Library(folder).list_names()
     runs = [path.name for path in list_newest(ROOT)]
     names = [*recipes, *runs, *([LAST] if runs else [])]
-    for word in words:
-        name = word.removeprefix("recipe=")
+    for argument in arguments:
+        name = argument.removeprefix("recipe=")
         is_file = name.endswith((".yaml", ".yml"))
-        if name in recipes or is_file or find_place("RECIPE|RUN", word):
+        if name in recipes or is_file or find_place("RECIPE|RUN", argument):
             continue
         leaf = name.rpartition("/")[2]
         fix = find_closest(leaf, names) or find_part(leaf, names)
         lists = ("resnet-recipes ls", "resnet-recipes runs")
         yield Problem(
-            "RECIPE|RUN", name, "unknown recipe or run", fix or lists, kind=Kind.UNKNOWN, typed=word
+            "RECIPE|RUN",
+            name,
+            "unknown recipe or run",
+            fix or lists,
+            kind=Kind.UNKNOWN,
+            typed=argument,
         )
 
 
-def _read_settings(word: str, folder: Path | None) -> dict[str, str]:
+def _read_settings(argument: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe or of a run, as text."""
-    name = word.removeprefix("recipe=")
-    run = None if name in Library(folder).list_names() else find_place("RECIPE|RUN", word)
+    name = argument.removeprefix("recipe=")
+    run = None if name in Library(folder).list_names() else find_place("RECIPE|RUN", argument)
     from resnet_recipes.recipe import frozen_recipe
     from resnet_recipes.recipe.compose import compose
 

@@ -67,7 +67,7 @@ MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 def run(arguments: Arguments) -> int:
     """Check one topic (default: all but data), and print the findings; 3 if a fix is required."""
-    topic, *words = arguments.words or ["machine"]
+    topic, *rest = arguments.positional or ["machine"]
     if topic not in (*_TOPICS, "machine"):
         topics = ("data PATH", "native", "gpu", "run [PATH]")
         folder = get_value([topic], *DATA_KEYS) or topic
@@ -76,8 +76,8 @@ def run(arguments: Arguments) -> int:
         near = find_misspelled(topic, (*_TOPICS, *_FOREIGN_TOPICS))
         fix = fix or _FOREIGN_TOPICS.get(near, near)
         raise RecipeError([Problem(topic, None, "unknown topic", fix, topics, Kind.UNKNOWN)])
-    settings = [word for word in words if is_setting(word)]
-    paths = [word for word in words if word not in settings]
+    settings = [argument for argument in rest if is_setting(argument)]
+    paths = [argument for argument in rest if argument not in settings]
     if settings and "--network" not in arguments:
         clause = Statement("`doctor` takes settings only with --network")
         folder = get_value(settings, *DATA_KEYS)

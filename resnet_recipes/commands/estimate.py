@@ -210,16 +210,16 @@ def print_candidates(arguments: Arguments, price: float | None) -> None:
         if is_named(arguments)
         else Library(arguments.recipes).list_names()
     )
-    words = drop_arguments(arguments.words, "recipe")
+    settings = drop_arguments(arguments.positional, "recipe")
     limits = [f"budget={arguments.flags['--within']}"] if "--within" in arguments else []
     limits += [f"launch.price={price}"] if price is not None else []
     try:
         candidates = find_candidates(
-            [*words, *limits], arguments.recipes, names, _read_reach(arguments), say
+            [*settings, *limits], arguments.recipes, names, _read_reach(arguments), say
         )
     except RecipeError as error:
         raise error.with_path_replaced("launch.budget", "--within") from None
-    rows = [_collect_candidate(candidate, words, price) for candidate in candidates.candidates]
+    rows = [_collect_candidate(candidate, settings, price) for candidate in candidates.candidates]
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes")]
     rows = [row | {"front": id(row) in front} for row in rows]
@@ -245,13 +245,13 @@ def _read_reach(arguments: Arguments) -> float | None:
 
 
 def _collect_candidate(
-    candidate: "Candidate", words: Sequence[str], price: float | None
+    candidate: "Candidate", arguments: Sequence[str], price: float | None
 ) -> dict[str, Any]:
     """Return the values of a candidate, for programs."""
     recipe, duration = candidate.plan.recipe, candidate.estimate
     price = recipe.launch.price if price is None else price
     epochs = float(recipe.max_duration.removesuffix("ep"))
-    command = ["resnet-train", recipe.name, *words, f"epochs={epochs:g}"]
+    command = ["resnet-train", recipe.name, *arguments, f"epochs={epochs:g}"]
     return {
         "recipe": recipe.name,
         "epochs": epochs,

@@ -54,9 +54,9 @@ ResultRow = dict[str, Any]
 
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
-    first, rest = arguments.words[:1], arguments.words[1:]
+    first, rest = arguments.positional[:1], arguments.positional[1:]
     sources = [*first, *filter(is_run, rest)]
-    changes = [word for word in rest if not is_run(word)]
+    changes = [argument for argument in rest if not is_run(argument)]
     networks = [
         open_network([*source, *changes], USAGE)
         for source in ([[source] for source in sources] or [first])

@@ -57,7 +57,7 @@ def run(arguments: Arguments) -> int:
     lose = flags.get("--lose", "" if dtype == "float32" else "0.5")
     RecipeError.raise_if_any(
         [
-            find_missing_network(arguments.words, USAGE.example),
+            find_missing_network(arguments.positional, USAGE.example),
             *_find_problems(arguments, TARGETS, dtype, lose),
         ]
     )
@@ -66,8 +66,8 @@ def run(arguments: Arguments) -> int:
         hub.parse_repository("--push", push)
         NotReadyError.raise_if_any(hub.find_missing_packages())
     # the programs that read the file do not use autocast
-    words = [*arguments.words, "launch.device=cpu", "precision.dtype=fp32"]
-    network = open_network(words, USAGE)
+    positional = [*arguments.positional, "launch.device=cpu", "precision.dtype=fp32"]
+    network = open_network(positional, USAGE)
     preprocesses = "--with-preprocessing" in arguments
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None)
     RecipeError.raise_if_any(find_problems(network.network, to, options))
@@ -98,13 +98,13 @@ def _find_problems(
     arguments: Arguments, formats: Collection[str], dtype: str, lose: str
 ) -> Iterator[Problem]:
     """Yield problems of flags that are known before the network is opened."""
-    words, flags = drop_arguments(arguments.words, *_FORMAT_KEYS), arguments.flags
-    to = flags.get("--to") or get_value(arguments.words, *_FORMAT_KEYS) or "onnx"
+    rest, flags = drop_arguments(arguments.positional, *_FORMAT_KEYS), arguments.flags
+    to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS) or "onnx"
     path = shlex.quote(flags.get("--out", "exported"))
-    fix = f"resnet-recipes export {shlex.join(words)} --to {to} --out {path}"
-    fix = fix if words and to in formats else ""
+    fix = f"resnet-recipes export {shlex.join(rest)} --to {to} --out {path}"
+    fix = fix if rest and to in formats else ""
     if "--to" not in flags:
-        near = f"--to {to}" if words != arguments.words and to in formats else ""
+        near = f"--to {to}" if rest != arguments.positional and to in formats else ""
         yield Problem("--to", None, "", near, tuple(formats), Kind.MISSING)
     if "--out" not in flags:
         yield Problem("--out", None, "", fix or "--out exported", kind=Kind.MISSING)

@@ -71,7 +71,7 @@ SMALL_BATCH = 64
 def run(arguments: Arguments) -> int:
     """Check recipe and settings; print the job with `nodes=` nodes and `gpus=` GPUs per node."""
     wrong = collect_problems(choose_recipe, name_recipe(arguments))
-    recipe, changes = ("", arguments.words) if wrong else choose_recipe(arguments)
+    recipe, changes = ("", arguments.positional) if wrong else choose_recipe(arguments)
     if not (wrong or recipe):
         wrong = (Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING),)
     nodes = ["nodes=1", *select_arguments(changes, "nodes")][-1]
@@ -90,8 +90,8 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     from resnet_recipes.recipe.hydra_compose import list_points
     from resnet_recipes.report.comparison import format_settings
 
-    engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
-    points = list_points(words) if "-m" in arguments else [words]
+    engine, settings = arguments.flags["--for"], [f"recipe={recipe}", *changes]
+    points = list_points(settings) if "-m" in arguments else [settings]
     # the runs of a sweep get their names from `resnet-train -m`; a run to extend may be on storage
     # that this machine cannot access
     unseen = {"--resume": "auto"} if engine in _STORAGE else {}
@@ -108,18 +108,18 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         say(f"the job logs in with {', '.join(absent)}: not set here")
     if engine not in _STORAGE:
         title = "warning: with the images on this machine, the job will fail"
-        _say_problems(title, _find_image_problems(point, allocation), words)
+        _say_problems(title, _find_image_problems(point, allocation), settings)
         title = "note: the job needs files that this machine does not have"
-        _say_problems(title, _find_absent_files(point), words)
+        _say_problems(title, _find_absent_files(point), settings)
     if engine == "slurm":
-        return _format_slurm(arguments, words, runs, allocation)
+        return _format_slurm(arguments, settings, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
         clause = "is a file on this machine, and the machines of the job do not have it"
         fix = Hint("use a packaged recipe, with your changes as key=value")
         raise RecipeError.of("recipe", recipe, clause, fix)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](
-        Job(name, drop_arguments(words, *GPUS_KEYS), allocation, storage, list(extras), secrets)
+        Job(name, drop_arguments(settings, *GPUS_KEYS), allocation, storage, list(extras), secrets)
     )
 
 
@@ -138,9 +138,9 @@ def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Pro
     return ()
 
 
-def _say_problems(title: str, problems: Iterable[Problem], words: Sequence[str]) -> None:
+def _say_problems(title: str, problems: Iterable[Problem], arguments: Sequence[str]) -> None:
     """Print problems below a title, if there are any."""
-    if lines := [line for one in problems for line in name_as_typed(one, words).lines()]:
+    if lines := [line for one in problems for line in name_as_typed(one, arguments).lines()]:
         say("\n      ".join([title, *lines]))
 
 
@@ -161,7 +161,7 @@ def _find_absent_files(point: "Composed") -> Iterator[Problem]:
 
 
 def _format_slurm(
-    arguments: Arguments, words: list[str], runs: "Runs", allocation: Allocation
+    arguments: Arguments, settings: list[str], runs: "Runs", allocation: Allocation
 ) -> str:
     """Return the script of one run, or of an array of runs.
 
@@ -176,7 +176,7 @@ def _format_slurm(
     usual = slurm.format_limit(max(budgets)) if len(budgets) == len(runs) else "24:00:00"
     time = arguments.flags.get("--time", usual)
     if "-m" not in arguments:
-        return slurm.format_script(drop_arguments(words, *GPUS_KEYS), allocation, time)
+        return slurm.format_script(drop_arguments(settings, *GPUS_KEYS), allocation, time)
     parallel = int(arguments.flags.get("--parallel", "0"))
     chained = _chain_stable_phases(runs, allocation.nodes * allocation.ranks)
     return slurm.format_array(chained, allocation, time, parallel or None)
@@ -188,9 +188,9 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     from resnet_recipes.planning.planner import make_plan
     from resnet_recipes.planning.stable_phase import find_chains
 
-    plans, words = (
+    plans, arguments = (
         {},
-        {name: drop_arguments(words, *GPUS_KEYS) for name, (_, words) in runs.items()},
+        {name: drop_arguments(arguments, *GPUS_KEYS) for name, (_, arguments) in runs.items()},
     )
     for name, (point, _) in runs.items():
         recipe = point.recipe
@@ -199,8 +199,8 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
             here = replace(recipe, data=data, model=model)
             plans[name] = make_plan(here, IMAGENET_FACTS, ranks, reads_teachers=False)
     for name, other in find_chains(plans).items():
-        words[name].append(f"run.extends={other}")
-    return words
+        arguments[name].append(f"run.extends={other}")
+    return arguments
 
 
 def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
@@ -210,12 +210,14 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
         is_missing = Problem("--for", engine, "", valid=engines, kind=Kind.MISSING)
         unknown = make_unknown_problem("engine", engine, engines) if engine else is_missing
         meanings = FOREIGN_VALUES["engine"]
-        first, *rest = arguments.words or [""]
-        named = first if first in engines else meanings[first].words if first in meanings else ""
+        first, *rest = arguments.positional or [""]
+        named = (
+            first if first in engines else meanings[first].replacement if first in meanings else ""
+        )
         if not engine and named:
             fix = shlex.join(["resnet-recipes", "job", "--for", named, *rest])
         else:
-            fix = meanings[engine].words if engine in meanings else unknown.fix
+            fix = meanings[engine].replacement if engine in meanings else unknown.fix
         yield unknown._replace(fix=fix)
         return
     if engine == "slurm":
@@ -263,11 +265,11 @@ def _read_limit(time: str) -> str:
 
 def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
     """Yield the problems of nodes, and of settings that the job sets."""
-    for word in select_arguments(changes, *_TAKEN):
-        yield Problem(word, None, "is set by the job, which names the run", kind=Kind.UNUSED)
-    for word in select_arguments(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
+    for argument in select_arguments(changes, *_TAKEN):
+        yield Problem(argument, None, "is set by the job, which names the run", kind=Kind.UNUSED)
+    for argument in select_arguments(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
         clause = "works on one node only; on several, the job itself is restarted"
-        yield Problem(word, None, clause, kind=Kind.UNUSED)
+        yield Problem(argument, None, clause, kind=Kind.UNUSED)
     if problem := find_number_problem("nodes", nodes.removeprefix("nodes="), 1, fix="nodes=2"):
         yield problem
 
@@ -277,7 +279,7 @@ def _find_folder_problems(
 ) -> Iterator[Problem]:
     """Yield problems with folders that the machines of the job cannot access."""
     engine, storage = arguments.flags["--for"], arguments.flags.get("--storage")
-    settings = dict(word.partition("=")[::2] for word in changes)
+    settings = dict(argument.partition("=")[::2] for argument in changes)
     root, data = settings.get("run.root"), settings.get("data") or settings.get("data.root")
     if engine in _STORAGE:
         if not storage:

@@ -28,10 +28,10 @@ _PUBLISHED = "PUBLISHED TOP-1"
 
 def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or JSON; needs neither torch nor Hydra."""
-    if arguments.words:
-        words = shlex.join(word.removeprefix("recipe=") for word in arguments.words)
-        fix = (f"resnet-recipes show {words}", "resnet-recipes ls")
-        raise RecipeError.of(words, None, Statement("the list of recipes takes no name"), fix)
+    if arguments.positional:
+        names = shlex.join(argument.removeprefix("recipe=") for argument in arguments.positional)
+        fix = (f"resnet-recipes show {names}", "resnet-recipes ls")
+        raise RecipeError.of(names, None, Statement("the list of recipes takes no name"), fix)
     library = Library(arguments.recipes)
     items = [summarize(library, entry) for entry in library.list_entries()]
     rows = [item | {"published": format_result(item["published"])} for item in items]

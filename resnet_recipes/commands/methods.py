@@ -21,18 +21,18 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.methods import ORDER
     from resnet_recipes.methods.optimizers import OPTIMIZERS
 
-    words, width = arguments.words, get_page_width()
+    names, width = arguments.positional, get_page_width()
     cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
-    if unknown := [word for word in words if word not in cards]:
+    if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
         problem = problem._replace(fix=problem.fix or find_part(unknown[0], cards))
-        if named := [word for word in words if word in cards]:  # as in: methods show mixup
+        if named := [name for name in names if name in cards]:  # as in: methods show mixup
             fix = f"resnet-recipes methods {' '.join(named)}"
             problem = problem._replace(fix=fix, valid=())
         raise RecipeError([problem])
-    for word in words:
-        print("\n".join(_format_page(cards[word], width)))
-    if not words:
+    for name in names:
+        print("\n".join(_format_page(cards[name], width)))
+    if not names:
         order = f"Methods are listed in the order they run. For details, run: {USAGE.example}"
         lines = [*_list_cards(ORDER, width), "", *wrap_text(order, width), ""]
         lines += ["Optimizers, chosen by optimizer.name:", "", *_list_cards(OPTIMIZERS, width)]

@@ -34,7 +34,7 @@ USAGE = Usage(
     }
     | JSON,
     "The same as `resnet-train NAME ... --dry-run`. Without data=, the plan assumes ImageNet.",
-    words=(1, inf),
+    positional=(1, inf),
     takes="a recipe",
     composes=True,
 )
@@ -83,8 +83,8 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
     )
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
     rows = [("recipe", f"{plan.recipe.name}, {entry.location}{hides}")]
-    if plan.origin.words:
-        rows.append(("changed", "  ".join(plan.origin.words)))
+    if plan.origin.arguments:
+        rows.append(("changed", "  ".join(plan.origin.arguments)))
     machine = [
         *_describe_device(plan, memory),
         *_describe_time(plan, forecast),

@@ -57,9 +57,9 @@ _MAX_NAMED, _IN_GALLERY = 10, 1000
 
 def run(arguments: Arguments) -> int:
     """Print one row per image, in the order of the arguments and, within a folder, by name."""
-    first, words = arguments.words[:1], arguments.words[1:]
-    settings = [word for word in words if is_setting(word)]
-    images = [parse_path("IMAGE", word) for word in words if word not in settings]
+    first, rest = arguments.positional[:1], arguments.positional[1:]
+    settings = [argument for argument in rest if is_setting(argument)]
+    images = [parse_path("IMAGE", argument) for argument in rest if argument not in settings]
     top = arguments.flags.get("--top", "5")
     problem = find_number_problem("--top", top, 1, fix="--top 5")
     RecipeError.raise_if_any([*_find_problems(arguments, bool(images)), problem])
@@ -113,20 +113,20 @@ def _find_images(source: str, images: Sequence[Path]) -> "list[str | Pixels]":
 
 def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     """Yield the problems of the arguments for a run and for images, and of flags."""
-    first, words = arguments.words[:1], arguments.words[1:]
+    first, others = arguments.positional[:1], arguments.positional[1:]
     if problem := find_missing_network(first, USAGE.example):
         yield problem
     if not has_images:
         run = first if all(map(is_run, first)) else ["RUN"]
         command = shlex.join(["resnet-recipes", "predict", *run])
-        typed = get_value(words, *IMAGE_FLAGS)  # source=photos
+        typed = get_value(others, *IMAGE_FLAGS)  # source=photos
         fix = f"{command} {shlex.quote(typed)}" if typed else Hint(f"{command} IMAGE ...")
         if problem:  # it has this advice already
             fix = ""
         yield Problem("IMAGE", None, "pass files or folders", fix, kind=Kind.MISSING)
-    if swapped := list(filter(is_run, words)):
+    if swapped := list(filter(is_run, others)):
         runs = [*filter(is_run, first), *swapped]
-        rest = [word for word in arguments.words if word not in runs]
+        rest = [argument for argument in arguments.positional if argument not in runs]
         fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
         clause = "is a run: one comes first, then images"
         yield Problem("IMAGE", runs[-1], clause, fix if rest else USAGE.example)

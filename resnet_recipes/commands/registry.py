@@ -84,7 +84,7 @@ def train(argv: Sequence[str]) -> int:
     if argv[0] in _VERSION or "--version" in argv:
         return _print_version()
     if "--list" in argv:
-        return run(["ls", *(word for word in argv if word != "--list")])
+        return run(["ls", *(argument for argument in argv if argument != "--list")])
     if argv[0] not in Library().list_names():
         _reject_foreign_command(argv)
     arguments = resolve_weights(name_recipe(replace_extend(_parse("train", argv))))
@@ -99,7 +99,7 @@ def train(argv: Sequence[str]) -> int:
             argv, lambda: _import_module(name).prepare_run(arguments), say
         )
     if "--cfg" in arguments:  # `--cfg job` in Hydra
-        arguments.words = [word for word in arguments.words if word != "job"]
+        arguments.positional = [argument for argument in arguments.positional if argument != "job"]
     if name in ("train", "plan") and "--resume" not in arguments:
         choose_recipe(arguments)
     return _import_module(name).run(arguments)
@@ -149,7 +149,7 @@ def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
         from resnet_recipes.inference.open import SETTINGS, apply_changes
         from resnet_recipes.recipe.schema import Recipe
 
-        apply_changes(Recipe(), list(filter(is_setting, arguments.words)), SETTINGS[name])
+        apply_changes(Recipe(), list(filter(is_setting, arguments.positional)), SETTINGS[name])
     elif _composes(name):
         check_settings(name_recipe(arguments), needs_data)
 
@@ -165,17 +165,17 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
     def find_others(arguments: Arguments) -> Iterable[Problem]:
         module = _choose_module(arguments) if name == "train" else name
         # possibly the value of an unknown flag
-        values = [word for word in argv if word in Library().list_names()]
+        values = [argument for argument in argv if argument in Library().list_names()]
         if not _composes(module) or has_run(arguments):
             return collect_problems(partial(_check, module, needs_data=False), arguments)
         if not is_named(name_recipe(arguments)) and values:
-            arguments.words.append(f"recipe={values[0]}")
+            arguments.positional.append(f"recipe={values[0]}")
         if wrong := collect_problems(choose_recipe, arguments):
             return wrong
         needs_data = module != "plan" and "--cfg" not in arguments
         # no other check needs torch
         if "-m" not in arguments and (entry := find_packaged(arguments)):
-            is_set = select_arguments(arguments.words, *DATA_KEYS) or "root" in read(
+            is_set = select_arguments(arguments.positional, *DATA_KEYS) or "root" in read(
                 entry
             ).tree.get("data", {})
             return [] if is_set or not needs_data else [make_missing_data_problem()]
@@ -199,9 +199,9 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     if name == "classify" and rest[:1] and rest[0] in (*COMMANDS, *FOREIGN_COMMANDS, "train"):
         name, *rest = rest
     first, _, other = (
-        FOREIGN_COMMANDS[name].words if name in FOREIGN_COMMANDS else name
+        FOREIGN_COMMANDS[name].replacement if name in FOREIGN_COMMANDS else name
     ).partition(" | ")
-    names = [word for word in rest if not word.startswith("-")]
+    names = [argument for argument in rest if not argument.startswith("-")]
     is_first = names and (first != "show" or names[0] in Library().list_names())
     ours, *flags = (first if is_first or not other else other).split() or [name]
     if ours not in (*COMMANDS, "train"):

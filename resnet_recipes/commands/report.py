@@ -33,11 +33,11 @@ def run(arguments: Arguments) -> int:
     file_name = arguments.flags.get("--out", "report.html")
     if is_new := not is_ours(out := parse_path("--out", file_name)):
         out = parse_new_path("--out", file_name)
-    if arguments.words and "--published" in arguments:
+    if arguments.positional and "--published" in arguments:
         clause = "plots only published results, so it takes no runs"
         fix = (
             "resnet-recipes report --published",
-            shlex.join(["resnet-recipes", "report", *arguments.words]),
+            shlex.join(["resnet-recipes", "report", *arguments.positional]),
         )
         raise RecipeError.of("--published", None, clause, fix)
     if pictures := arguments.flags.get("--png"):
@@ -45,9 +45,11 @@ def run(arguments: Arguments) -> int:
         if not folder.is_dir() or (is_new and any(folder.glob("*.png"))):
             parse_new_path("--png", pictures, is_folder=True)
         import_plotting("--png")
-    runs = [] if "--published" in arguments else list(list_records(arguments.words or ["runs"]))
+    runs = (
+        [] if "--published" in arguments else list(list_records(arguments.positional or ["runs"]))
+    )
     if not runs and "--published" not in arguments:
-        where = " ".join(arguments.words or ["runs"])
+        where = " ".join(arguments.positional or ["runs"])
         fix = ("resnet-recipes report --published", Hint("resnet-recipes report RUN"))
         raise NotReadyError.of(where, None, "has no runs", fix)
     sections = list(build_sections(runs, price))

@@ -54,12 +54,12 @@ class Resumption(NamedTuple):
     changes: "Sequence[str] | Recipe"  # arguments, or a recipe that must be equal
 
 
-def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
+def list_records(arguments: Iterable[str]) -> Iterator[RunRecord]:
     """Yield the runs given by arguments: runs, and folders of runs.
 
     Raises NotReadyError if a folder cannot be listed.
     """
-    for folder in find_runs(words):
+    for folder in find_runs(arguments):
         one = read_run(folder)
         try:
             yield from [one] if one else list_runs(folder)
@@ -68,42 +68,42 @@ def list_records(words: Iterable[str]) -> Iterator[RunRecord]:
             raise NotReadyError.at(folder, clause, LIST) from None
 
 
-def open_network(words: Sequence[str], usage: Usage) -> "TrainedNetwork":
+def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     """Open the network given by the first argument, with the other arguments as settings.
 
     Raises RecipeError if the argument is missing, or if it cannot be opened with these settings.
     """
-    RecipeError.raise_if_any([find_missing_network(words, usage.example)])
-    path = find_network(words[0], "RUN|FILE")
+    RecipeError.raise_if_any([find_missing_network(arguments, usage.example)])
+    path = find_network(arguments[0], "RUN|FILE")
     from resnet_recipes.inference.open import SETTINGS, open_trained
     from resnet_recipes.network.open import list_notes
 
-    network = open_trained(path, words[1:], SETTINGS[usage.line.split()[1]])
+    network = open_trained(path, arguments[1:], SETTINGS[usage.line.split()[1]])
     for note in list_notes(network.network):
         text, *fixes = note.split("\n")
         say("\n".join([f"note: {text}", *(f"      {format_advice(fix)}" for fix in fixes)]))
     return network
 
 
-def find_missing_network(words: Sequence[str], usage: str) -> Problem | None:
+def find_missing_network(arguments: Sequence[str], usage: str) -> Problem | None:
     """Return the problem of arguments without a network, or None."""
-    if words and not is_setting(words[0]):
+    if arguments and not is_setting(arguments[0]):
         return None
     clause = "a run folder, a checkpoint or a weights file"
     works = "~" not in usage and is_run(usage.split()[2])  # needs no images, and there are runs
     return Problem("RUN|FILE", None, clause, usage if works else Hint(usage), kind=Kind.MISSING)
 
 
-def is_setting(word: str) -> bool:
+def is_setting(argument: str) -> bool:
     """Return whether an argument has the form key=value and is not a file."""
-    key, equals, _ = word.partition("=")
+    key, equals, _ = argument.partition("=")
     is_key = key.replace(".", "").replace("_", "").isalnum()
-    return bool(is_key and equals) and not os.path.exists(word)
+    return bool(is_key and equals) and not os.path.exists(argument)
 
 
-def is_run(word: str) -> bool:
+def is_run(argument: str) -> bool:
     """Return whether an argument is a run folder."""
-    path = find_place("RUN", word)
+    path = find_place("RUN", argument)
     return path is not None and (path / CONFIG).is_file()
 
 
@@ -112,29 +112,29 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
 
     Raises RecipeError if the run does not exist.
     """
-    run_name, words = arguments.flags.get("--resume"), arguments.words
+    run_name, positional = arguments.flags.get("--resume"), arguments.positional
     if run_name is None:
         return None
     if run_name != "auto":
         clause = Statement("--resume names the run, and a run keeps its recipe")
-        name = get_value(words, "recipe")
+        name = get_value(positional, "recipe")
         RecipeError.raise_if_any(
             [
                 Problem("NAME", name, clause, kind=Kind.UNUSED) if name else None,
                 *(
-                    Problem(word, None, clause, kind=Kind.UNUSED)
-                    for word in select_arguments(words, *_NAMING)
+                    Problem(argument, None, clause, kind=Kind.UNUSED)
+                    for argument in select_arguments(positional, *_NAMING)
                 ),
             ]
         )
-        return Resumption(find_runs([run_name], "--resume")[0], words)
+        return Resumption(find_runs([run_name], "--resume")[0], positional)
     from resnet_recipes.jobs.resume import find_match, list_unfinished
 
     if is_named(arguments):
         recipe = compose_recipe(arguments).recipe
         folder = find_match(recipe, say)
         return Resumption(folder, recipe) if folder else None
-    run_name, root = get_value(words, "run.name", "run"), find_root(words)
+    run_name, root = get_value(positional, "run.name", "run"), find_root(positional)
     folder = root / run_name if run_name else next(list_unfinished(root), None)
     if folder is None or not folder.exists():
         fix = "resnet-train --resume auto mild data=PATH"
@@ -142,12 +142,12 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
             f"there is no run {folder}" if folder else f"{root} has no unfinished run"
         )
         raise RecipeError.of("--resume", "auto", clause, fix)
-    return Resumption(folder, drop_arguments(words, *_NAMING))
+    return Resumption(folder, drop_arguments(positional, *_NAMING))
 
 
-def find_root(words: Sequence[str]) -> Path:
+def find_root(arguments: Sequence[str]) -> Path:
     """Return the folder of all runs: run.root, or its default."""
-    root = get_value(words, "run.root")
+    root = get_value(arguments, "run.root")
     return parse_path("run.root", root) if root else ROOT
 
 
@@ -173,8 +173,10 @@ def replace_extend(arguments: Arguments) -> Arguments:
         clause = f"is not a run folder: it has no {CONFIG}"
         raise RecipeError.of("--extend", name, clause, LIST)
     folder = folder.absolute()
-    root_setting = [] if get_value(arguments.words, "run.root") else [f"run.root={folder.parent}"]
-    arguments.words[:0] = [f"recipe={folder / CONFIG}", *root_setting, f"run.extends={folder}"]
+    root_setting = (
+        [] if get_value(arguments.positional, "run.root") else [f"run.root={folder.parent}"]
+    )
+    arguments.positional[:0] = [f"recipe={folder / CONFIG}", *root_setting, f"run.extends={folder}"]
     return arguments
 
 
@@ -183,11 +185,11 @@ def resolve_weights(arguments: Arguments) -> Arguments:
 
     Raises RecipeError for `last` in a command that resumes its own run.
     """
-    for index, word in enumerate(arguments.words):
-        key, _, value = word.partition("=")
+    for index, argument in enumerate(arguments.positional):
+        key, _, value = argument.partition("=")
         if key == _WEIGHTS:
             paths = ",".join(_find_weights(name, arguments) for name in value.split(","))
-            arguments.words[index] = f"{key}={paths}"
+            arguments.positional[index] = f"{key}={paths}"
     return arguments
 
 

@@ -61,14 +61,14 @@ _OPTIONAL_COLUMNS = ("PFLOPs", "COST", "RECIPE", "TRAINING", "EPOCHS")
 
 def run(arguments: Arguments) -> int:
     """Print the runs in a folder (default: runs), with filters such as state=failed."""
-    first, *rest = arguments.words or [""]
+    first, *rest = arguments.positional or [""]
     if first == "rm":
         return _remove(rest, "--yes" in arguments)
-    if first in FOREIGN_COMMANDS and FOREIGN_COMMANDS[first].words == "runs rm" and rest:
+    if first in FOREIGN_COMMANDS and FOREIGN_COMMANDS[first].replacement == "runs rm" and rest:
         fix = shlex.join(["resnet-recipes", "runs", "rm", *rest])
         raise RecipeError.of(first, None, "unknown command", fix, Kind.UNKNOWN)
-    filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
-    sources = [word for word in arguments.words if "=" not in word] or [str(ROOT)]
+    filters = [argument.partition("=")[::2] for argument in arguments.positional if "=" in argument]
+    sources = [argument for argument in arguments.positional if "=" not in argument] or [str(ROOT)]
     order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
     problems = [problem for problem in starmap(_check_filter, filters) if problem]
     problems += filter(None, map(_explain_state, sources))
@@ -95,11 +95,11 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _remove(words: Sequence[str], sure: bool) -> int:
+def _remove(arguments: Sequence[str], sure: bool) -> int:
     """Delete finished runs after confirmation. Raises RecipeError before any is deleted."""
-    if not words:
+    if not arguments:
         raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", LIST)
-    folders = find_runs(words)
+    folders = find_runs(arguments)
     others = (folder for folder in folders if folder.is_symlink() or not read_run(folder))
     RecipeError.raise_if_any(
         Problem(str(folder), None, "is not a run folder", LIST) for folder in others
@@ -146,16 +146,16 @@ def _check_filter(key: str, value: str) -> Problem | None:
         return Problem(key, value, "unknown filter", valid=filters, kind=Kind.UNKNOWN)
     if key == "state" and value not in STATES:
         meaning = FOREIGN_VALUES["state"].get(value.lower())
-        return Problem(key, value, "", meaning.words if meaning else "", STATES)
+        return Problem(key, value, "", meaning.replacement if meaning else "", STATES)
     return None
 
 
-def _explain_state(word: str) -> Problem | None:
+def _explain_state(argument: str) -> Problem | None:
     """Return the problem of a state that was typed without `state=`; None for other arguments."""
-    if word not in STATES or find_place("RUN", word):
+    if argument not in STATES or find_place("RUN", argument):
         return None
-    fix = f"resnet-recipes runs state={word}"
-    return Problem("RUN", word, "is a state, not a run", fix)
+    fix = f"resnet-recipes runs state={argument}"
+    return Problem("RUN", argument, "is a state, not a run", fix)
 
 
 def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:

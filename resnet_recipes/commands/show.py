@@ -14,7 +14,7 @@ USAGE = Usage(
     "print a recipe file, with the sources of its values",
     "resnet-recipes show mild",
     RECIPES,
-    words=(1, 1),
+    positional=(1, 1),
     takes="the name of one recipe",
 )
 
@@ -24,7 +24,7 @@ def run(arguments: Arguments) -> int:
 
     On a terminal, long lines are folded.
     """
-    name = arguments.flags.get("--describe") or arguments.words[0].removeprefix("recipe=")
+    name = arguments.flags.get("--describe") or arguments.positional[0].removeprefix("recipe=")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for entry, document in Library(arguments.recipes).read_chain(name):
         hides = f", hides the packaged {entry.name}" if entry.shadows else ""

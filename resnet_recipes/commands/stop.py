@@ -15,14 +15,14 @@ USAGE = Usage(
     "save a checkpoint and stop a run; resume it with --resume",
     "resnet-recipes stop last",
     more=RUN_HELP,
-    words=(1, 1),
+    positional=(1, 1),
     takes="one run",
 )
 
 
 def run(arguments: Arguments) -> int:
     """Send SIGTERM to the process of the run, and wait for its end."""
-    (folder,) = find_runs(arguments.words)
+    (folder,) = find_runs(arguments.positional)
     process = find_holder(folder)
     with suppress(ProcessLookupError):  # the run has just ended
         os.kill(process, signal.SIGTERM)

@@ -48,11 +48,11 @@ def run(arguments: Arguments) -> int:
     """
     gpus, text = cuda.find_gpus().count, arguments.flags.get("--parallel", "1")
     RecipeError.raise_if_any(
-        [*_find_problems(arguments), *_find_slot_problems(text, gpus, arguments.words)]
+        [*_find_problems(arguments), *_find_slot_problems(text, gpus, arguments.positional)]
     )
     parallel = int(text)
     shared = ["gpus=1"] if parallel > 1 and gpus else []
-    runs = compose_points(list_points([*arguments.words, *shared]), arguments)
+    runs = compose_points(list_points([*arguments.positional, *shared]), arguments)
     show = print if "--dry-run" in arguments else say
     name, (first, _) = next(iter(runs.items()))
     needs_weights = "--dry-run" not in arguments
@@ -72,10 +72,10 @@ def run(arguments: Arguments) -> int:
     root = Path(first.recipe.run.root)
     flags = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
     flags += ["--verbose"] if "--verbose" in arguments else []
-    words = {name: [*words, *flags] for name, (_, words) in runs.items()}
+    run_arguments = {name: [*run_arguments, *flags] for name, (_, run_arguments) in runs.items()}
     parents = {name: (other, plans[other].stable_steps) for name, other in before.items()}
     slots = make_slots(parallel, gpus, count_cores())
-    code = Sweep(root, words, say, slots, parents).train()
+    code = Sweep(root, run_arguments, say, slots, parents).train()
     if records := [one for name in runs if (one := read_run(root / name))]:
         print("\n".join(format_runs(records)))
     return code
@@ -92,18 +92,23 @@ def compose_points(
     runs: Runs = {}
     problems: list[Problem] = []
     varying = {
-        word for words in points for word in words if not all(word in rest for rest in points)
+        argument
+        for point_arguments in points
+        for argument in point_arguments
+        if not all(argument in rest for rest in points)
     }
-    for words in points:
+    for point_arguments in points:
         try:
             point = compose_recipe(
-                Arguments(arguments.flags, [*words, *extra]),
+                Arguments(arguments.flags, [*point_arguments, *extra]),
                 needs_data="--dry-run" not in arguments,
             )
-            name = _name_run(point, [word for word in words if word in varying])
-            if not select_arguments(words, "recipe"):  # a budget selected the recipe
-                words = [f"recipe={point.origin.entry.name}", *words]
-            runs[name] = point, words
+            name = _name_run(
+                point, [argument for argument in point_arguments if argument in varying]
+            )
+            if not select_arguments(point_arguments, "recipe"):  # a budget selected the recipe
+                point_arguments = [f"recipe={point.origin.entry.name}", *point_arguments]
+            runs[name] = point, point_arguments
         except RecipeError as error:
             problems += [problem for problem in error.problems if problem not in problems]
     RecipeError.raise_if_any(problems)
@@ -112,8 +117,8 @@ def compose_points(
 
 def _find_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield arguments that do not work in a sweep."""
-    for word in select_arguments(arguments.words, "run", "run.name"):
-        yield Problem(word, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
+    for argument in select_arguments(arguments.positional, "run", "run.name"):
+        yield Problem(argument, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
     if "--resume" in arguments:
         clause = "cannot be used with -m: the same command continues a sweep"
         yield Problem("--resume", None, clause, kind=Kind.UNUSED)
@@ -125,15 +130,15 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("-m", None, f"starts each run itself and cannot run under {by}")
 
 
-def _find_slot_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:
+def _find_slot_problems(parallel: str, gpus: int, arguments: list[str]) -> Iterator[Problem]:
     """Yield the problems of --parallel."""
     available, unit = (gpus, "GPU") if gpus else (count_cores(), "core")
     if problem := find_number_problem("--parallel", parallel, 1, available):
         yield problem._replace(fix=Hint(f"this machine has {format_count(available, unit)}"))
     elif int(parallel) > 1 and gpus:
-        for word in select_arguments(words, *GPUS_KEYS):
+        for argument in select_arguments(arguments, *GPUS_KEYS):
             yield Problem(
-                word, None, Statement("--parallel gives each run one GPU"), kind=Kind.UNUSED
+                argument, None, Statement("--parallel gives each run one GPU"), kind=Kind.UNUSED
             )
 
 
@@ -146,10 +151,10 @@ def _describe(
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     several = f", {order}, the first as above" if len(runs) > 1 else ""
     yield f"{format_count(len(runs), 'run')}{several}:"
-    shared = set.intersection(*(set(words) for _, words in runs.values()))
+    shared = set.intersection(*(set(arguments) for _, arguments in runs.values()))
     minutes, cost, operations, saved, format_total = 0.0, 0.0, 0.0, 0.0, format_long_time
     sources: Counter[str] = Counter()
-    for name, (point, words) in runs.items():
+    for name, (point, arguments) in runs.items():
         plan, other, time = plans[name], before.get(name), ""
         total = sum(plan.flops) / 1e15
         saved_state = None if other else find_stable_state(plan)  # from an earlier run
@@ -164,7 +169,7 @@ def _describe(
             time = f"  {forecast.format_time(60 * fraction * forecast.estimate.total_minutes)}"
         sources[forecast.source if forecast else UNKNOWN] += 1
         yield f"  {name}{time}"
-        if changes := [word for word in words if word not in shared]:
+        if changes := [argument for argument in arguments if argument not in shared]:
             yield f"    {' '.join(changes)}{f', from the stable phase of {other}' if other else ''}"
     note = f"; shared stable phases save {format_number(saved)}" if saved else ""
     yield f"{format_number(operations)} PFLOPs of training in total{note}"
@@ -203,7 +208,7 @@ def _name_run(point: Composed, varying: list[str]) -> str:
     """
     launch = LaunchConfig(budget=point.recipe.launch.budget)  # it determines the duration
     recipe = replace(point.recipe, run=RunConfig(), launch=launch)
-    parts = [word.partition("=") for word in drop_arguments(varying, "recipe")]
+    parts = [argument.partition("=") for argument in drop_arguments(varying, "recipe")]
     labels = [
         ("no" if key.startswith("~") else "")
         + re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{_FRACTION.sub('of', value)}")

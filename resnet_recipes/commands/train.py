@@ -98,7 +98,7 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     """
     from resnet_recipes.jobs.resume import continue_run
 
-    if folder := external_launcher.find_restarted_run(find_root(arguments.words)):
+    if folder := external_launcher.find_restarted_run(find_root(arguments.positional)):
         return continue_run(folder, [], say)
     if resumed := find_resumed(arguments):
         return continue_run(*resumed, say)

@@ -23,10 +23,10 @@ def run(arguments: Arguments) -> int:
     """Compose each file. Raises the problems of all files, with the exit code of the worst."""
     folder = arguments.recipes
     library = Library(folder)
-    if folder_word := next(filter(os.path.isdir, arguments.words), ""):
-        command = shlex.join(["resnet-recipes", "validate", "--recipes", folder_word])
-        raise RecipeError.of(folder_word, None, "is a folder, not a recipe", command)
-    names = arguments.words or [str(path) for path in library.user.values()]
+    if typed_folder := next(filter(os.path.isdir, arguments.positional), ""):
+        command = shlex.join(["resnet-recipes", "validate", "--recipes", typed_folder])
+        raise RecipeError.of(typed_folder, None, "is a folder, not a recipe", command)
+    names = arguments.positional or [str(path) for path in library.user.values()]
     errors = list[RecipeError]()
     for name in names:
         try:

@@ -47,7 +47,7 @@ READ_INTERVAL_SECONDS = 1.0
 
 def run(arguments: Arguments) -> int:
     """Show the run until it ends or Ctrl-C is pressed."""
-    (folder,) = find_runs(arguments.words)
+    (folder,) = find_runs(arguments.positional)
     read_all([folder])
     if "--once" in arguments:
         for line in _format_lines(read_run(folder), read_metrics(folder / METRICS)):

@@ -60,7 +60,7 @@ class DataConfig(Section):
     # includes all images of a smaller one
     share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
     # seed of crops and flips; auto: the seed of the run; to reuse soft labels, use their seed
-    seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, word="auto")] = "auto"
+    seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, keyword="auto")] = "auto"
     # seed for val_share, fold and share; separate from `seed`, so that all runs use the same images
     val_seed: int = 0
     # true: every folder with images is a class; false: only the folders directly in train/; null:
@@ -96,11 +96,12 @@ class DataConfig(Section):
     # auto: 2 or 1.5 times the largest training crop, whichever fits; 0: images are decoded for
     # every crop
     memory_pixels: Annotated[
-        int | str, Bounds(least=0, most=2048, word="auto", text="a size in pixels from 0 to 2048")
+        int | str,
+        Bounds(least=0, most=2048, keyword="auto", text="a size in pixels from 0 to 2048"),
     ] = 0
     # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: images are decoded
     # in the training process
-    workers: Annotated[int | str, Bounds(least=0, most=256, word="auto")] = "auto"
+    workers: Annotated[int | str, Bounds(least=0, most=256, keyword="auto")] = "auto"
     prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
     # error | skip (replaces bad training images; bad validation images are errors)
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"

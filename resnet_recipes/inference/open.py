@@ -140,7 +140,7 @@ def _change_settings(
     if "data.root" in keys:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
     before = frozen_recipe.to_tree(recipe)
-    words = [change.word for change in changes]
+    words = [change.argument for change in changes]
     changed, wrong = build_recipe(
         hydra_compose.compose_tree("trained", {"trained": before}, changes=words)
     )

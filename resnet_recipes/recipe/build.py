@@ -67,7 +67,7 @@ def _suggest_mapping(key: str, value: Any, section: type) -> Fix:
     if isinstance(value, str) and "name" in kinds:
         return f"{name}: {{name: {value}}}"
     meaning = find_meaning(key, str(value))
-    setting, equals, setting_value = meaning.words.partition("=") if meaning else ("", "", "")
+    setting, equals, setting_value = meaning.replacement.partition("=") if meaning else ("", "", "")
     prefix, _, last = expand_short_name(setting, setting_value)[0].partition("=")[0].rpartition(".")
     return f"{name}: {{{last}: {setting_value}}}" if equals and prefix == key else ""
 

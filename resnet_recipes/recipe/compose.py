@@ -96,7 +96,7 @@ def _compose_links(
     choices = [
         hydra_compose.choose_option(option.group, _name_config(option)) for option, _ in options
     ]
-    settings = [override.word for override in changed if not override.is_choice]
+    settings = [override.argument for override in changed if not override.is_choice]
     try:
         tree = hydra_compose.compose_tree(_name_config(entry), files, choices, settings)
     except ValueError as error:
@@ -113,10 +113,10 @@ def _compose_links(
     digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
     last = {override.key: override.typed for override in changed}
     typed = dict.fromkeys(override.typed for override in changed)
-    words = tuple(word for word in typed if word in last.values())  # not epochs=5 epochs=6
+    arguments = tuple(text for text in typed if text in last.values())  # not epochs=5 epochs=6
     full = {override.key: str(override) for override in changed}
     size: Any = _find_value(links, "batch.global_size")
-    return Composed(recipe, Origin(entry, digests, words, full, size))
+    return Composed(recipe, Origin(entry, digests, arguments, full, size))
 
 
 def from_config(config: Mapping[str, Any]) -> Recipe:

@@ -49,19 +49,19 @@ class Context(NamedTuple):
     meanings: Mapping[str, Meaning] = MEANINGS  # by a name in another tool
 
 
-def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem:
+def explain(problem: Problem, arguments: Sequence[str], context: Context) -> Problem:
     """Return the problem of an argument with a suggestion that fits the argument's meaning.
 
     Without a known meaning, it keeps its own suggestion, or gets the value without the argument, or
     a list of settings.
     """
-    word = next((word for word in words if problem.key in list_keys(word)), "")
-    if not word or problem.kind is Kind.UNUSED:
+    argument = next((argument for argument in arguments if problem.key in list_keys(argument)), "")
+    if not argument or problem.kind is Kind.UNUSED:
         return problem
-    meaning = _find_meaning(word, problem, context)
-    if meaning and len(words) > 1:
-        meaning = _drop_typed(meaning, [each for each in words if each != word])
-    is_same = meaning is not None and meaning.words in (word, shlex.quote(word))
+    meaning = _find_meaning(argument, problem, context)
+    if meaning and len(arguments) > 1:
+        meaning = _drop_typed(meaning, [each for each in arguments if each != argument])
+    is_same = meaning is not None and meaning.replacement in (argument, shlex.quote(argument))
     if meaning and not is_same and _is_taken(meaning, context):
         meaning, wrong = _correct_value(meaning, context)
         if not wrong:
@@ -74,9 +74,9 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
         return apply_meaning(problem, _turn_off(method, context))
     if problem.advice or problem.valid:
         return problem
-    is_reset = word[0] == "~" and problem.kind is Kind.WRONG
-    if problem.kind is Kind.UNKNOWN or not ("=" in word or is_reset):
-        if siblings := _list_siblings(word):
+    is_reset = argument[0] == "~" and problem.kind is Kind.WRONG
+    if problem.kind is Kind.UNKNOWN or not ("=" in argument or is_reset):
+        if siblings := _list_siblings(argument):
             return problem._replace(fix=siblings)
         if context.allowed:
             return problem._replace(valid=tuple(context.allowed))
@@ -93,7 +93,7 @@ def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem
         return problem
     text = str(before).lower() if isinstance(before, bool) else before
     text = str(list(before)).replace(" ", "") if isinstance(before, tuple | list) else text
-    name = find_short_name(problem.key) if is_reset else word.partition("=")[0]
+    name = find_short_name(problem.key) if is_reset else argument.partition("=")[0]
     if name == "epochs" and not str(text).isdecimal():
         name = "max_duration"  # in steps
     return problem._replace(fix=Hint(f"{source} {shlex.quote(f'{name}={text}')}"))
@@ -109,10 +109,12 @@ def _turn_off(method: str, context: Context) -> Meaning:
 
 def _drop_typed(meaning: Meaning, others: Iterable[str]) -> Meaning:
     """Return a meaning without the settings after the first that other arguments change."""
-    first, *rest = shlex.split(meaning.words) or [""]
+    first, *rest = shlex.split(meaning.replacement) or [""]
     typed = {change.key for each in others for change in expand(each)}
-    untyped = [word for word in rest if expand(word)[0].key not in typed]
-    return meaning if untyped == rest else meaning._replace(words=shlex.join([first, *untyped]))
+    untyped = [argument for argument in rest if expand(argument)[0].key not in typed]
+    return (
+        meaning if untyped == rest else meaning._replace(replacement=shlex.join([first, *untyped]))
+    )
 
 
 def list_methods_on(methods: Iterable[str]) -> Hint:
@@ -120,40 +122,42 @@ def list_methods_on(methods: Iterable[str]) -> Hint:
     return Hint(f"methods that are on: {', '.join(sorted(methods)) or 'none'}")
 
 
-def _list_siblings(word: str) -> Hint:
+def _list_siblings(argument: str) -> Hint:
     """Return the settings in the section of an unknown setting; "" without a section."""
-    section = word.lstrip("~").partition("=")[0].rpartition(".")[0]
+    section = argument.lstrip("~").partition("=")[0].rpartition(".")[0]
     names = [name for each in find_dataclasses(get_kind(section)) for name in get_kinds(each)]
     return Hint(f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else "")
 
 
 def _is_taken(meaning: Meaning, context: Context) -> bool:
     """Return whether the command accepts the settings of a meaning."""
-    words = [word for word in shlex.split(meaning.words) if _SETTING.fullmatch(word)]
+    arguments = [
+        argument for argument in shlex.split(meaning.replacement) if _SETTING.fullmatch(argument)
+    ]
     return not context.allowed or all(
-        each.key in context.allowed for word in words for each in expand(word)
+        each.key in context.allowed for argument in arguments for each in expand(argument)
     )
 
 
 def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem | None]:
     """Return the meaning with a valid value, and the problem if no valid value is known."""
-    several = shlex.split(meaning.words)
-    if len(several) > 1 and all(_SETTING.fullmatch(word) for word in several):
-        return meaning._replace(words=" ".join(map(_convert_value, several))), None
+    several = shlex.split(meaning.replacement)
+    if len(several) > 1 and all(_SETTING.fullmatch(argument) for argument in several):
+        return meaning._replace(replacement=" ".join(map(_convert_value, several))), None
     wrong = None
     for _ in range(3):  # such as model=vit_base, model.name=timm:vit_base, and the full name
-        words = shlex.split(meaning.words)
+        arguments = shlex.split(meaning.replacement)
         is_setting = (
-            len(words) == 1 and _SETTING.fullmatch(words[0]) and not meaning.has_placeholder
+            len(arguments) == 1 and _SETTING.fullmatch(arguments[0]) and not meaning.has_placeholder
         )
-        wrong = _check_setting(words[0]) if is_setting else None
+        wrong = _check_setting(arguments[0]) if is_setting else None
         if wrong is None:
             break
-        better = _find_meaning(words[0], wrong, context)
+        better = _find_meaning(arguments[0], wrong, context)
         if better is None and wrong.fixes:
             hints = [each for each in wrong.advice if isinstance(each, Hint)]
             better = Meaning(wrong.format_fix(wrong.fixes[0]), "".join(hints[:1]))
-            if better.words.strip("'").partition("=")[0] not in list_keys(words[0]):
+            if better.replacement.strip("'").partition("=")[0] not in list_keys(arguments[0]):
                 # the value also needs another setting, which the next message names
                 return meaning, None
         if better is None:
@@ -162,11 +166,11 @@ def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem
     return meaning, wrong
 
 
-def _convert_value(word: str) -> str:
+def _convert_value(argument: str) -> str:
     """Return a setting with its value converted to a valid value."""
-    wrong = _check_setting(word)
+    wrong = _check_setting(argument)
     values = [fix for fix in wrong.fixes if isinstance(fix, Value)] if wrong else []
-    return wrong.format_fix(values[0]) if wrong and values else shlex.quote(word)
+    return wrong.format_fix(values[0]) if wrong and values else shlex.quote(argument)
 
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
@@ -180,23 +184,23 @@ def _make_setting(key: str, value: str) -> Meaning:
     return Meaning(shlex.quote(f"{key}={value}"))
 
 
-def list_keys(word: str) -> list[str]:
+def list_keys(argument: str) -> list[str]:
     """Return the keys of an argument in problems: as typed, and the full name."""
-    return [word, word.partition("=")[0], *(change.key for change in expand(word))]
+    return [argument, argument.partition("=")[0], *(change.key for change in expand(argument))]
 
 
-def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | None:
+def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning | None:
     """Return the meaning of a rejected argument, or None."""
-    name, equals, value = word.partition("=")
-    if quoted := _QUOTED.fullmatch(word):
+    name, equals, value = argument.partition("=")
+    if quoted := _QUOTED.fullmatch(argument):
         return Meaning(shlex.quote(quoted[2]))
-    if "," in word and "=" in value and all("=" in part for part in word.split(",")):
-        return Meaning(" ".join(map(shlex.quote, word.split(","))))
-    off = _OFF_METHOD.fullmatch(word.lower())
-    if off and word[0] != "~" and (method := _find_method(off[1])):
+    if "," in argument and "=" in value and all("=" in part for part in argument.split(",")):
+        return Meaning(" ".join(map(shlex.quote, argument.split(","))))
+    off = _OFF_METHOD.fullmatch(argument.lower())
+    if off and argument[0] != "~" and (method := _find_method(off[1])):
         return _turn_off(method, context)
     if name[:1] in ("+", "~") or not equals:
-        return _read_misshapen(word, context)
+        return _read_misshapen(argument, context)
     kind = get_kind(expand(f"{name}=0")[0].key)
     if kind is None:
         return _read_misnamed(name, value, context)
@@ -223,27 +227,27 @@ def _find_method(name: str, choices: Iterable[str] = ()) -> str:
     return f"methods.{method}" if method else ""
 
 
-def _read_misshapen(word: str, context: Context) -> Meaning | None:
+def _read_misshapen(argument: str, context: Context) -> Meaning | None:
     """Return the setting for an argument without the form key=value."""
-    key, _, value = map(str.strip, word.partition(":"))
-    if word[0] == "+":
-        setting = word.lstrip("+").replace("/", ".", 1)
+    key, _, value = map(str.strip, argument.partition(":"))
+    if argument[0] == "+":
+        setting = argument.lstrip("+").replace("/", ".", 1)
         wrong = _check_setting(setting) if "=" in setting else None
         return (wrong and _find_meaning(setting, wrong, context)) or Meaning(shlex.quote(setting))
-    if word[0] == "~":
-        method = _find_method(word[1:].removeprefix("methods."), context.methods)
-        if not method and word[1:].startswith("methods."):
+    if argument[0] == "~":
+        method = _find_method(argument[1:].removeprefix("methods."), context.methods)
+        if not method and argument[1:].startswith("methods."):
             return Meaning("", list_methods_on(context.methods))
         return Meaning(shlex.quote(f"~{method}")) if method else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
         return _make_setting(key, value)
-    if os.path.isdir(word):
-        return _make_setting("data", word)
-    if time := read_time(word):
+    if os.path.isdir(argument):
+        return _make_setting("data", argument)
+    if time := read_time(argument):
         return _make_setting("budget", time)
-    if method := _find_method(word.removeprefix("methods.")):
+    if method := _find_method(argument.removeprefix("methods.")):
         return _make_setting(method, "{}")
-    return find_meaning(word, "", table=context.meanings)
+    return find_meaning(argument, "", table=context.meanings)
 
 
 def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
@@ -295,8 +299,8 @@ def _read_section_value(
     several = re.findall(r"\w+", value)
     if section == "methods":
         methods = [find_misspelled(name, names) for name in several]
-        words = [shlex.quote(f"methods.{name}={{}}") for name in methods]
-        return Meaning(" ".join(words)) if all(methods) and methods else None
+        arguments = [shlex.quote(f"methods.{name}={{}}") for name in methods]
+        return Meaning(" ".join(arguments)) if all(methods) and methods else None
     if value[:1] == "[" and several and "name" in names:
         return Meaning(f"-m {section}={','.join(several)}")
     if not value or value.lower() in OFF:
@@ -322,8 +326,8 @@ def _read_several_values(name: str, value: str, kind: Any) -> Meaning | None:
     if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):
         if setting == "launch.gpus" and "," not in text:
             return None  # a number of GPUs, which is too large
-        words = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
-        return Meaning(words, "an environment variable chooses the GPUs, gpus= is their number")
+        arguments = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
+        return Meaning(arguments, "an environment variable chooses the GPUs, gpus= is their number")
     options = get_args(kind) if is_union(kind) else (kind,)
     if get_origin(kind) in (list, tuple, dict) or bool in options:
         return None

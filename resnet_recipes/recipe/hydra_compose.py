@@ -74,20 +74,20 @@ def read_value(override: str) -> Any:
     return parsed.value()
 
 
-def list_points(words: Sequence[str]) -> list[list[str]]:
+def list_points(arguments: Sequence[str]) -> list[list[str]]:
     """Return the arguments of each run of a sweep; the last argument changes fastest.
 
     Raises RecipeError for a sweep whose values cannot be listed.
     """
     choices, problems, count = [], [], 1
-    for word in words:
+    for argument in arguments:
         try:
-            choices.append(_list_choices(word))
+            choices.append(_list_choices(argument))
             count *= len(choices[-1])
         except BrokenRuleError as error:
             fix = Hint("as in seed=1,2,3 or seed=range(1,4)")
-            fix = OWN_APPLICATION if is_unlisted(word.partition("=")[2]) else fix
-            problems.append(Problem(word, None, error.rule, fix))
+            fix = OWN_APPLICATION if is_unlisted(argument.partition("=")[2]) else fix
+            problems.append(Problem(argument, None, error.rule, fix))
     if count > MAX_SWEEP_POINTS:
         problems.append(
             Problem(
@@ -100,17 +100,17 @@ def list_points(words: Sequence[str]) -> list[list[str]]:
     return [list(point) for point in product(*choices)]
 
 
-def _list_choices(word: str) -> list[str]:
+def _list_choices(argument: str) -> list[str]:
     """Return an argument once for each of its values in the Hydra grammar."""
-    key, equals, value = word.partition("=")
-    if word.startswith("~") and not equals:  # ~methods.sam,ema: once without each
-        section, dot, names = word.rpartition(".")
+    key, equals, value = argument.partition("=")
+    if argument.startswith("~") and not equals:  # ~methods.sam,ema: once without each
+        section, dot, names = argument.rpartition(".")
         return [f"{section}{dot}{name}" for name in names.split(",")]
     if not equals:
-        return [word]
+        return [argument]
     value = CURVE if (key, value) == ("epochs", "curve") else value
     return [f"{key}={text}" for text in _list_texts(f"{key}={value}", MAX_SWEEP_POINTS + 1)] or [
-        word
+        argument
     ]
 
 

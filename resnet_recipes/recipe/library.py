@@ -70,7 +70,7 @@ class Origin:
     entry: Entry
     # every file that was read, the base first, with its SHA-256
     files: dict[str, str] = field(default_factory=dict)
-    words: tuple[str, ...] = ()  # changes as typed
+    arguments: tuple[str, ...] = ()  # changes as typed
     settings: dict[str, str] = field(default_factory=dict)  # changed settings, by full name
     batch_size: int = 0  # the global batch size in the files; 0 if there are none
 

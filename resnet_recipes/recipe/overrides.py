@@ -57,7 +57,7 @@ class Override(NamedTuple):
         return self.key in GROUPS and bool(re.fullmatch(r"\w+", self.value or ""))
 
     @property
-    def word(self) -> str:
+    def argument(self) -> str:
         """This change in the Hydra grammar; text is quoted."""
         kind, value = get_kind(self.key), "null" if self.value is None else self.value
         takes_text = kind is str or (
@@ -70,7 +70,7 @@ class Override(NamedTuple):
 
         Raises BrokenRuleError if the grammar rejects it.
         """
-        return read_value(self.word)
+        return read_value(self.argument)
 
 
 class ParseResult(NamedTuple):
@@ -80,19 +80,19 @@ class ParseResult(NamedTuple):
     problems: list[Problem]
 
 
-def parse(words: Iterable[str]) -> ParseResult:
+def parse(arguments: Iterable[str]) -> ParseResult:
     """Parse arguments as changes."""
     overrides: list[Override] = []
     problems: list[Problem] = []
-    for word in words:
-        if problem := _find_word_problem(word):
+    for argument in arguments:
+        if problem := _find_argument_problem(argument):
             problems.append(problem)
             continue
-        for override in expand(word):
+        for override in expand(argument):
             override_problems = list(_find_problems(override))
             problems += override_problems
             overrides += [] if override_problems else [override]
-    names = {word.split("=")[0] for word in words}
+    names = {argument.split("=")[0] for argument in arguments}
     for other, verb in (("ssr", "scale"), ("max_duration", "set")):
         if {"epochs", other} <= names:
             clause = f"sets the total duration, so {other}= cannot {verb} it"
@@ -120,13 +120,13 @@ def _quote(text: str) -> str:
     return f"'{inside}'"
 
 
-def _find_word_problem(word: str) -> Problem | None:
+def _find_argument_problem(argument: str) -> Problem | None:
     """Return the problem of an argument that is not an override, or None."""
-    key, equals, value = word.partition("=")
+    key, equals, value = argument.partition("=")
     if (
-        len(word) > MAX_LENGTH
-        or not word.isprintable()
-        or sum(map(word.count, "[{(")) > MAX_BRACKETS
+        len(argument) > MAX_LENGTH
+        or not argument.isprintable()
+        or sum(map(argument.count, "[{(")) > MAX_BRACKETS
     ):
         limits = f"{MAX_LENGTH} characters and {MAX_BRACKETS} brackets"
         return Problem(key[:40], None, Rule(f"must be one line of at most {limits}"))
@@ -136,22 +136,22 @@ def _find_word_problem(word: str) -> Problem | None:
             OWN_APPLICATION if is_plug_in else "",
             Statement("Hydra itself cannot be configured here"),
         )
-        return Problem(word, None, clause, fix, kind=Kind.UNUSED)
-    if word.startswith("+"):
-        return Problem(word, None, Statement("settings need no '+'"))
-    if word.startswith("~"):
-        if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
+        return Problem(argument, None, clause, fix, kind=Kind.UNUSED)
+    if argument.startswith("+"):
+        return Problem(argument, None, Statement("settings need no '+'"))
+    if argument.startswith("~"):
+        if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", argument):
             return None
         return Problem(
-            word,
+            argument,
             None,
             Statement("only a method or a setting of the optimizer can be removed"),
             Hint("the forms are '~methods.NAME' and '~optimizer.NAME'"),
         )
     if not equals:
-        return Problem(word, None, Statement("settings are written key=value"))
+        return Problem(argument, None, Statement("settings are written key=value"))
     if not _KEY.fullmatch(key):
-        return Problem(key, value, "unknown setting", typed=word, kind=Kind.UNKNOWN)
+        return Problem(key, value, "unknown setting", typed=argument, kind=Kind.UNKNOWN)
     if key == "name":
         clause = "is the name of the recipe, not of the run"
         return Problem(key, value, clause, shlex.quote(f"run={value}"))
@@ -182,16 +182,16 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
     return Problem(key, value, clause, fix)
 
 
-def expand(word: str) -> list[Override]:
+def expand(argument: str) -> list[Override]:
     """Return the overrides of one argument."""
-    if word.startswith("~"):
-        return [Override(word, word[1:], None)]
-    key, _, value = word.partition("=")
+    if argument.startswith("~"):
+        return [Override(argument, argument[1:], None)]
+    key, _, value = argument.partition("=")
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
     pairs = [full.format(value).split("=", 1) for full in expand_short_name(key, value)]
     return [
-        Override(word, full, make_absolute(full, text) if full in FOLDERS else text)
+        Override(argument, full, make_absolute(full, text) if full in FOLDERS else text)
         for full, text in pairs
     ]
 

@@ -40,7 +40,7 @@ class BatchConfig(Section):
     # images that share BatchNorm statistics: the micro-batch of one device, or all its images of
     # a step if these are fewer; auto: the most that fit in GPU memory, found by trying when the
     # run starts
-    bn_size: Annotated[int | str, Bounds(least=1, most=2**20, word=AUTO)] = 256
+    bn_size: Annotated[int | str, Bounds(least=1, most=2**20, keyword=AUTO)] = 256
     # images per evaluation batch on one device
     eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256
     # average the running statistics of BatchNorm over devices at the end of every epoch
@@ -186,7 +186,7 @@ class LaunchConfig(Section):
     # cuda | cpu | auto: cuda if available, else cpu
     device: Annotated[str, OneOf("auto", "cuda", "cpu")] = "auto"
     # GPUs, one process each; auto: all visible GPUs, or one CPU process
-    gpus: Annotated[int | str, Bounds(least=1, most=64, word="auto")] = "auto"
+    gpus: Annotated[int | str, Bounds(least=1, most=64, keyword="auto")] = "auto"
     # how often all ranks may restart from the last checkpoint after a failure
     max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
     # price of this machine per hour, in any currency, which `$` in a budget stands for; the plan

@@ -101,9 +101,9 @@ _HINTS = (
     ),
 )
 
-#: Words that a command needs to resume a run after an error in the images; None if it would fail
+#: Settings that a command needs to resume a run after an error in the images; None if it would fail
 #: again, because a run resumes only with the same validation images.
-RESUME_WORDS = {
+RESUME_SETTINGS = {
     BadTrainingImageError.__name__: " data.on_bad_image=skip",
     BadValidationImageError.__name__: None,
 }
@@ -150,7 +150,7 @@ class Ending:
         return "\n".join(map(escape_controls, self._format_lines(folder, ranks, trains)))
 
     def _format_lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
-        more = RESUME_WORDS.get(self.error, "")
+        more = RESUME_SETTINGS.get(self.error, "")
         can_resume = trains and more is not None
         resume = f"resume: resnet-train --resume {folder}{more}" if can_resume else ""
         if not self.failed:

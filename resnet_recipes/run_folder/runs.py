@@ -20,7 +20,7 @@ from resnet_recipes.run_folder import (
     PROVENANCE,
     SUMMARY,
 )
-from resnet_recipes.run_folder.ending import RESUME_WORDS
+from resnet_recipes.run_folder.ending import RESUME_SETTINGS
 from resnet_recipes.run_folder.lock import is_running
 from resnet_recipes.run_folder.metrics import read_last_records
 
@@ -188,7 +188,7 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
     ending = read_json(folder / EXIT, may_be_absent=True)
     records = read_last_records(folder / METRICS)
     state = _find_state(folder, ending, "begin" in records)
-    words = RESUME_WORDS.get(_get_text(ending, "error"), "") if state == "failed" else ""
+    words = RESUME_SETTINGS.get(_get_text(ending, "error"), "") if state == "failed" else ""
     begin, step, evaluation, last = (
         records.get(kind, {}) for kind in ("begin", "step", "evaluation", "any")
     )

@@ -50,7 +50,7 @@ LIMITS = {
     "least": Bounds(least=1),
     "above": Bounds(above=0),
     "share": Bounds(above=0, most=1),
-    "word": Bounds(least=0, most=64, word="auto"),
+    "word": Bounds(least=0, most=64, keyword="auto"),
     "text": Bounds(least=0, text="a price"),
     "epochs": IsDuration(("ep",)),
     "PositiveDuration": PositiveDuration.__metadata__[0],

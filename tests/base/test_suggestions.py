@@ -83,7 +83,7 @@ checkpoint.keep | 3
 
 def make_value(name: str) -> str:
     """Return a plausible value for an option of another program."""
-    template = MEANINGS[name].words
+    template = MEANINGS[name].replacement
     ours = next((word for word in template.split() if "{}" in word), template).split("=")[0]
     number = "0.1" if ours.startswith("methods.") or ours in ("lr", "wd") else "4"
     return (
@@ -94,23 +94,23 @@ def make_value(name: str) -> str:
 def test_every_suggested_setting_is_accepted():
     for name in MEANINGS:
         suggested = find_meaning(name, make_value(name))
-        words = shlex.split(suggested.words.rpartition(" ... ")[2])
+        words = shlex.split(suggested.replacement.rpartition(" ... ")[2])
         if words[:1] == ["resnet-recipes"]:
             split(words[2:], get_usage(words[1]))
             continue
         if words[:1] == ["sbatch"]:  # a command of Slurm
             continue
         arguments = split(words, get_usage("train"))
-        changes = [word for word in arguments.words if not word.startswith("recipe=")]
-        if not re.search("=\\[?[A-Z]|NAME", suggested.words) and "-m" not in arguments:
+        changes = [word for word in arguments.positional if not word.startswith("recipe=")]
+        if not re.search("=\\[?[A-Z]|NAME", suggested.replacement) and "-m" not in arguments:
             compose("mild", ["methods.ema={}", *changes], needs_data=False)
-        assert suggested.words or suggested.hint, name
+        assert suggested.replacement or suggested.hint, name
 
 
 @pytest.mark.parametrize("verb", FOREIGN_COMMANDS)
 def test_foreign_commands_suggest_ours(verb):
     assert verb not in registry.COMMANDS
-    ours = {words.split()[0] for words in FOREIGN_COMMANDS[verb].words.split(" | ")}
+    ours = {words.split()[0] for words in FOREIGN_COMMANDS[verb].replacement.split(" | ")}
     assert ours <= {*registry.COMMANDS, "train"}
 
 
@@ -164,21 +164,21 @@ def test_one_wrong_letter_is_nearly_always_corrected():
 def test_every_suggested_value_is_accepted():
     for setting, meanings in VALUES_ELSEWHERE.items():
         for value, meaning in meanings.items() if "." in setting or setting in GROUPS else ():
-            assert meaning.words or meaning.hint, (setting, value)
+            assert meaning.replacement or meaning.hint, (setting, value)
             needed = ["model.weights=torchvision"] if setting == "model.freeze" else []
-            compose("mild", [*needed, *shlex.split(meaning.words)], needs_data=False)
+            compose("mild", [*needed, *shlex.split(meaning.replacement)], needs_data=False)
 
 
 def test_every_suggestion_for_off_is_accepted():
     for name in VALUES_ELSEWHERE["off"]:
         meaning = find_meaning(name, "false")
-        compose("mild", shlex.split(meaning.words), needs_data=False)
+        compose("mild", shlex.split(meaning.replacement), needs_data=False)
 
 
 def test_every_suggestion_for_trained_networks_is_accepted():
     for name in VALUES_ELSEWHERE["trained"]:
         meaning = find_meaning(name, "64", table=TRAINED_MEANINGS)
-        apply_changes(Recipe(), shlex.split(meaning.words), SETTINGS["eval"])
+        apply_changes(Recipe(), shlex.split(meaning.replacement), SETTINGS["eval"])
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_flags_for_arguments_suggest_the_argument(typed, words):
 def test_every_suggested_flag_and_format_exists():
     flags = {flag for verb in registry.COMMANDS for flag in get_usage(verb).values}
     flags |= get_usage("train").values.keys()
-    assert all(set(meaning.words.split()) <= flags for meaning in FLAGS.values())
-    assert {meaning.words for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
+    assert all(set(meaning.replacement.split()) <= flags for meaning in FLAGS.values())
+    assert {meaning.replacement for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
 
 
 def test_foreign_name_is_in_one_row():

@@ -143,7 +143,7 @@ THREE = {
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_every_unit_is_parsed(unit):
-    value, length = THREE["" if unit == "number" else UNITS[unit].words]
+    value, length = THREE["" if unit == "number" else UNITS[unit].replacement]
     typed = "3" if unit == "number" else f"3 {unit}"
     fixes = add_likely_value(Problem("rate", typed, "wrong"), Section, "rate", typed).fixes
     assert fixes == ((Value(value),) if value and unit != "number" else ())

@@ -47,7 +47,7 @@ def test_help_imports_no_slow_library():
 def test_unknown_flag_or_missing_argument_is_rejected(name, run_command):
     message = run_command(f"resnet-recipes {name} --no-such-flag", 2).err
     assert "unknown flag --no-such-flag" in message
-    fewest, _ = get_usage(name).words
+    fewest, _ = get_usage(name).positional
     if fewest:
         typed = f"resnet-recipes {name}{' word' * (fewest - 1)}"
         error = run_command(typed, 2).err

@@ -48,7 +48,7 @@ resnet50.pt | resnet50.pt
     ),
 )
 def test_weights_accept_run_names(runs, typed, path):
-    assert resolve_weights(Arguments({}, [f"model.weights={typed}"])).words == [
+    assert resolve_weights(Arguments({}, [f"model.weights={typed}"])).positional == [
         f"model.weights={path}"
     ]
 

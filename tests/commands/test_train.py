@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.api import compose_words
+from resnet_recipes.api import compose_arguments
 from resnet_recipes.commands import train
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
@@ -92,10 +92,10 @@ def test_dry_run_rejects_unusable_run_root(run_folders, run_command):
 def test_demo_generates_its_images_once(monkeypatch, tmp_path, capsys):
     drawn = []
     monkeypatch.setattr("resnet_recipes.data.demo.write", drawn.append)
-    result = compose_words("demo", ["launch.device=cpu"], None)
+    result = compose_arguments("demo", ["launch.device=cpu"], None)
     assert train.add_demo_images(result) is result
     assert "generating the demo images in data/demo" in capsys.readouterr().err
-    train.add_demo_images(compose_words("demo", [f"data={tmp_path}/mine"], None))
+    train.add_demo_images(compose_arguments("demo", [f"data={tmp_path}/mine"], None))
     (tmp_path / "data/demo").mkdir(parents=True)
     train.add_demo_images(result)
     assert drawn == [tmp_path / "data/demo"]

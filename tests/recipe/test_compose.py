@@ -96,7 +96,7 @@ def test_compose_makes_paths_absolute(write_recipe_file, tmp_path, monkeypatch):
 
 def test_short_names_are_reported_in_full(write_recipe_file):
     origin = compose("mild", [DATA, "epochs=18", "~methods.ema"]).origin
-    assert origin.words == (DATA, "epochs=18", "~methods.ema")
+    assert origin.arguments == (DATA, "epochs=18", "~methods.ema")
     assert list(origin.settings.values()) == [
         "data.root=/data/imagenet",
         "max_duration=18ep",
@@ -107,7 +107,7 @@ def test_short_names_are_reported_in_full(write_recipe_file):
 
 def test_replaced_setting_is_not_listed_as_changed(write_recipe_file):
     origin = compose("mild", [DATA, "epochs=5", "lr=1", "epochs=6"]).origin
-    assert origin.words == (DATA, "lr=1", "epochs=6")
+    assert origin.arguments == (DATA, "lr=1", "epochs=6")
 
 
 def test_user_recipe_shadows_packaged_one_with_a_note(write_recipe_file):

@@ -29,7 +29,7 @@ class Job(NamedTuple):
     """A run on machines of a job engine."""
 
     run: str  # name of the run, the same after every restart of the job
-    words: Sequence[str]  # recipe=NAME and settings
+    arguments: Sequence[str]  # recipe=NAME and settings
     allocation: Allocation
     storage: str = ""  # a volume, a claim or the URL of a bucket, mounted at STORAGE
     extras: Sequence[str] = ()  # extras of the installation
@@ -44,7 +44,7 @@ class Job(NamedTuple):
     def command(self) -> list[str]:
         """Arguments to start or resume the run: our launcher on one node, else a torchrun rank."""
         nodes, ranks, _ = self.allocation
-        words = ["resnet-train", "--resume", "auto", *self.words, f"run.name={self.run}"]
+        words = ["resnet-train", "--resume", "auto", *self.arguments, f"run.name={self.run}"]
         if self.storage:
             words.append(f"run.root={STORAGE}/runs")
         return words if nodes > 1 else [*words, f"gpus={ranks}"]
