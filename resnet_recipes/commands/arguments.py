@@ -233,12 +233,10 @@ def _explain_missing_value(flag: str, usage: Usage) -> Problem:
     if value == "RUN":
         return Problem(flag, None, "needs a run", f"{flag} last")
     if value.startswith("FILE."):
-        return Problem(
-            flag, None, "needs a file name", f"{flag} {usage.line.split()[1]}{value[4:]}"
-        )
-    return Problem(
-        flag, None, "needs a value", Hint(f"{flag} {value}   {usage.flags[f'{flag} {value}']}")
-    )
+        file = f"{usage.line.split()[1]}{value[4:]}"
+        return Problem(flag, None, "needs a file name", f"{flag} {file}")
+    hint = Hint(f"{flag} {value}   {usage.flags[f'{flag} {value}']}")
+    return Problem(flag, None, "needs a value", hint)
 
 
 def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem | None:
@@ -256,9 +254,8 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
         return None
     typed = " ".join([flag, *values]).strip()
     meaning = find_meaning(key, value)
-    return meaning and apply_meaning(
-        Problem(typed, None, "unknown flag", kind=Kind.UNKNOWN), meaning
-    )
+    unknown = Problem(typed, None, "unknown flag", kind=Kind.UNKNOWN)
+    return meaning and apply_meaning(unknown, meaning)
 
 
 def _format_setting(flag: str, values: Sequence[str]) -> str:
@@ -412,17 +409,16 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     clause, kind, valid = "unknown flag", Kind.UNKNOWN, tuple[str, ...]()
     rest = _drop_flag(name, value, usage, argv)
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
+    is_data = MEANINGS.get(key, Meaning("")).replacement == "data={}"
     if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
-        fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
+        fix: Fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
     elif "RUN|FILE" in usage.line and key in RUN_FLAGS:
         clause, kind = "is typed without a flag", Kind.WRONG
         fix = f"{command} {shlex.join([value or 'RUN', *rest])}"
     elif "IMAGE" in usage.line and key in IMAGE_FLAGS:
         clause, kind = "is typed without a flag", Kind.WRONG
         fix = shlex.join([*command.split(), *(rest or ["RUN"]), value or "IMAGE"])
-    elif (
-        "[PATH]" in usage.line and MEANINGS.get(key, Meaning("")).replacement == "data={}" and value
-    ):
+    elif "[PATH]" in usage.line and is_data and value:
         clause, kind = "is typed without a flag", Kind.WRONG
         topics = [word for word in rest if not word.startswith("-")] or usage.example.split()[2:3]
         flags_typed = [word for word in rest if word not in topics]

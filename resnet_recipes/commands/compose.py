@@ -235,9 +235,7 @@ def _choose_recipe(arguments: Arguments) -> Choice:
         images = [f"data={names[0]}", *drop_arguments(changes, *DATA_KEYS)]
         missing, *rest = _explain_missing(images, recipes)
         if missing.fixes and not rest:
-            clause = "is a folder, not a recipe"
-            problem = Problem("recipe", names[0], clause, missing.fix)
-            raise RecipeError([problem])
+            raise RecipeError.of("recipe", names[0], "is a folder, not a recipe", missing.fix)
     if "," not in names[0]:
         library.read_chain(names[0])
     elif "-m" not in arguments:

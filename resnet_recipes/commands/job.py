@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import parse_budget, parse_time
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Rule, Statement
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
@@ -215,7 +215,7 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
             first if first in engines else meanings[first].replacement if first in meanings else ""
         )
         if not engine and named:
-            fix = shlex.join(["resnet-recipes", "job", "--for", named, *rest])
+            fix: Fix = shlex.join(["resnet-recipes", "job", "--for", named, *rest])
         else:
             fix = meanings[engine].replacement if engine in meanings else unknown.fix
         yield unknown._replace(fix=fix)
