@@ -144,7 +144,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
     """Yield device and precision, and a warning if the run may not fit in memory."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     gpus = cuda.find_gpus()
-    may_be_elsewhere = not external_launcher.count_ranks() and (
+    may_be_elsewhere = not external_launcher.count_started_ranks() and (
         plan.world_size > 1 or launch.gpus != "auto" or launch.device == "cuda"
     )
     if launch.device != "cpu" and (gpus.count or may_be_elsewhere):

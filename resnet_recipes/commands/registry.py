@@ -95,7 +95,7 @@ def train(argv: Sequence[str]) -> int:
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
     if starts and external_launcher.find_launcher():
         # only rank 0 composes; other ranks do not import Hydra
-        return external_launcher.join(
+        return external_launcher.train_as_rank(
             argv, lambda: _import_module(name).prepare_run(arguments), say
         )
     if "--cfg" in arguments:  # `--cfg job` in Hydra

@@ -145,7 +145,7 @@ def _plan_run(result: "Composed") -> "Plan":
     from resnet_recipes import api
     from resnet_recipes.jobs.budget import resolve_plan
 
-    launch, ranks = result.recipe.launch, external_launcher.count_ranks()
+    launch, ranks = result.recipe.launch, external_launcher.count_started_ranks()
     missing = [] if ranks else list(find_group_problems(launch))
     try:
         plan = api.plan(result, ranks or count_ranks(launch), on_progress=say)

@@ -81,7 +81,7 @@ def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
     def estimate_epochs(epochs: Fraction) -> Estimate:
         return estimate(change_duration(plan, epochs), forecast.speeds)
 
-    min_epochs = find_shortest(plan)
+    min_epochs = find_min_epochs(plan)
     epochs = find_longest(
         lambda epochs: estimate_epochs(epochs).max_minutes, minutes, min_epochs, MAX_EPOCHS
     )
@@ -124,7 +124,7 @@ def find_longest(
     return epochs
 
 
-def find_shortest(plan: Plan) -> Fraction:
+def find_min_epochs(plan: Plan) -> Fraction:
     """Return the minimum sensible epochs, in tenths: one, or twice the warm-up."""
     warmup = Duration.parse(plan.recipe.schedule.warmup)
     if warmup.unit == "dur":

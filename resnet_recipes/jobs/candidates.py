@@ -29,7 +29,7 @@ from resnet_recipes.planning.published_results import (
     IMAGENET_IMAGES,
     Accuracy,
     estimate_accuracy,
-    find_shortest,
+    find_epochs_for_accuracy,
 )
 from resnet_recipes.planning.stable_phase import change_duration
 from resnet_recipes.recipe.compose import compose
@@ -146,7 +146,7 @@ def _find_lengths(
             for epochs, accuracy in own_accuracies.items()
             if accuracy.top1 >= min_top1_percent
         ]
-        sufficient += filter(None, [find_shortest(plan.published, min_top1_percent)])
+        sufficient += filter(None, [find_epochs_for_accuracy(plan.published, min_top1_percent)])
         lengths = {min(sufficient)} if sufficient else lengths
     else:
         lengths = {

@@ -67,7 +67,7 @@ def run_job(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write the results to files."""
     job, recipe = read_job(process.folder), read_sealed(process.folder / CONFIG)
     # first, because kernels are compared on the current GPU
-    distributed.join(distributed.read_rank(recipe.launch.device, process.launch.store_path))
+    distributed.join_group(distributed.read_rank(recipe.launch.device, process.launch.store_path))
     path = Path(job["place"])
     trained = TrainedNetwork(path, open_network(str(path), recipe.model), recipe).to_device()
     for number, size in enumerate(job["sizes"]):

@@ -60,19 +60,21 @@ def find_launcher() -> str:
     if environment variables contradict each other.
     """
     NotReadyError.raise_if_any(_find_bad_variables(os.environ))
-    if count_ranks():
+    if count_started_ranks():
         return "torchrun"
     # tasks of this step; not set in a batch script
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
     return "srun" if tasks > 1 else ""
 
 
-def count_ranks() -> int:
+def count_started_ranks() -> int:
     """Return the number of ranks that the user's launcher started; 0 without one."""
     return int(os.environ["WORLD_SIZE"]) if os.environ.keys() >= {*_RANK} else 0
 
 
-def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: Say) -> int:
+def train_as_rank(
+    words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: Say
+) -> int:
     """Train as one rank, in the folder that rank 0 prepares; end the process with its exit code.
 
     Returns only if no steps are left to train, or if a rank fails before training: an error on rank
@@ -154,7 +156,7 @@ def _is_on_one_machine(launcher: str) -> bool:
     """Return whether all ranks run on this machine."""
     if launcher == "srun":
         return os.environ.get("SLURM_STEP_NUM_NODES") == "1"
-    return os.environ.get("LOCAL_WORLD_SIZE") == str(count_ranks())
+    return os.environ.get("LOCAL_WORLD_SIZE") == str(count_started_ranks())
 
 
 def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
@@ -219,12 +221,15 @@ def _find_problems(words: Sequence[str], launcher: str) -> Iterator[Problem]:
     for word in words:
         if word.split("=")[0] in LAUNCHER_SETTINGS:
             yield Problem(
-                word, None, f"is set by {launcher} (WORLD_SIZE={count_ranks()})", kind=Kind.UNUSED
+                word,
+                None,
+                f"is set by {launcher} (WORLD_SIZE={count_started_ranks()})",
+                kind=Kind.UNUSED,
             )
     gpus = torch.cuda.device_count()
     if (
         launcher == "srun"
-        and os.environ.get("SLURM_STEP_NUM_NODES") == str(count_ranks())
+        and os.environ.get("SLURM_STEP_NUM_NODES") == str(count_started_ranks())
         and gpus > 1
     ):
         clause = f"started one task per node, but this node has {gpus} GPUs"
@@ -270,12 +275,12 @@ def _await_others(rendezvous: "Rendezvous", launcher: str, say: Say) -> None:
             clause = Statement(
                 f"not all of these ranks have started within {format_long_time(seconds)}"
             )
-            raise NotReadyError.of(key, count_ranks(), clause, f"unset {key}")
+            raise NotReadyError.of(key, count_started_ranks(), clause, f"unset {key}")
         if seconds > _SILENCE_SECONDS and not is_quiet:
             is_quiet = True
             say(
-                f"{key}={count_ranks()}: waiting for the other ranks; if there are none, run  "
-                f"unset {key}"
+                f"{key}={count_started_ranks()}: waiting for the other ranks; if there are none, "
+                f"run  unset {key}"
             )
 
 

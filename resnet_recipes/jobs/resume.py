@@ -113,7 +113,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
     NotReadyError.raise_if_any(
         [*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)]
     )
-    ranks = external_launcher.count_ranks() or make_group(recipe.launch).ranks
+    ranks = external_launcher.count_started_ranks() or make_group(recipe.launch).ranks
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
     plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
     NotReadyError.raise_if_any([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total_bytes)])

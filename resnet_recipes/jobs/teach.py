@@ -127,7 +127,7 @@ def run_job(process: RankProcess) -> int:
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
     (rank, plan), job, interruption = rank_plan, read_job(process.folder), process.interruption
-    distributed.join(rank)
+    distributed.join_group(rank)
     outputs, about = map_outputs(Path(job["part"]), "r+")
     if about != describe_file(plan, job["cycle"], rank.device.type):
         clause = "was replaced after it was checked"

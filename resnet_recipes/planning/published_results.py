@@ -84,7 +84,7 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
     return Accuracy(top1, f"interpolated, within {INTERPOLATION_ERROR}")
 
 
-def find_shortest(results: Sequence[Published], top1: float) -> int | None:
+def find_epochs_for_accuracy(results: Sequence[Published], top1: float) -> int | None:
     """Return the fewest epochs with at least this accuracy; None if unknown."""
     lengths = [result.epochs for result in results if result.epochs]
     for epochs in range(min(lengths, default=0), max(lengths, default=-1) + 1):

@@ -18,7 +18,7 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import open_teachers
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.clock import Clock
-from resnet_recipes.training.distributed import Rank, find_first_ranks, join
+from resnet_recipes.training.distributed import Rank, find_first_ranks, join_group
 from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.graphs import Graphs, ReplayedNetwork
 from resnet_recipes.training.precision import Precision, resolve_dtype
@@ -56,7 +56,7 @@ def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None)
     # This comes before this process uses the GPU: another process tests the kernels, and some GPUs
     # accept only one process at a time.
     operations = ops.choose(rank.device, dtype) if is_fused else ops.Operations()
-    join(rank)
+    join_group(rank)
     operations = agree_on_operations(operations, rank)
 
     # fused operations replace layers of the network, and compilation traces the result

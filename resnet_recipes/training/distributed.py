@@ -56,7 +56,7 @@ def read_rank(device: str, store_path: str = "") -> Rank:
     return Rank(rank, world_size, torch.device("cuda", index), store_path)
 
 
-def join(rank: Rank) -> None:
+def join_group(rank: Rank) -> None:
     """Select this rank's device and join the process group.
 
     A single process needs no group and creates none.

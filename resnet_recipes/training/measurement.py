@@ -24,7 +24,7 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import (
     Rank,
     average_over_ranks,
-    join,
+    join_group,
     sum_over_ranks,
     wait_for_ranks,
 )
@@ -94,7 +94,7 @@ def measure_speeds(
     images. `elapsed_seconds` is the number of seconds since the command started. `progress` is
     called with the number of finished parts and the number of all parts.
     """
-    join(rank)
+    join_group(rank)
     sides, seconds_per_part = _choose_sizes(plan), seconds / 6
     size = choose_batch_size(plan, rank, min(sides))
     laps, parts = {}, len(sides) + (1 if plan.facts.backend == "synthetic" else 3)

@@ -168,7 +168,7 @@ def test_plan_starts_with_images_device_and_cpu_time(run_folders, run_command, m
     output = " ".join(run_command("resnet-train mild --dry-run gpus=8").out.split())
     assert "8 x GPU (this machine has no GPU), bf16 if the GPU supports it, else fp16" in output
     with monkeypatch.context() as torchrun:
-        torchrun.setattr(external_launcher, "count_ranks", lambda: 8)
+        torchrun.setattr(external_launcher, "count_started_ranks", lambda: 8)
         assert (
             "device     CPU with 2 cores" in run_command("resnet-train mild --dry-run gpus=8").out
         )

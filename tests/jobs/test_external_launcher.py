@@ -98,7 +98,7 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
 )
 def test_join_rejects_impossible_variables_by_name(words, message, bare_environment):
     set_arguments(bare_environment, words)
-    error = get_error(NotReadyError, external_launcher.join, [], Path, do_nothing)
+    error = get_error(NotReadyError, external_launcher.train_as_rank, [], Path, do_nothing)
     assert message in str(error)
 
 
@@ -124,7 +124,7 @@ def test_join_reports_once_that_rank_0_waits(environment, key, bare_environment)
     bare_environment.setattr(external_launcher, "_SILENCE_SECONDS", 0.1)
     bare_environment.setattr(external_launcher, "_MAX_WAIT_SECONDS", 1.2)
     with pytest.raises(NotReadyError, match=f"{key}=[28]: not all of these ranks .*\n.*unset"):
-        external_launcher.join([], Path, messages.append)
+        external_launcher.train_as_rank([], Path, messages.append)
     assert ["waiting for the other ranks" in text for text in messages] == [True]
 
 
@@ -144,7 +144,7 @@ def test_join_sets_allocator_as_our_launcher_does(bare_environment):
     bare_environment.setattr(external_launcher, "_join_rendezvous", Mock())
     bare_environment.setattr(external_launcher, "_await_others", Mock())
     bare_environment.setattr(external_launcher, "_confirm_words", lambda *_: ExitCode.NOT_READY)
-    assert external_launcher.join([], Path, do_nothing) == ExitCode.NOT_READY
+    assert external_launcher.train_as_rank([], Path, do_nothing) == ExitCode.NOT_READY
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 

@@ -6,7 +6,7 @@ import yaml
 from resnet_recipes.planning.published_results import (
     INTERPOLATION_ERROR,
     estimate_accuracy,
-    find_shortest,
+    find_epochs_for_accuracy,
     read_published,
 )
 from resnet_recipes.recipe.compose import compose
@@ -79,5 +79,10 @@ def test_accuracy_after_never_extrapolates():
         is estimate_accuracy([], 30)
         is None
     )
-    assert [find_shortest(results, top1) for top1 in (70, 76.9, 77.01, 78.1)] == [30, 39, 41, None]
-    assert find_shortest([], 70) is None
+    assert [find_epochs_for_accuracy(results, top1) for top1 in (70, 76.9, 77.01, 78.1)] == [
+        30,
+        39,
+        41,
+        None,
+    ]
+    assert find_epochs_for_accuracy([], 70) is None

@@ -30,7 +30,7 @@ def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
     """
     all_reduce.BUCKET_BYTES = 600
     rank = distributed.read_rank("cpu", process.launch.store_path)
-    distributed.join(rank)
+    distributed.join_group(rank)
     model, backward_ended, sent_before = make_mixed_layout_network(seed=rank.rank), [], []
     averager = all_reduce.AllReduce(model, compress)
     send = all_reduce._Bucket.send

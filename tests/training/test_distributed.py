@@ -20,7 +20,7 @@ from resnet_recipes.training.distributed import (
     Vote,
     average_statistics,
     broadcast_statistics,
-    join,
+    join_group,
     leave,
     open_store,
     read_rank,
@@ -74,7 +74,7 @@ def test_three_ranks_match_single_process(launcher, make_run, tmp_path):
 def average_on_ranks(process: RankProcess) -> list[object]:
     """Average statistics that differ between ranks, and those of a network without statistics."""
     rank = read_rank("cpu", process.launch.store_path)
-    join(rank)
+    join_group(rank)
     model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(1))
     for number, buffer in enumerate(model.buffers()):
         buffer.fill_(10 * number + rank.rank)
@@ -147,7 +147,7 @@ def agree_without_blur(process: RankProcess) -> tuple[list[str], tuple[str, ...]
     for rank, name in ((1, "blur"), (2, "batch_norm")):
         operations = operations.without(name, "why") if process.rank == rank else operations
     rank = read_rank("cpu", process.launch.store_path)
-    join(rank)
+    join_group(rank)
     agreed = agree_on_operations(operations, rank)
     leave()
     return agreed.list_fused(), agreed.notes

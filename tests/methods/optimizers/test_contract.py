@@ -149,7 +149,7 @@ def train_with_all(process: RankProcess) -> dict[str, str]:
     Return a hash of weights and state by optimizer.
     """
     rank, hashes = distributed.read_rank("cpu", process.launch.store_path), {}
-    distributed.join(rank)
+    distributed.join_group(rank)
     for optimizer in OPTIMIZERS:
         torch.manual_seed(rank.rank)
         model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(6, 5))
