@@ -120,7 +120,7 @@ def train_first_rank(
 ) -> int:
     """Train as rank 0, which writes the run folder and reports to the user."""
     (first, _), is_job = spans[0], bool(read_job(process.folder))
-    recorder.begin(first, run.clock.seconds(), run.owes_evaluation)
+    recorder.begin(first, run.clock.seconds(), run.has_pending_evaluation)
     run.notes.listen(lambda text: recorder.log_note(max(first, process.watchdog.step), text))
     for text in run.train_data.source.notes:
         run.notes(text)

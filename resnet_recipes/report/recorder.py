@@ -69,7 +69,9 @@ class Recorder:
         self._on_record = on_record
         self._is_finished = False
 
-    def begin(self, done: int = 0, seconds: float = 0.0, owes_evaluation: bool = False) -> None:
+    def begin(
+        self, done: int = 0, seconds: float = 0.0, has_pending_evaluation: bool = False
+    ) -> None:
         """Start the session, before its first step.
 
         Delete the records of earlier sessions after step `done`, and the evaluation at `done` if it
@@ -79,11 +81,11 @@ class Recorder:
         self._wall_before = max(
             (float(record.get("wall_seconds", 0.0)) for record in old), default=0.0
         )
-        owed = ("evaluation", done) if owes_evaluation else None
+        pending = ("evaluation", done) if has_pending_evaluation else None
         self._records = [
             record
             for record in old
-            if record["step"] <= done and (record["kind"], record["step"]) != owed
+            if record["step"] <= done and (record["kind"], record["step"]) != pending
         ]
         if old:
             text = "".join(map(format_record, self._records))

@@ -32,7 +32,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         generators.append(torch.cuda.default_generators[run.rank.device.index])
     model.train()
     end = plan.total_steps if end is None else end
-    if run.owes_evaluation:
+    if run.has_pending_evaluation:
         reporter.evaluate(first)
     if run.get_status(first, end) is not RunStatus.CONTINUE:
         return first

@@ -126,7 +126,7 @@ class RunReporter:
 
         # evaluation has two shapes, so a search would take longer than it saves
         torch.backends.cudnn.benchmark = False
-        run.owes_evaluation = True
+        run.has_pending_evaluation = True
         with run.clock.pause(), suppress(CutShortError):
             start, averaged, raw = time.perf_counter(), None, None
             with run.methods.eval_weights(run.model):
@@ -141,7 +141,7 @@ class RunReporter:
                 self._write_correct_images(correct)
                 raw = raw or measure()
             end = time.perf_counter()
-            run.best, run.owes_evaluation = best, False  # the evaluation is complete
+            run.best, run.has_pending_evaluation = best, False  # the evaluation is complete
             if self.recorder is not None:
                 self.recorder.log_evaluation(
                     done,

@@ -70,7 +70,7 @@ class Run:
     compilation: CompilationTimer = field(default_factory=CompilationTimer)
     notes: Notes = field(default_factory=Notes)
     best: BestWeights = field(init=False)  # weights of the best evaluation, with checkpoint.best
-    owes_evaluation: bool = False  # a stop request cut short the evaluation after these steps
+    has_pending_evaluation: bool = False  # a stop request interrupted it
     top1: float = 0.0  # percent, at the last evaluation; EMA weights if the recipe uses EMA
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Run:
         `done` of `end` steps are done. `stop_requested` is true if any rank was asked to stop. A
         run whose evaluation was interrupted is not finished, even after its last step.
         """
-        if self.owes_evaluation:
+        if self.has_pending_evaluation:
             return RunStatus.INTERRUPTED
         if done == end or self.has_reached_target:
             return RunStatus.FINISHED

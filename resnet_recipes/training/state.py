@@ -70,7 +70,7 @@ def capture(run: Run, done: int) -> State:
     return {
         "step": done,
         "seconds": run.clock.seconds(),
-        "owes_evaluation": run.owes_evaluation,
+        "owes_evaluation": run.has_pending_evaluation,
         "top1": run.top1,
         "model": run.model.state_dict(),
         "optimizer": run.optimizer.state_dict(),
@@ -121,7 +121,7 @@ def restore(run: Run, state: State) -> int:
         raise TrainingError(f"the checkpoint cannot be used: {error}") from None
     run.clock.restart(state["seconds"])
     run.top1 = state["top1"]
-    run.owes_evaluation = state["owes_evaluation"] and run.plan.evaluates_at(state["step"])
+    run.has_pending_evaluation = state["owes_evaluation"] and run.plan.evaluates_at(state["step"])
     return state["step"]
 
 

@@ -63,10 +63,10 @@ def test_stopped_run_prints_resume_unless_a_measurement(is_sample, run_rank_0, t
         (tmp_path / "job.json").write_text('{"job": "train", "spans": [[5, 7]]}')
     recorder = Mock()
     run, process, code = run_rank_0(
-        lambda *_: 3, Mock(), recorder, has_reached_target=False, owes_evaluation=False
+        lambda *_: 3, Mock(), recorder, has_reached_target=False, has_pending_evaluation=False
     )
     assert code == process.interruption.exit_code
-    recorder.begin.assert_called_once_with(0, run.clock.seconds(), run.owes_evaluation)
+    recorder.begin.assert_called_once_with(0, run.clock.seconds(), run.has_pending_evaluation)
     fix = "" if is_sample else f"resnet-train --resume {tmp_path}"
     assert recorder.log_stop.call_args.args[2] == fix
 
@@ -76,7 +76,8 @@ def test_training_time_excludes_last_checkpoint_and_weights(run_rank_0, monkeypa
 
     monkeypatch.setattr(train, "write_weight_files", lambda *_: times.append(30.0))
     checkpoints.wait.side_effect = lambda is_last: times.append(20.0)
-    more = {"clock.seconds": lambda: times[-1], "best.metrics": None, "owes_evaluation": False}
+    more = {"clock.seconds": lambda: times[-1], "best.metrics": None}
+    more["has_pending_evaluation"] = False
     run_rank_0(lambda *_: 7, checkpoints, recorder, **more)
     assert times == [10.0, 20.0, 30.0]
     assert recorder.finish.call_args.args[1] == 10.0

@@ -46,7 +46,7 @@ def test_resumed_run_records_every_step_once(recorder, simulator, facts, console
 def test_missing_evaluation_is_recorded_once_on_resume(recorder, simulator, facts, console):
     recorder.begin()
     simulator.run(0, 27)
-    Recorder(facts, console).begin(done=20, owes_evaluation=True)
+    Recorder(facts, console).begin(done=20, has_pending_evaluation=True)
     assert read_steps(facts.folder, "evaluation") == [10]
     assert read_steps(facts.folder) == list(range(1, 21))
 

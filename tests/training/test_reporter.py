@@ -128,10 +128,10 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
     assert batches > 1
     for reads in range(1, 2 * batches + 1):  # batches with EMA weights, then with raw weights
         RunReporter(run, (recorder, Mock()), DelayedStopRequest(reads), Mock()).evaluate(1)
-        assert (run.owes_evaluation, run.best.evaluations) == (True, 0)
+        assert (run.has_pending_evaluation, run.best.evaluations) == (True, 0)
     assert not recorder.log_evaluation.called
     RunReporter(run, (recorder, Mock()), Interruption(), Mock()).evaluate(1)
-    assert (run.owes_evaluation, run.best.evaluations) == (False, 1)
+    assert (run.has_pending_evaluation, run.best.evaluations) == (False, 1)
     recorder.log_evaluation.assert_called_once()
 
 

@@ -10,7 +10,7 @@ CONTINUE, FINISHED, INTERRUPTED = RunStatus.CONTINUE, RunStatus.FINISHED, RunSta
 
 
 @pytest.mark.parametrize(
-    ("done", "is_asked", "owes", "top1", "expected"),
+    ("done", "is_asked", "is_pending", "top1", "expected"),
     [
         (6, False, False, 74.9, CONTINUE),
         (6, True, False, 74.9, INTERRUPTED),
@@ -20,12 +20,12 @@ CONTINUE, FINISHED, INTERRUPTED = RunStatus.CONTINUE, RunStatus.FINISHED, RunSta
         (6, False, True, 80.0, INTERRUPTED),  # top1 comes from an earlier evaluation
     ],
 )
-def test_status_follows_steps_target_and_requests(done, is_asked, owes, top1, expected):
+def test_status_follows_steps_target_and_requests(done, is_asked, is_pending, top1, expected):
     plan = Mock(**{"recipe.evaluation.stop_at_top1": 75.0, "recipe.checkpoint.best": "off"})
     parts = dict.fromkeys(Run.__dataclass_fields__, None)
     for derived in ("best", "notes", "compilation"):
         del parts[derived]
-    run = Run(**parts | {"plan": plan, "owes_evaluation": owes, "top1": top1})
+    run = Run(**parts | {"plan": plan, "has_pending_evaluation": is_pending, "top1": top1})
     assert run.get_status(done, 7, is_asked) is expected
 
 

@@ -39,12 +39,12 @@ def test_restore_same_run_gives_no_warning(make_run, state):
     assert run.clock.seconds() >= 60
 
 
-@pytest.mark.parametrize(("interval", "owes"), [("3ba", True), ("2ba", False)])
-def test_restored_evaluation_is_due_only_if_planned(interval, owes, make_run):
+@pytest.mark.parametrize(("interval", "is_pending"), [("3ba", True), ("2ba", False)])
+def test_restored_evaluation_is_due_only_if_planned(interval, is_pending, make_run):
     words = f"evaluation.interval={interval}"
     run, state = make_run(words), capture(make_run(words), 3)
     restore(run, state | {"owes_evaluation": True})
-    assert run.owes_evaluation == owes
+    assert run.has_pending_evaluation == is_pending
 
 
 def test_restored_run_stays_at_its_target(make_run):
