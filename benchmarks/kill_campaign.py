@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from resnet_recipes.jobs import watchdog
-from resnet_recipes.jobs.watchdog import Observer
+from resnet_recipes.jobs import heartbeat
+from resnet_recipes.jobs.heartbeat import RankMonitor
 from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.training.checkpoint import Checkpoints
 
@@ -69,7 +69,7 @@ class CampaignRun:
         """Start or resume the run with the same command."""
         location = f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}"
         settings = [*RECIPE, *location, *changes]
-        self.observer = Observer(self.folder)
+        self.monitor = RankMonitor(self.folder)
         with (self.root / "output.txt").open("a") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "resnet_recipes", "--resume", "auto", *settings],
@@ -85,9 +85,9 @@ class CampaignRun:
             time.sleep(rng.uniform(0.5, 5))
         else:
             target = min(
-                count_finished_steps(watchdog.read_beats(self.folder)) + rng.randint(1, 12), STEPS
+                count_finished_steps(heartbeat.read_beats(self.folder)) + rng.randint(1, 12), STEPS
             )
-            self.wait_for(lambda: count_finished_steps(self.observer.read_beats()) >= target)
+            self.wait_for(lambda: count_finished_steps(self.monitor.read_beats()) >= target)
             time.sleep(rng.uniform(0, 0.5))
         return self.process.poll() is None
 
@@ -109,7 +109,7 @@ class CampaignRun:
         return pids
 
 
-def count_finished_steps(beats: list[watchdog.Beat]) -> int:
+def count_finished_steps(beats: list[heartbeat.Beat]) -> int:
     """Return the steps that the fastest rank has finished."""
     return max((beat.step for beat in beats), default=0)
 
@@ -125,14 +125,14 @@ def make_rank_signal(number: int) -> Fault:
     Before ranks exist, the launcher gets it.
     """
     return lambda run, rng: os.kill(
-        rng.choice([beat.pid for beat in run.observer.read_beats()] or [run.process.pid]),
+        rng.choice([beat.pid for beat in run.monitor.read_beats()] or [run.process.pid]),
         number,
     )
 
 
 def fill_disk(run: CampaignRun, rng: random.Random) -> None:
     """Limit the files of all ranks to 1 MB from now on, for two saves; then ask the run to stop."""
-    for beat in run.observer.read_beats():
+    for beat in run.monitor.read_beats():
         resource.prlimit(beat.pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
     time.sleep(2)
     os.kill(run.process.pid, signal.SIGTERM)
@@ -195,7 +195,7 @@ def inject_fault(
 ) -> Outcome:
     """Inject one fault into a run and check what remains."""
     apply_fault, codes = FAULTS[fault]
-    done = count_finished_steps(run.observer.read_beats())
+    done = count_finished_steps(run.monitor.read_beats())
     began = time.monotonic()
     try:
         apply_fault(run, rng)

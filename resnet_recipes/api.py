@@ -25,11 +25,11 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, resolve_plan
 from resnet_recipes.jobs.extension import find_stable_state
+from resnet_recipes.jobs.heartbeat import HeartbeatWriter
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.jobs.measure import check_validation_images, measure_time
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handle_signals
-from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.planning.estimate import Estimate
 from resnet_recipes.planning.plan import IMAGENET_FACTS, InitialWeights, Plan
 from resnet_recipes.planning.planner import make_plan
@@ -291,7 +291,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
                 interruption.request("a callback asked for it")
 
     one_device = replace(recipe, launch=replace(recipe.launch, gpus=1))
-    watchdog = _NoWatchdog()
+    heartbeat = _LocalHeartbeat()
     with (
         _create(result._replace(recipe=one_device)) as locked,
         handle_signals(interruption.receive),
@@ -299,7 +299,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
         folder = locked.path
         try:
             launch = LaunchFacts(start)
-            process = RankProcess(folder, 0, sys.stderr, launch, interruption, watchdog, notify)
+            process = RankProcess(folder, 0, sys.stderr, launch, interruption, heartbeat, notify)
             code = run_job(process)
             ended = Ending(code, message=interruption.reason if code else "")
         except BaseException as error:
@@ -307,7 +307,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
             raise
         finally:
             seconds = time.monotonic() - start
-            ended = replace(ended, step=watchdog.step, seconds=seconds, time=time.time())
+            ended = replace(ended, step=heartbeat.step, seconds=seconds, time=time.time())
             write_ending(folder / EXIT, ended)
     if interruption.signal:
         signal.raise_signal(interruption.signal)
@@ -475,8 +475,8 @@ def _describe_kind(value: object) -> str:
     return repr(value) if is_short else f"a {type(value).__name__}"
 
 
-class _NoWatchdog(Watchdog):
-    """A watchdog without a launcher, for a run in this process."""
+class _LocalHeartbeat(HeartbeatWriter):
+    """A heartbeat that is not written, since no launcher reads it."""
 
     def __init__(self) -> None:
         self.step = 0

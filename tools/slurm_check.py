@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs import heartbeat
 from resnet_recipes.run_folder.ending import read_ending
 
 RECIPE = """
@@ -105,7 +105,7 @@ def run_command(*command: str) -> str:
 
 def read_finished_steps(run: Path) -> int:
     """Return the steps that the slowest rank of a run has finished."""
-    return min((beat.step for beat in watchdog.read_beats(run)), default=0)
+    return min((beat.step for beat in heartbeat.read_beats(run)), default=0)
 
 
 def report_same_weights(uninterrupted: Path, run: Path) -> bool:

@@ -26,7 +26,7 @@ from resnet_recipes.base.errors import (
     TrainingError,
 )
 from resnet_recipes.base.text import Say, format_long_time, get_first_line
-from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs import heartbeat
 from resnet_recipes.jobs.group import (
     LOOPBACK_VARIABLES,
     find_temporary_folder_problems,
@@ -125,7 +125,7 @@ def find_restarted_run(root: Path) -> Path | None:
     folders = [
         path.parent
         for path in root.glob("*/config.yaml")
-        if parent in {(beat.parent, beat.host) for beat in watchdog.read_beats(path.parent)}
+        if parent in {(beat.parent, beat.host) for beat in heartbeat.read_beats(path.parent)}
     ]
     return max(folders, key=lambda folder: (folder / CONFIG).stat().st_mtime, default=None)
 

@@ -17,9 +17,9 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.group import SAVE_SECONDS, Group, Ranks, build_environments
+from resnet_recipes.jobs.heartbeat import RankMonitor
 from resnet_recipes.jobs.rank import LaunchFacts, read_job
 from resnet_recipes.jobs.signals import handle_signals
-from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.report.terminal import SHOW_CURSOR, format_interjection, is_live
 from resnet_recipes.run_folder import EXIT, LOGS, ending
 from resnet_recipes.run_folder.ending import Ending
@@ -74,8 +74,8 @@ class Launch:
         self._shows_all_times = shows_all_times
         self._request, self._deadline = Request.TRAIN, inf
         self._signal = 0  # signal that requested the save; 0: none
-        self._signalled = 0.0  # time of the last accepted signal
-        self._began, self._observer = time.monotonic(), Observer(folder)
+        self._signaled_at = 0.0  # time of the last accepted signal
+        self._started_at, self._monitor = time.monotonic(), RankMonitor(folder)
         self._ranks: Ranks | None = None
         self._is_stalled = False
 
@@ -98,8 +98,10 @@ class Launch:
     def _run_attempts(self, store_folder: Path, log: TextIO) -> Ending:
         """Start the ranks until they end or may not restart; return the last ending."""
         for attempt in range(1 + self.group.max_restarts):
-            self._observer, self._deadline = Observer(self.folder), inf
-            facts = LaunchFacts(self._began, self._shows_all_times, f"{store_folder}/{attempt}")
+            self._monitor, self._deadline = RankMonitor(self.folder), inf
+            facts = LaunchFacts(
+                self._started_at, self._shows_all_times, f"{store_folder}/{attempt}"
+            )
             self._ranks = Ranks(self.folder, build_environments(self.group, attempt), facts, log)
             self._pass_request()  # a signal may have arrived before the ranks started
             while self._ranks.running:
@@ -119,11 +121,11 @@ class Launch:
         now = time.monotonic()
         if self._request == Request.TRAIN:
             self._request, self._signal = Request.SAVE, number
-        elif number == signal.SIGINT and now - self._signalled >= ECHO_SECONDS:
+        elif number == signal.SIGINT and now - self._signaled_at >= ECHO_SECONDS:
             self._request = Request.KILL
         else:
             return
-        self._signalled = now
+        self._signaled_at = now
         self._pass_request()
 
     def _pass_request(self) -> None:
@@ -147,14 +149,14 @@ class Launch:
             self._ranks.kill()
         if self._ranks.any_failed:
             self._deadline = min(self._deadline, time.monotonic() + STOP_SECONDS)
-        stall = self._observer.describe_stall()
+        stall = self._monitor.describe_stall()
         if stall and not self._is_stalled:
             self._interject(f"{stall}; the stacks of all ranks are in {self.folder / LOGS}")
         self._is_stalled = bool(stall)
 
     def _make_ending(self, ranks: Ranks) -> Ending:
         """Return the ending of an attempt whose processes have all ended."""
-        endings, killed = self._observer.read_endings(), self._explain_kill(ranks)
+        endings, killed = self._monitor.read_endings(), self._explain_kill(ranks)
         failure = ending.find_first_failure(endings)
         if failure and failure.is_consequence:
             failure = killed or failure
@@ -198,18 +200,18 @@ class Launch:
         """Return the ending of the first rank killed from outside, which could not write one."""
         if not (killed := ranks.find_killed()):
             return None
-        steps = {beat.rank: beat.step for beat in self._observer.read_beats()}
+        steps = {beat.rank: beat.step for beat in self._monitor.read_beats()}
         message = f"the process was killed by {killed.signal}"
         ending = self._end_run(ExitCode.FAILED, killed.signal, message)
         return replace(ending, rank=killed.rank, step=steps.get(killed.rank, 0))
 
     def _end_run(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
         """Return an ending of the run instead of a rank."""
-        seconds = time.monotonic() - self._began
+        seconds = time.monotonic() - self._started_at
         return Ending(code, -1, 0, error, message, seconds=seconds, time=time.time())
 
     def _has_trained(self) -> bool:
-        return any(beat.phase != "start" for beat in self._observer.read_beats())
+        return any(beat.phase != "start" for beat in self._monitor.read_beats())
 
     def _interject(self, text: str) -> None:
         """Show a line while a rank may draw its progress on the same terminal."""

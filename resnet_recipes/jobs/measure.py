@@ -248,7 +248,7 @@ def run_job(process: RankProcess) -> int:
         return process.interruption.exit_code
     rank, plan = rank_plan
     with show_progress(process, "measuring", "parts") as progress:
-        elapsed = time.monotonic() - process.launch.started
+        elapsed = time.monotonic() - process.launch.started_at
         speeds = measurement.measure_speeds(plan, rank, elapsed_seconds=elapsed, progress=progress)
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(speeds)))

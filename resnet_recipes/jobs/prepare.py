@@ -37,7 +37,7 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
     Raises NotReadyError, the same on every rank, if recipe, software or images differ.
     """
     recipe = read_sealed(process.folder / CONFIG)
-    process.interruption.limit(recipe.launch.max_wall, process.launch.started)
+    process.interruption.limit(recipe.launch.max_wall, process.launch.started_at)
     rank = distributed.read_rank(recipe.launch.device, process.launch.store_path)
     software = {
         "resnet-recipes": __version__,
@@ -77,7 +77,7 @@ def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataC
         local = data.fetch(config, progress, lambda: process.interruption.requested)
     if local is not None and local is not config:
         for _ in Rendezvous.for_topic("images", rank).await_all():
-            process.watchdog.beat(0, "start")
+            process.heartbeat.beat(0, "start")
     return local
 
 

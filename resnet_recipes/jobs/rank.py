@@ -18,8 +18,8 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import REJECTED_CODES, NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Progress
+from resnet_recipes.jobs.heartbeat import HeartbeatWriter, RankMonitor
 from resnet_recipes.jobs.signals import Interruption
-from resnet_recipes.jobs.watchdog import Observer, Watchdog
 from resnet_recipes.report.progress import ProgressLine
 from resnet_recipes.report.terminal import make_lasting, protect_output
 from resnet_recipes.run_folder import ENDINGS, EXIT, JOB, LAUNCH
@@ -45,7 +45,7 @@ _LIBC = ctypes.CDLL(None)
 class LaunchFacts(NamedTuple):
     """Facts that a launcher passes to its ranks."""
 
-    started: float  # start of the command by time.monotonic()
+    started_at: float  # start of the command by time.monotonic()
     shows_all_times: bool = False  # for --verbose
     # set by our launcher, which holds the lock of the folder
     store_path: str = ""  # rendezvous file of its ranks
@@ -77,7 +77,7 @@ class RankProcess(NamedTuple):
     console: TextIO  # the user's stderr; stderr itself is the log of this rank
     launch: LaunchFacts
     interruption: Interruption
-    watchdog: Watchdog
+    heartbeat: HeartbeatWriter
     # called on rank 0 with every record of the run
     on_record: Callable[[Record], None] | None = None
 
@@ -93,7 +93,7 @@ def show_progress(process: RankProcess, task: str, unit: str = "images") -> Iter
     with ProgressLine(task, unit, process.console) as show:
 
         def progress(done: int, total: int) -> None:
-            process.watchdog.beat(0, "start")
+            process.heartbeat.beat(0, "start")
             if process.rank == 0:
                 show(done, total)
 
@@ -112,12 +112,12 @@ def run_rank(held: HeldFolder, work: Callable[[RankProcess], int], launch: Launc
         die_with_parent()
     interruption = Interruption()
     interruption.install()
-    folder, observer = held.path, Observer(held.path)
+    folder, monitor = held.path, RankMonitor(held.path)
     console = _redirect_output(folder, rank, launch.console)
-    watchdog: Watchdog | None = None
+    heartbeat: HeartbeatWriter | None = None
     try:
-        watchdog = Watchdog(held, rank)
-        code = work(RankProcess(folder, rank, console, launch, interruption, watchdog))
+        heartbeat = HeartbeatWriter(held, rank)
+        code = work(RankProcess(folder, rank, console, launch, interruption, heartbeat))
         ending = Ending(code, message=interruption.reason if code else "")
     except BaseException as error:
         traceback.print_exc()
@@ -125,8 +125,8 @@ def run_rank(held: HeldFolder, work: Callable[[RankProcess], int], launch: Launc
     ending = replace(
         ending,
         rank=rank,
-        step=watchdog.step if watchdog else 0,
-        seconds=time.monotonic() - launch.started,
+        step=heartbeat.step if heartbeat else 0,
+        seconds=time.monotonic() - launch.started_at,
         time=time.time(),
         attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)),
         pid=os.getpid(),
@@ -134,7 +134,7 @@ def run_rank(held: HeldFolder, work: Callable[[RankProcess], int], launch: Launc
     if held.is_in_place:
         write_ending(folder / ENDINGS / f"rank{rank}.json", ending)
     if not launch.is_ours:
-        _report(held, ending, observer, console)
+        _report(held, ending, monitor, console)
     _exit(ending)
 
 
@@ -170,14 +170,14 @@ def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
     return console
 
 
-def _report(held: HeldFolder, ending: Ending, observer: Observer, console: TextIO) -> None:
+def _report(held: HeldFolder, ending: Ending, monitor: RankMonitor, console: TextIO) -> None:
     """Report the ending as our launcher would.
 
     The rank that failed first prints the message, and rank 0 writes the ending of the run.
     """
     if ending.code in REJECTED_CODES and ending.rank:
         time.sleep(_WAIT_SECONDS)
-    if find_first_failure([*observer.read_endings(), ending]) == ending:
+    if find_first_failure([*monitor.read_endings(), ending]) == ending:
         console.write(ending.explain(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")
     if ending.rank == 0 and held.is_in_place:
         write_ending(held.path / EXIT, ending)

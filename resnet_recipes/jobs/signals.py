@@ -57,16 +57,16 @@ class Interruption:
         self.signal = 0  # the first signal
         self._code = ExitCode.DONE
         self.reason = ""  # short description; "" if another rank was asked to stop
-        self._first = 0.0  # time of the first signal
+        self._first_signal_at = 0.0  # time of the first signal
         self._max_wall = ""
         self._deadline = float("inf")
 
-    def limit(self, max_wall: str, started: float) -> None:
-        """Stop shortly before `max_wall` ("3.5h"; "": no limit) has passed since `started`."""
+    def limit(self, max_wall: str, started_at: float) -> None:
+        """Stop shortly before `max_wall` ("3.5h"; "": no limit) has passed since `started_at`."""
         if max_wall:
             seconds = parse_time(max_wall)
             self._max_wall = max_wall
-            self._deadline = started + seconds - min(120.0, 0.05 * seconds)
+            self._deadline = started_at + seconds - min(120.0, 0.05 * seconds)
 
     def install(self) -> None:
         """Handle the signals that ask this process to stop; its children must ignore them."""
@@ -93,9 +93,10 @@ class Interruption:
     def receive(self, number: int) -> None:
         """Handle a signal: the first is a request, a second Ctrl-C ends the process."""
         now = time.monotonic()
-        if number == signal.SIGINT and self._first and now - self._first > _SAME_REQUEST_SECONDS:
+        first_signal_at = self._first_signal_at or now
+        if number == signal.SIGINT and now - first_signal_at > _SAME_REQUEST_SECONDS:
             os._exit(128 + number)
-        self._first, self.signal = self._first or now, self.signal or number
+        self._first_signal_at, self.signal = first_signal_at, self.signal or number
         if number == signal.SIGINT:
             self.request("Ctrl-C", ExitCode.CANCELLED)
         else:

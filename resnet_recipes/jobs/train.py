@@ -56,7 +56,7 @@ def run_job(process: RankProcess) -> int:
         tree = to_tree(recipe)
         settings = flatten({key: tree[key] for key in tree if key not in ("about", "published")})
         sent_to = trackers.open_trackers(recipe.log.to, process.folder, settings)
-        recorder = Recorder(facts, console, process.launch.started, sent_to, process.on_record)
+        recorder = Recorder(facts, console, process.launch.started_at, sent_to, process.on_record)
         with closing(recorder):
             code = train_first_rank(run, process, checkpoints, recorder, spans)
     else:
@@ -110,7 +110,7 @@ def train_spans(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, boo
 def train_other_rank(run: Run, process: RankProcess, spans: Spans) -> int:
     """Train as a rank that writes only its log."""
     run.notes.listen(partial(print, file=sys.stderr, flush=True))
-    reporter = RunReporter(run, None, process.interruption, process.watchdog)
+    reporter = RunReporter(run, None, process.interruption, process.heartbeat)
     _, is_done = train_spans(run, reporter, spans)
     return ExitCode.DONE if is_done else process.interruption.exit_code
 
@@ -121,10 +121,10 @@ def train_first_rank(
     """Train as rank 0, which writes the run folder and reports to the user."""
     (first, _), is_job = spans[0], bool(read_job(process.folder))
     recorder.begin(first, run.clock.seconds(), run.has_pending_evaluation)
-    run.notes.listen(lambda text: recorder.log_note(max(first, process.watchdog.step), text))
+    run.notes.listen(lambda text: recorder.log_note(max(first, process.heartbeat.step), text))
     for text in run.train_data.source.notes:
         run.notes(text)
-    reporter = RunReporter(run, (recorder, checkpoints), process.interruption, process.watchdog)
+    reporter = RunReporter(run, (recorder, checkpoints), process.interruption, process.heartbeat)
     try:
         done, is_done = train_spans(run, reporter, spans)
         seconds = run.clock.seconds()  # excludes writing the last checkpoint and the weights

@@ -47,21 +47,21 @@ class Recorder:
         self,
         facts: RunFacts,
         console: "Console",
-        started: float | None = None,
+        started_at: float | None = None,
         trackers: Sequence[Background] = (),
         on_record: Callable[[Record], None] | None = None,
     ):
         """Record into the run folder.
 
-        `started` is the start of the command by time.monotonic(). `trackers` receive every point of
-        the run's curves, and `on_record` every record.
+        `started_at` is the start of the command by time.monotonic(). `trackers` receive every point
+        of the run's curves, and `on_record` every record.
         """
         self._folder = facts.folder
         self._path = self._folder / METRICS
         self._facts = facts
         self._console = console
-        self._started = time.monotonic() if started is None else started
-        self._wall_before = 0.0  # wall seconds of earlier sessions
+        self._started_at = time.monotonic() if started_at is None else started_at
+        self._earlier_wall_seconds = 0.0  # wall seconds of earlier sessions
         self._records: list[Record] = []
         self._pace = Pace(facts)
         self._writable = True
@@ -78,7 +78,7 @@ class Recorder:
         must be repeated.
         """
         old = read_metrics(self._path)
-        self._wall_before = max(
+        self._earlier_wall_seconds = max(
             (float(record.get("wall_seconds", 0.0)) for record in old), default=0.0
         )
         pending = ("evaluation", done) if has_pending_evaluation else None
@@ -96,7 +96,7 @@ class Recorder:
         self._add(
             "begin",
             done,
-            startup_seconds=time.monotonic() - self._started,
+            startup_seconds=time.monotonic() - self._started_at,
             time=time.time(),
             training_seconds=seconds,
             epochs=self._facts.epochs,
@@ -218,7 +218,7 @@ class Recorder:
         return list(islice(records, count))[::-1]
 
     def _add(self, kind: str, done: int, **values: object) -> None:
-        wall = self._wall_before + time.monotonic() - self._started
+        wall = self._earlier_wall_seconds + time.monotonic() - self._started_at
         epoch = round(self._facts.epoch(done), 4)
         record: Record = {
             "kind": kind,

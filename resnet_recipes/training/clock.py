@@ -16,8 +16,8 @@ class Clock:
 
     def __init__(self, device: torch.device):
         self.device = device
-        self._before = 0.0  # seconds before the last start, including earlier sessions
-        self._since = time.perf_counter()
+        self._earlier_seconds = 0.0  # seconds before the last start, including earlier sessions
+        self._started_at = time.perf_counter()
         self._is_running = True
 
     def seconds(self) -> float:
@@ -25,23 +25,25 @@ class Clock:
 
         Does not wait for the device: call it right after reading a value from the device.
         """
-        return self._before + (time.perf_counter() - self._since if self._is_running else 0.0)
+        now = time.perf_counter() if self._is_running else self._started_at
+        return self._earlier_seconds + (now - self._started_at)
 
     def restart(self, seconds: float) -> None:
         """Start the stopwatch at `seconds`."""
         self._wait()
-        self._before, self._since, self._is_running = seconds, time.perf_counter(), True
+        self._earlier_seconds, self._started_at = seconds, time.perf_counter()
+        self._is_running = True
 
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Pause inside the context."""
         self._wait()
-        self._before, self._is_running = self.seconds(), False
+        self._earlier_seconds, self._is_running = self.seconds(), False
         try:
             yield
         finally:
             self._wait()
-            self._since, self._is_running = time.perf_counter(), True
+            self._started_at, self._is_running = time.perf_counter(), True
 
     def _wait(self) -> None:
         if self.device.type == "cuda":

@@ -36,7 +36,7 @@ class StopRequest(Protocol):
 
 
 class Heartbeat(Protocol):
-    """Reports that this process is alive; see jobs.watchdog."""
+    """Reports that this process is alive; see jobs.heartbeat."""
 
     def beat(self, step: int, phase: str) -> None:
         """Report that `step` steps are done, and the phase that starts now."""
@@ -50,11 +50,11 @@ class RunReporter:
         run: Run,
         files: tuple[Recorder, Checkpoints] | None,
         interruption: StopRequest,
-        watchdog: Heartbeat,
+        heartbeat: Heartbeat,
     ):
         self.run = run
         self.recorder, self.checkpoints = files or (None, None)
-        self.interruption, self.watchdog = interruption, watchdog
+        self.interruption, self.heartbeat = interruption, heartbeat
         self._losses = torch.zeros(
             run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device
         )
@@ -71,7 +71,7 @@ class RunReporter:
         """Record a completed step and its examples' losses; does not wait for the device."""
         torch.mean(losses, 0, out=self._losses[self._count])
         self._count += 1
-        self.watchdog.beat(done, "train")
+        self.heartbeat.beat(done, "train")
 
     def log(self, done: int, stream: Stream) -> None:
         """Record the steps since the last call.
@@ -117,7 +117,7 @@ class RunReporter:
 
         def on_batch(outcomes: Outcomes) -> bool:
             correct.append(outcomes.best == outcomes.labels)
-            self.watchdog.beat(done, "evaluate")
+            self.heartbeat.beat(done, "evaluate")
             return self.is_asked_to_stop()
 
         def measure() -> Metrics:
@@ -165,7 +165,7 @@ class RunReporter:
 
     def save(self, done: int) -> None:
         """Save a checkpoint, after checking that all ranks have the same, finite weights."""
-        self.watchdog.beat(done, "save")
+        self.heartbeat.beat(done, "save")
         with self.run.clock.pause():
             start = time.perf_counter()
             # every rank then checks the weights that rank 0 saves

@@ -11,7 +11,7 @@ from resnet_recipes.api import compose_arguments
 from resnet_recipes.commands import train
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.watchdog import Beat
+from resnet_recipes.jobs.heartbeat import Beat
 from resnet_recipes.recipe.frozen_recipe import read
 from resnet_recipes.run_folder.ending import Ending
 from tests.plans import TINY
@@ -146,7 +146,7 @@ def test_torchrun_rank_0_prepares_and_trains(torchrun_folders, run_command, run_
 def test_restarted_torchrun_resumes_its_run(torchrun_folders, run_command, tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\nrun: {root: shared}\n")
     beat = Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())
-    monkeypatch.setattr("resnet_recipes.jobs.watchdog.read_beats", lambda folder: [beat])
+    monkeypatch.setattr("resnet_recipes.jobs.heartbeat.read_beats", lambda folder: [beat])
     for restarts in ("0", "1"):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
         run_command(f"resnet-train mine.yaml {TINY.removesuffix(' gpus=1')}")

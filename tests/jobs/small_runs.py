@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from resnet_recipes.jobs.watchdog import Observer
+from resnet_recipes.jobs.heartbeat import RankMonitor
 from resnet_recipes.network import archive
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure
@@ -41,23 +41,23 @@ class SmallRun:
 
     def start(self, function: Callable[..., int] | None = None, **arguments: int) -> "SmallRun":
         """Start or resume the run; a function may replace the work of its ranks."""
-        self.observer = Observer(self.folder)
+        self.monitor = RankMonitor(self.folder)
         self.command = self.launcher.start(self.folder, self.ranks, function, **arguments)
         return self
 
     def await_step(self, step: int) -> list[int]:
         """Wait until all ranks have done `step` steps since the start; return their process ids."""
         while True:
-            beats = [beat for beat in self.observer.read_beats() if beat.step >= step]
+            beats = [beat for beat in self.monitor.read_beats() if beat.step >= step]
             if len(beats) == self.ranks:
                 return [beat.pid for beat in beats]
-            assert find_first_failure(self.observer.read_endings()) is None
+            assert find_first_failure(self.monitor.read_endings()) is None
             time.sleep(0.002)
 
     def wait(self) -> tuple[int, list[int]]:
         """Wait for the end; return the exit codes of the launcher and of ranks that wrote one."""
         code, *_ = self.command.wait()
-        return code, [ending.code for ending in self.observer.read_endings()]
+        return code, [ending.code for ending in self.monitor.read_endings()]
 
     def finish(self) -> "SmallRun":
         """Train until the end."""

@@ -29,7 +29,7 @@ def run_job(process: RankProcess) -> int:
     print("log of", process.rank, file=sys.stderr)
     for step in range({"finish": 20, "fail-once": 21}.get(behavior, STEPS)):
         time.sleep(0.002)
-        process.watchdog.beat(step + 1, "train")
+        process.heartbeat.beat(step + 1, "train")
         if step == 20:
             misbehave(behavior, process)
         if process.interruption.requested:

@@ -12,7 +12,7 @@ import pytest
 
 from resnet_recipes import api, data
 from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
-from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs import heartbeat
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.frozen_recipe import freeze_sealed, read
@@ -62,9 +62,9 @@ def test_extended_run_is_bit_identical_even_if_killed(prepare_run, launcher):
     longer = prepare_run("longer", 24, 2, extends="short")
     alone = launcher.train(prepare_run("alone", 24, 2), 2)
     command = launcher.start(longer, 2)
-    while not any(beat.step >= 14 for beat in watchdog.read_beats(longer)):
+    while not any(beat.step >= 14 for beat in heartbeat.read_beats(longer)):
         time.sleep(0.002)
-    for beat in watchdog.read_beats(longer):
+    for beat in heartbeat.read_beats(longer):
         os.kill(beat.pid, signal.SIGKILL)
     assert command.wait()[0] == 1
     shutil.rmtree(longer.parent / "short")

@@ -13,8 +13,8 @@ import pytest
 from resnet_recipes.base.errors import ExitCode, NotReadyError
 from resnet_recipes.base.text import do_nothing
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs import external_launcher, watchdog
-from resnet_recipes.jobs.watchdog import Beat
+from resnet_recipes.jobs import external_launcher, heartbeat
+from resnet_recipes.jobs.heartbeat import Beat
 from resnet_recipes.run_folder.ending import read_ending
 from resnet_recipes.training import distributed
 from tests.checks import get_error
@@ -214,7 +214,7 @@ def test_find_restarted_run_returns_run_of_this_group(tmp_path, bare_environment
         (tmp_path / name / "config.yaml").write_text("")
     beats = {"mine": [Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())]}
     bare_environment.setattr(
-        external_launcher.watchdog, "read_beats", lambda folder: beats.get(folder.name, [])
+        external_launcher.heartbeat, "read_beats", lambda folder: beats.get(folder.name, [])
     )
     assert external_launcher.find_restarted_run(tmp_path) is None
     bare_environment.setenv("TORCHELASTIC_RESTART_COUNT", "1")
@@ -291,12 +291,12 @@ def test_ranks_of_one_machine_listen_on_loopback_only(by, forks, tmp_path):
         words = ["resnet_recipes", *SMALL, "max_duration=5000ba", "gpus=2"]
         started = [forks.run(tmp_path, *words, environment=get_environment_without_interface())]
     try:
-        while sum(beat.step > 2 for beat in watchdog.read_beats(tmp_path / "runs/one")) < 2:
+        while sum(beat.step > 2 for beat in heartbeat.read_beats(tmp_path / "runs/one")) < 2:
             assert all(task.poll() is None for task in started), [
                 task.read_streams() for task in started
             ]
             time.sleep(0.05)
-        ranks = {beat.pid for beat in watchdog.read_beats(tmp_path / "runs/one")}
+        ranks = {beat.pid for beat in heartbeat.read_beats(tmp_path / "runs/one")}
         assert list_listening_addresses({*ranks, *(task.pid for task in started)}) == {
             "0100007F"
         }  # 127.0.0.1

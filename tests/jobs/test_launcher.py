@@ -17,8 +17,8 @@ import pytest
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs import group as group_module
+from resnet_recipes.jobs import heartbeat
 from resnet_recipes.jobs import launcher as launching
-from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.launcher import start
 from resnet_recipes.jobs.rank import LaunchFacts
@@ -56,7 +56,7 @@ class StandInRun:
         )
 
     def _when_training(self, then: Callable[[], object], ranks: int) -> None:
-        while sum(beat.step > 5 for beat in watchdog.read_beats(self.folder)) < ranks:
+        while sum(beat.step > 5 for beat in heartbeat.read_beats(self.folder)) < ranks:
             time.sleep(0.01)
         then()
 
@@ -277,7 +277,7 @@ def launch_separately(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     (folder / "behavior").write_text("")
     command = [sys.executable, "-m", "tests.jobs.launcher", str(folder), str(ranks), "stand_in"]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while sum(beat.step > 5 for beat in watchdog.read_beats(folder)) < ranks:
+    while sum(beat.step > 5 for beat in heartbeat.read_beats(folder)) < ranks:
         time.sleep(0.01)
     return process
 
@@ -366,7 +366,7 @@ def test_launch_kills_only_at_late_second_ctrl_c(tmp_path, monkeypatch):
 
 def test_ending_of_equal_ranks_names_lowest_rank(tmp_path):
     launch = launching.Launch(tmp_path, Mock(ranks=3), print)
-    launch._observer = Mock(read_endings=lambda: [Ending(0, rank) for rank in (2, 0, 1)])
+    launch._monitor = Mock(read_endings=lambda: [Ending(0, rank) for rank in (2, 0, 1)])
     assert launch._make_ending(Mock(find_killed=lambda: None)).rank == 0
 
 

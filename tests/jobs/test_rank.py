@@ -67,4 +67,4 @@ def test_rank_reports_weights_deleted_before_start(
     foreign_weights.rename(tmp_path / "away.pt")
     run = SmallRun(tmp_path / "run", frozen_configs, launcher, 1)
     assert run.start().wait() == (3, [3])
-    assert "does not exist" in find_first_failure(run.observer.read_endings()).message
+    assert "does not exist" in find_first_failure(run.monitor.read_endings()).message

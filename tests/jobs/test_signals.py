@@ -77,7 +77,7 @@ def test_limit_stops_a_run_before_max_wall(max_wall, stops_after, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     limited = Interruption()
-    limited.limit(max_wall, started=900.0)
+    limited.limit(max_wall, started_at=900.0)
     now = 900.0 + stops_after - 1
     assert not limited.requested
     now = 900.0 + stops_after
@@ -87,6 +87,6 @@ def test_limit_stops_a_run_before_max_wall(max_wall, stops_after, monkeypatch):
 
 def test_interruption_without_limit_is_not_requested(monkeypatch):
     unlimited = Interruption()
-    unlimited.limit("", started=0.0)
+    unlimited.limit("", started_at=0.0)
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)
     assert not unlimited.requested

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs import heartbeat
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import run_job
 from resnet_recipes.recipe.compose import compose
@@ -42,7 +42,7 @@ def train_with_file_limit(process: RankProcess, size: int) -> int:
 
 def train_until_sigterm(process: RankProcess, step: int) -> int:
     """Do the work of a rank; the last rank gets SIGTERM after a number of steps."""
-    beat = process.watchdog.beat
+    beat = process.heartbeat.beat
 
     def beat_and_terminate(done: int, phase: str) -> None:
         beat(done, phase)
@@ -50,7 +50,7 @@ def train_until_sigterm(process: RankProcess, step: int) -> int:
             os.kill(os.getpid(), signal.SIGTERM)
 
     if process.rank == int(os.environ["WORLD_SIZE"]) - 1:
-        process.watchdog.beat = beat_and_terminate
+        process.heartbeat.beat = beat_and_terminate
     return run_job(process)
 
 
@@ -71,11 +71,11 @@ def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, launcher, t
     run.start(train_with_file_limit, size=100_000)
     os.kill(run.await_step(3)[0], signal.SIGTERM)
     assert run.wait() == (1, [1])  # not 75: nothing could be saved
-    assert "could not be written" in find_first_failure(run.observer.read_endings()).message
+    assert "could not be written" in find_first_failure(run.monitor.read_endings()).message
     assert not list((run.folder / "checkpoints").iterdir())
     os.kill(run.start().await_step(2)[0], signal.SIGINT)
     assert run.wait() == (130, [130])
-    (beat,) = watchdog.read_beats(run.folder)
+    (beat,) = heartbeat.read_beats(run.folder)
     assert run.find_newest_step() == beat.step  # no step is lost
     os.kill(run.start().await_step(beat.step + 1)[0], signal.SIGKILL)
     assert run.wait() == (1, [])
@@ -114,7 +114,7 @@ def test_weights_larger_than_disk_are_reported(tmp_path, configs, launcher, larg
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
     run.start(train_with_file_limit, size=largest_file)
     assert run.wait() == (1, [1])
-    message = find_first_failure(run.observer.read_endings()).message
+    message = find_first_failure(run.monitor.read_endings()).message
     assert message.startswith("training is done, but its results could not be written")
     assert message.endswith("(File too large)")
 
@@ -155,7 +155,7 @@ def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, launcher, t
     run = SmallRun(tmp_path / "run", configs, launcher, 3)
     os.kill(run.start().await_step(1)[2], signal.SIGTERM)
     assert run.wait() == (75, [75, 75, 75])
-    assert len({beat.step for beat in watchdog.read_beats(run.folder)}) == 1
+    assert len({beat.step for beat in heartbeat.read_beats(run.folder)}) == 1
     killed = random.Random(2).randrange(3)
     os.kill(run.start().await_step(5)[killed], signal.SIGKILL)
     assert run.wait() == (1, [1, 1])

@@ -34,13 +34,13 @@ class Beat(NamedTuple):
     host: str
 
 
-class Watchdog:
+class HeartbeatWriter:
     """This rank's heartbeat, in RUN/heartbeat/rank3.
 
     A beat costs microseconds: one stat and one write.
     """
 
-    def __init__(self, folder: HeldFolder, rank: int, stalled: float = STALL_SECONDS):
+    def __init__(self, folder: HeldFolder, rank: int, stall_seconds: float = STALL_SECONDS):
         """Start watching for crashes, SIGUSR2 and stalls.
 
         Each of them writes the stacks of all threads to stderr, the log of the rank.
@@ -48,8 +48,8 @@ class Watchdog:
         self.step = 0
         self._folder = folder
         self._count = 0
-        self._stalled = stalled
-        self._armed = -stalled
+        self._stall_seconds = stall_seconds
+        self._armed_at = -stall_seconds
         self._is_silent = False  # a beat could not be written, and this was reported
         self._parent = os.getppid()
         self._host = socket.gethostname().encode()[:64]
@@ -77,9 +77,10 @@ class Watchdog:
                 sys.stderr.write(f"the heartbeat cannot be written: {error.strerror}\n")
             self._is_silent = True
         now = time.monotonic()
-        if now - self._armed > self._stalled / 100:  # arming starts a thread, so not at every step
-            faulthandler.dump_traceback_later(self._stalled, file=sys.stderr)
-            self._armed = now
+        # arming starts a thread, so not at every step
+        if now - self._armed_at > self._stall_seconds / 100:
+            faulthandler.dump_traceback_later(self._stall_seconds, file=sys.stderr)
+            self._armed_at = now
 
 
 def read_beats(folder: Path) -> list[Beat]:
@@ -96,7 +97,7 @@ def read_beats(folder: Path) -> list[Beat]:
     return sorted(beats)
 
 
-class Observer:
+class RankMonitor:
     """Reads the heartbeats and endings that ranks have written since it was created.
 
     It compares their contents and measures time itself, because clocks differ between machines and
@@ -108,7 +109,7 @@ class Observer:
         self._folder = folder
         self._old_beats, self._old_endings = set(read_beats(folder)), set(_read_endings(folder))
         self._last: list[Beat] = []
-        self._changed = time.monotonic()
+        self._changed_at = time.monotonic()
 
     def read_beats(self) -> list[Beat]:
         """Return the last beat of every rank, by rank."""
@@ -129,15 +130,15 @@ class Observer:
         """
         beats, now = self.read_beats(), time.monotonic()
         if beats != self._last:
-            self._last, self._changed = beats, now
-        if not beats or now - self._changed < STALL_SECONDS:
+            self._last, self._changed_at = beats, now
+        if not beats or now - self._changed_at < STALL_SECONDS:
             return ""
         last = min(beats, key=lambda beat: beat.step)
         where = f"it is in '{last.phase}'"
         if len(beats) > 1:
             where = f"rank {last.rank} is behind: {last.step:,} steps done, now in '{last.phase}'"
         return (
-            f"no progress for {(now - self._changed) / 60:.0f} minutes; {where} (process "
+            f"no progress for {(now - self._changed_at) / 60:.0f} minutes; {where} (process "
             f"{last.pid} on {last.host})"
         )
 
