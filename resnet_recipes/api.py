@@ -350,10 +350,10 @@ def teach(
     Raises RecipeError and NotReadyError like `plan`, TrainingError if it was stopped or failed. A
     second call continues the file.
     """
-    from resnet_recipes.jobs.teach import plan_labels
+    from resnet_recipes.jobs.teach import plan_soft_labels
 
     say = partial(print, file=sys.stderr)
-    return plan_labels(_check(recipe), str(top), str(cycle), str(out), say).write(say)
+    return plan_soft_labels(_check(recipe), str(top), str(cycle), str(out), say).write(say)
 
 
 def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":

@@ -15,11 +15,11 @@ from torchvision.transforms import v2
 
 from resnet_recipes import data
 from resnet_recipes.data import native
-from resnet_recipes.data.base import Batching, DataConfig, StoredOutputs, normalize
+from resnet_recipes.data.base import Batching, DataConfig, SoftLabels, normalize
 from resnet_recipes.data.soft_labels import (
     choose_outputs,
     make_header,
-    map_outputs,
+    map_soft_labels,
     open_for_writing,
 )
 from resnet_recipes.methods.randaugment import RandAugment
@@ -39,7 +39,7 @@ def read_with_backend(
     backend: str,
     folder: str = "",
     augment: object = None,
-    stored: Callable[[int], object] = lambda images: None,
+    make_soft_labels: Callable[[int], object] = lambda images: None,
     memory: int = 0,
 ) -> Iterator:
     """Read with a backend of this package; keep images of `memory` pixels in memory."""
@@ -51,7 +51,9 @@ def read_with_backend(
         memory_pixels=memory,
     )
     facts = data.survey_images(config)
-    batching = Batching(0, 1, BATCH, BATCH, seed=0, stored=stored(facts.train_examples))
+    batching = Batching(
+        0, 1, BATCH, BATCH, seed=0, soft_labels=make_soft_labels(facts.train_examples)
+    )
     return data.open_train(config, facts, batching, augment).batches()
 
 
@@ -64,17 +66,17 @@ def read_in_python(inputs: LoaderInput) -> Iterator:
 def read_with_soft_labels(inputs: LoaderInput) -> Iterator:
     """Read with the torchvision backend and a teacher's outputs: 10 of 1,000 for each image."""
 
-    def make_outputs(images: int) -> StoredOutputs:
+    def make_soft_labels(images: int) -> SoftLabels:
         path = inputs.root / "labels.safetensors"
         open_for_writing(path, *make_header({"teacher": ""}, (8, 1, images, 10), 1000)).close()
-        outputs = map_outputs(path, "r+").outputs
+        outputs = map_soft_labels(path, "r+").arrays
         for epoch in range(8):
             outputs.values[epoch, 0], outputs.classes[epoch, 0] = choose_outputs(
                 torch.randn(images, 1000), 10
             )
-        return StoredOutputs(path, outputs.checksum, 8, 1000)
+        return SoftLabels(path, outputs.checksum, 8, 1000)
 
-    return read_with_backend(inputs, "torchvision", stored=make_outputs)
+    return read_with_backend(inputs, "torchvision", make_soft_labels=make_soft_labels)
 
 
 def read_normalized(inputs: LoaderInput) -> Iterator:

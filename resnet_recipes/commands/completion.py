@@ -164,7 +164,7 @@ def _list_file_settings() -> Iterator[str]:
     """Yield the prefixes of settings whose values are files."""
     yield from ("data=", "data.cache=")
     for method in ORDER:
-        for name in filter(None, (method.network_setting, method.stored_setting)):
+        for name in filter(None, (method.network_setting, method.soft_labels_setting)):
             yield f"methods.{method.name}.{name}="
 
 

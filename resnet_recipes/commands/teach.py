@@ -25,11 +25,11 @@ and the image, so each output belongs to one crop. To resume, run the same comma
 
 def run(arguments: Arguments) -> int:
     """Print the cost, and write the file unless --dry-run is set."""
-    from resnet_recipes.jobs.teach import plan_labels
+    from resnet_recipes.jobs.teach import plan_soft_labels
 
     flags = arguments.flags
     options = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
-    labels = plan_labels(compose_recipe(arguments), *options, say)
+    labels = plan_soft_labels(compose_recipe(arguments), *options, say)
     if "--dry-run" not in arguments:
         print(escape_controls(labels.write(say)))
     return 0

@@ -249,7 +249,7 @@ class DataFacts:
         return self.backend in ("torchvision", "ffcv")
 
 
-class StoredOutputs(NamedTuple):
+class SoftLabels(NamedTuple):
     """A file with the outputs of a teacher, and the softmax temperature."""
 
     path: Path
@@ -272,7 +272,7 @@ class Batching:
     train_sizes: tuple[int, ...] = ()
 
     groups: int = 1  # micro-batches per optimizer step, over all ranks; copies go to different ones
-    stored: StoredOutputs | None = None  # a teacher's output for every image
+    soft_labels: SoftLabels | None = None  # a teacher's output for every image
 
     @property
     def rank_size(self) -> int:

@@ -61,7 +61,7 @@ def generate_train_batches(
         order = order_epoch(batching.seed, epoch, examples)
         before = count_occurrences(order)
         image_size = get_epoch_value(epoch, batching.train_sizes or [config.train_size])
-        crop_epoch = epoch % batching.stored.epochs if batching.stored else epoch
+        crop_epoch = epoch % batching.soft_labels.epochs if batching.soft_labels else epoch
         for step in range(first, steps):
             positions = _find_places(batching, step, config.repeats)
             rows = positions // config.repeats

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import make_read_error
-from resnet_recipes.data.base import StoredOutputs
+from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.tensors import read_tensors
 
@@ -32,19 +32,17 @@ FOREIGN_FILE_CLAUSE = "it was not written by `resnet-recipes teach`, or by anoth
 _MIN_PROBABILITY = 1e-6
 
 
-class TeacherStorage:
+class SoftLabelStorage:
     """A storage that also fills in a teacher's probabilities."""
 
-    def __init__(self, storage: Storage, stored: StoredOutputs):
+    def __init__(self, storage: Storage, soft_labels: SoftLabels):
         self.labels, self.in_threads, self.path = storage.labels, storage.in_threads, storage.path
-        self._storage, self._stored = storage, stored
-        self._outputs = _open_checked(stored)
+        self._storage, self._soft_labels = storage, soft_labels
+        self._arrays = _open_checked(soft_labels)
 
     def __reduce__(self) -> tuple:
-        return TeacherStorage, (
-            self._storage,
-            self._stored,
-        )  # a mapping would be pickled as its bytes
+        # a mapping would be pickled as its bytes
+        return SoftLabelStorage, (self._storage, self._soft_labels)
 
     def fill(self, rows: Rows) -> None:
         """Write pixels and the teacher's probabilities.
@@ -53,19 +51,19 @@ class TeacherStorage:
         """
         self._storage.fill(rows)
         index = rows.epoch, rows.copies, rows.indices
-        values, classes = self._outputs.values[index], self._outputs.classes[index]
-        spread_probabilities(values, classes, self._stored.temperature, rows.soft_labels)
+        values, classes = self._arrays.values[index], self._arrays.classes[index]
+        spread_probabilities(values, classes, self._soft_labels.temperature, rows.soft_labels)
 
 
-def _open_checked(stored: StoredOutputs) -> "Outputs":
+def _open_checked(soft_labels: SoftLabels) -> "SoftLabelArrays":
     """Map a file. Raises NotReadyError if its outputs changed since they were checked."""
     try:
-        outputs = map_outputs(stored.path).outputs
-        if outputs.checksum != stored.checksum:
+        arrays = map_soft_labels(soft_labels.path).arrays
+        if arrays.checksum != soft_labels.checksum:
             raise ValueError("it was replaced after it was checked")
     except (OSError, ValueError) as error:
-        raise make_read_error(stored.path, error) from None
-    return outputs
+        raise make_read_error(soft_labels.path, error) from None
+    return arrays
 
 
 class TopOutputs(NamedTuple):
@@ -84,7 +82,7 @@ def choose_outputs(logits: Tensor, count: int) -> TopOutputs:
 def spread_probabilities(
     values: np.ndarray, classes: np.ndarray, temperature: float, out: np.ndarray
 ) -> None:
-    """Write probabilities [n, K] of stored outputs [n, k], at a temperature.
+    """Write probabilities [n, K] from stored outputs [n, k], at a temperature.
 
     With all outputs, they are bit-identical to torch softmax; else the other classes share the
     remaining probability equally.
@@ -102,7 +100,7 @@ def spread_probabilities(
         out[:] = torch.softmax(torch.from_numpy(out), 1)
 
 
-class Outputs(NamedTuple):
+class SoftLabelArrays(NamedTuple):
     """The tensors of a file, mapped."""
 
     values: np.ndarray
@@ -160,23 +158,23 @@ def make_layout(shape: tuple[int, int, int, int], classes: int) -> dict[str, Any
     }
 
 
-class OutputsFile(NamedTuple):
+class SoftLabelsFile(NamedTuple):
     """A file of outputs, mapped into memory."""
 
-    outputs: Outputs
+    arrays: SoftLabelArrays
     about: dict[str, str]  # images and settings that the outputs belong to
 
 
-def map_outputs(path: Path, mode: Literal["r", "r+"] = "r") -> OutputsFile:
+def map_soft_labels(path: Path, mode: Literal["r", "r+"] = "r") -> SoftLabelsFile:
     """Map a file. Raises OSError, or ValueError with a phrase for the user."""
     tensors, about = read_tensors(path)
     start, parts = os.path.getsize(path), []
     try:
-        for name in reversed(Outputs._fields):
+        for name in reversed(SoftLabelArrays._fields):
             part = tensors[name].numpy()
             start -= part.nbytes
             parts.append(np.asarray(np.memmap(path, part.dtype, mode, start, part.shape)))
-        return OutputsFile(Outputs(*reversed(parts)), about)
+        return SoftLabelsFile(SoftLabelArrays(*reversed(parts)), about)
     except (KeyError, TypeError):
         raise ValueError(FOREIGN_FILE_CLAUSE) from None
 

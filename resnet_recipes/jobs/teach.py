@@ -8,7 +8,12 @@ from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeE
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, parse_new_path, parse_path
 from resnet_recipes.base.text import Say, format_bytes, format_count
-from resnet_recipes.data.soft_labels import FileStart, make_header, map_outputs, open_for_writing
+from resnet_recipes.data.soft_labels import (
+    FileStart,
+    make_header,
+    map_soft_labels,
+    open_for_writing,
+)
 from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
@@ -18,7 +23,7 @@ from resnet_recipes.planning.network_facts import count_teaching
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import (
     describe_file,
-    find_unstorable,
+    find_soft_label_problems,
     make_cycle,
     make_missing_teacher,
 )
@@ -29,7 +34,7 @@ if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
 
 
-class LabelFile(NamedTuple):
+class SoftLabelsPlan(NamedTuple):
     """A file of soft labels that can be written: everything was checked."""
 
     plan: Plan
@@ -82,7 +87,9 @@ def _list_missing_teachers() -> list[Problem]:
     return [make_missing_teacher(method) for method in ORDER if method.network_setting]
 
 
-def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) -> LabelFile:
+def plan_soft_labels(
+    composed: "Composed", top: str, cycle: str, out: str, say: Say
+) -> SoftLabelsPlan:
     """Return the file for the outputs of a recipe's teacher, after `say` was called with its cost.
 
     `top`, `cycle` and `out` are command-line arguments. Raises RecipeError and NotReadyError if the
@@ -95,25 +102,25 @@ def plan_labels(composed: "Composed", top: str, cycle: str, out: str, say: Say) 
     problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
     RecipeError.raise_if_any([problem, find_number_problem("--cycle", cycle, 0, fix="--cycle 10")])
     plan = _make_plan(composed, say)
-    RecipeError.raise_if_any(find_unstorable(plan))
+    RecipeError.raise_if_any(find_soft_label_problems(plan))
     if not any(teacher.network for teacher in plan.teachers):
         raise RecipeError(_list_missing_teachers())
     sizes, classes = make_cycle(plan, int(cycle)).sizes, plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples
-    stored_outputs = classes if top == "all" else min(int(top), classes)
+    outputs_per_image = classes if top == "all" else min(int(top), classes)
     device = distributed.read_rank(plan.recipe.launch.device).device.type
-    shape = len(sizes), plan.recipe.data.repeats, plan.facts.train_examples, stored_outputs
+    shape = len(sizes), plan.recipe.data.repeats, plan.facts.train_examples, outputs_per_image
     start = make_header(describe_file(plan, int(cycle), device), shape, classes)
-    labels, size = LabelFile(plan, path, start, int(cycle)), format_bytes(start.size)
-    need, missing = f"the teacher's outputs need {size}", start.size
+    labels, size_text = SoftLabelsPlan(plan, path, start, int(cycle)), format_bytes(start.size)
+    need, missing = f"the teacher's outputs need {size_text}", start.size
     if os.path.exists(labels.part):
         missing = 0
     NotReadyError.raise_if_any([find_folder_problem("--out", path.parent, missing, need)])
-    operations = images * sum(count_teaching(plan.teachers, side) for side in sizes)
+    flops = images * sum(count_teaching(plan.teachers, side) for side in sizes)
     say(
-        f"{plan.teachers[0].text}: {stored_outputs} outputs for each of {images:,} images in "
-        f"{format_count(len(sizes), 'epoch')}, {size} and "
-        f"{operations / 1e15:,.3g} PFLOPs, once for all runs"
+        f"{plan.teachers[0].text}: {outputs_per_image} outputs for each of {images:,} images in "
+        f"{format_count(len(sizes), 'epoch')}, {size_text} and "
+        f"{flops / 1e15:,.3g} PFLOPs, once for all runs"
     )
     return labels
 
@@ -122,19 +129,19 @@ def run_job(process: RankProcess) -> int:
     """Store a rank's part of the outputs."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
-    from resnet_recipes.training.teacher_outputs import write_outputs
+    from resnet_recipes.training.soft_labels import write_soft_labels
 
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
     (rank, plan), job, interruption = rank_plan, read_job(process.folder), process.interruption
     distributed.join_group(rank)
-    outputs, about = map_outputs(Path(job["part"]), "r+")
+    arrays, about = map_soft_labels(Path(job["part"]), "r+")
     if about != describe_file(plan, job["cycle"], rank.device.type):
         clause = "was replaced after it was checked"
         raise NotReadyError.at(plan.teachers[0].key, clause, "run the same command again")
     with show_progress(process, "storing the outputs of the teacher", "batches") as progress:
         plan = make_cycle(plan, job["cycle"])
-        if not write_outputs(plan, rank, outputs, progress, lambda: interruption.requested):
+        if not write_soft_labels(plan, rank, arrays, progress, lambda: interruption.requested):
             return interruption.exit_code
     distributed.leave()
     return ExitCode.DONE

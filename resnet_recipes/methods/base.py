@@ -134,7 +134,7 @@ class Method(Section):
     # setting that names a trained network: a run, a file, timm:NAME or hf:USER/NAME
     network_setting: ClassVar[str] = ""
     # setting that names a file of that network's outputs, instead of the network
-    stored_setting: ClassVar[str] = ""
+    soft_labels_setting: ClassVar[str] = ""
     # what transform_batch changes. Teacher outputs cannot be stored for "images", which get new
     # pixels in each batch. They depend on "sizes", which get another size by epoch, but not on
     # "labels" (targets, weights) and "mixes" (of images and of their outputs).

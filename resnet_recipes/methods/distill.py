@@ -38,7 +38,7 @@ class Distill(Method):
         f"that was not better ({DOCS}/lab/unequal_classes.html)."
     )
     network_setting = "teacher"
-    stored_setting = "labels"
+    soft_labels_setting = "labels"
     changes = "labels"
     avoid_when = (
         "The teacher is not better than the network will be, or was trained on other classes."

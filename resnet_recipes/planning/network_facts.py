@@ -12,7 +12,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import FREEZABLE, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Hint, Problem, Statement
 from resnet_recipes.base.text import get_first_line
-from resnet_recipes.data.base import StoredOutputs
+from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.layers import (
     LayerCost,
@@ -26,11 +26,11 @@ from resnet_recipes.planning.layers import (
 class Teacher(NamedTuple):
     """A trained network whose outputs a run computes in every step or reads from a file."""
 
-    network: "NetworkFacts | None"  # None: outputs are stored
+    network: "NetworkFacts | None"  # None: it has soft labels
     text: str  # description for the plan
     key: str  # setting that names it
     digest: str  # digest of its weights and description, or of its outputs
-    stored: StoredOutputs | None = None  # stored outputs
+    soft_labels: SoftLabels | None = None
 
 
 def count_teaching(teachers: Iterable[Teacher], side: int) -> int:

@@ -131,7 +131,7 @@ class Plan:
             self.recipe.seed,
             self.loader_sizes,
             groups=self.world_size * self.microbatches,
-            stored=next((teacher.stored for teacher in self.teachers), None),
+            soft_labels=next((teacher.soft_labels for teacher in self.teachers), None),
         )
 
     @cached_property

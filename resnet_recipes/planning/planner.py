@@ -28,7 +28,7 @@ def make_plan(
 ) -> Plan:
     """Derive the plan of a valid recipe.
 
-    With `reads_teachers`, teacher networks and stored outputs are read; they must be on this
+    With `reads_teachers`, teacher networks and soft labels are read; they must be on this
     machine. Raises RecipeError with every conflict with data and ranks, NotReadyError if a teacher
     cannot be read. Suggestions do not scale a value that the user set.
     """

@@ -1,4 +1,4 @@
-"""The teachers of a plan: trained networks, or files with stored outputs."""
+"""The teachers of a plan: trained networks, or files of soft labels."""
 
 import hashlib
 import json
@@ -14,8 +14,8 @@ import torch
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.text import format_bytes, format_count
-from resnet_recipes.data.base import StoredOutputs
-from resnet_recipes.data.soft_labels import FOREIGN_FILE_CLAUSE, TEACH_COMMAND, map_outputs
+from resnet_recipes.data.base import SoftLabels
+from resnet_recipes.data.soft_labels import FOREIGN_FILE_CLAUSE, TEACH_COMMAND, map_soft_labels
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import compute_digest
@@ -50,7 +50,9 @@ def add_teachers(plan: Plan) -> Plan:
     Raises RecipeError if a teacher is missing or does not fit the run, NotReadyError if one cannot
     be read.
     """
-    teachers = [read_outputs(plan, method) for method in plan.new_stack() if _has_outputs(method)]
+    teachers = [
+        read_soft_labels(plan, method) for method in plan.new_stack() if _has_soft_labels(method)
+    ]
     for method, network in open_teachers(plan):
         about, (key, source) = network.about, _find_setting(method)
         config = ModelConfig(about.architecture, dict(about.arguments))
@@ -77,7 +79,7 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
     """
     digests = {teacher.key: teacher.digest for teacher in plan.teachers}
     for method in methods or plan.new_stack():
-        if not method.network_setting or _has_outputs(method):
+        if not method.network_setting or _has_soft_labels(method):
             continue
         key, source = _find_setting(method)
         if not source:
@@ -140,9 +142,9 @@ def _compute_digest(network: "Network") -> str:
     return compute_digest(network.model.state_dict(), network.about.to_json())
 
 
-def _has_outputs(method: Method) -> bool:
-    """Return whether a method learns from stored outputs instead of a network."""
-    return bool(getattr(method, method.stored_setting, ""))
+def _has_soft_labels(method: Method) -> bool:
+    """Return whether a method learns from soft labels instead of a network."""
+    return bool(getattr(method, method.soft_labels_setting, ""))
 
 
 def _find_setting(method: Method) -> tuple[str, str]:
@@ -197,7 +199,7 @@ def make_cycle(plan: Plan, epochs: int) -> Plan:
     return change_duration(replace(plan, recipe=recipe), Fraction(epochs))
 
 
-def find_unstorable(plan: Plan) -> Iterator[Problem]:
+def find_soft_label_problems(plan: Plan) -> Iterator[Problem]:
     """Yield the settings that mix images, so that outputs cannot be stored per image."""
     for method in plan.new_stack():
         if method.provides("transform_batch") and method.changes == "images":
@@ -211,42 +213,42 @@ def find_unstorable(plan: Plan) -> Iterator[Problem]:
         yield Problem("data.backend", plan.facts.backend, clause, "data=/path/to/images")
 
 
-def read_outputs(plan: Plan, method: Method) -> Teacher:
-    """Read the stored outputs that a method uses, and compare their settings with the run.
+def read_soft_labels(plan: Plan, method: Method) -> Teacher:
+    """Read the soft labels that a method uses, and compare their settings with the run.
 
     Raises NotReadyError if the file cannot be used, RecipeError with every difference.
     """
-    key = f"methods.{method.name}.{method.stored_setting}"
-    path = Path(getattr(method, method.stored_setting))
+    key = f"methods.{method.name}.{method.soft_labels_setting}"
+    path = Path(getattr(method, method.soft_labels_setting))
     try:
-        outputs, description = map_outputs(path)
+        arrays, description = map_soft_labels(path)
         if not description.keys() >= {*_TEACHER_KEYS}:
             raise ValueError(FOREIGN_FILE_CLAUSE)
         description.setdefault("data.memory_pixels", "0")  # missing in older files
         teacher, *_ = (description.pop(key) for key in _TEACHER_KEYS)
-        epochs = outputs.sha256.size // 32
+        epochs = arrays.sha256.size // 32
         cycle = 0 if "epochs" in description else epochs
         expected = describe_images(plan, cycle)
         methods = {f"methods.{name}" for name in vars(plan.recipe.methods)}
         if description.keys() - methods != expected.keys() - methods:
             raise ValueError(FOREIGN_FILE_CLAUSE)
         differences = _find_differences(description, expected, path)
-        RecipeError.raise_if_any([*find_unstorable(plan), *differences])
+        RecipeError.raise_if_any([*find_soft_label_problems(plan), *differences])
         if description != expected:
             clause = "was made for other images, or for other sizes of them"
             raise RecipeError.of(key, path, clause, TEACH_COMMAND)
         shape = epochs, plan.recipe.data.repeats, plan.facts.train_examples
-        outputs.check(shape, plan.num_classes)
+        arrays.check(shape, plan.num_classes)
     except (OSError, ValueError) as error:
         clause = f"cannot be used: {getattr(error, 'strerror', None) or error}"
         raise NotReadyError.of(key, path, clause, TEACH_COMMAND) from None
-    text = f"outputs of {teacher}, stored in {path}: {outputs.values.shape[-1]} of each "
+    text = f"outputs of {teacher}, stored in {path}: {arrays.values.shape[-1]} of each "
     text += f"image, {format_bytes(path.stat().st_size)}"
     if cycle:
         text += f"; crops repeat after {format_count(epochs, 'epoch')}, seen at full size"
     temperature = getattr(method, "temperature", 1.0)
-    stored = StoredOutputs(path, outputs.checksum, epochs, plan.num_classes, temperature)
-    return Teacher(None, text, key, outputs.checksum, stored)
+    soft_labels = SoftLabels(path, arrays.checksum, epochs, plan.num_classes, temperature)
+    return Teacher(None, text, key, arrays.checksum, soft_labels)
 
 
 def _find_differences(

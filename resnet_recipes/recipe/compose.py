@@ -144,7 +144,7 @@ def _resolve_paths(recipe: Recipe) -> None:
     if weights and not names.PUBLISHED_WEIGHTS.fullmatch(weights):
         recipe.model.weights = make_absolute("model.weights", weights)
     for name, method in list_enabled(recipe.methods).items():
-        for key in filter(None, (method.network_setting, method.stored_setting)):
+        for key in filter(None, (method.network_setting, method.soft_labels_setting)):
             if not names.PUBLISHED_WEIGHTS.fullmatch(path := getattr(method, key)):
                 setattr(method, key, make_absolute(f"methods.{name}.{key}", path))
 

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import StoredOutputs
+from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.soft_labels import (
-    Outputs,
-    TeacherStorage,
+    SoftLabelArrays,
+    SoftLabelStorage,
     choose_outputs,
     make_header,
-    map_outputs,
+    map_soft_labels,
     open_for_writing,
     spread_probabilities,
 )
@@ -31,18 +31,20 @@ SHAPE = 2, 1, 99
 ABOUT = {"teacher": "a", "data.seed": "1"}
 
 
-def begin_file(path: Path, count: int = 2, classes: int = 3) -> Outputs:
+def begin_file(path: Path, count: int = 2, classes: int = 3) -> SoftLabelArrays:
     """Create a file, and map it for writing."""
     open_for_writing(path, *make_header(ABOUT, (*SHAPE, count), classes)).close()
-    return map_outputs(path, "r+")[0]
+    return map_soft_labels(path, "r+")[0]
 
 
-def finish_epoch(outputs: Outputs, epoch: int) -> None:
+def finish_epoch(outputs: SoftLabelArrays, epoch: int) -> None:
     """Mark an epoch as complete."""
     outputs.sha256[epoch] = outputs.digest(epoch)
 
 
-def write_outputs(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3) -> Path:
+def write_soft_labels(
+    path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3
+) -> Path:
     """Write a file with the same outputs in every epoch."""
     stored = begin_file(path, outputs[0].shape[1], classes)
     for epoch in range(2):
@@ -73,15 +75,17 @@ def test_all_outputs_are_bit_identical_to_torch_softmax(temperature):
     assert torch.equal(torch.from_numpy(probabilities), torch.softmax(logits / temperature, 1))
 
 
-def find_fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 3) -> str:
+def find_fault(
+    outputs: SoftLabelArrays, shape: tuple[int, int, int] = SHAPE, classes: int = 3
+) -> str:
     with pytest.raises(ValueError, match="it") as caught:
         outputs.check(shape, classes)
     return str(caught.value)
 
 
 def test_written_outputs_pass_the_check(tmp_path):
-    outputs, about = map_outputs(
-        write_outputs(tmp_path / "two", choose_outputs(torch.randn(99, 3), 2))
+    outputs, about = map_soft_labels(
+        write_soft_labels(tmp_path / "two", choose_outputs(torch.randn(99, 3), 2))
     )
     assert about == ABOUT
     outputs.check(SHAPE, 3)
@@ -97,7 +101,7 @@ def test_written_outputs_pass_the_check(tmp_path):
 )
 def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
     outputs = torch.full((99, 2), values), torch.full((99, 2), classes)
-    stored = map_outputs(write_outputs(tmp_path / "two.safetensors", outputs))[0]
+    stored = map_soft_labels(write_soft_labels(tmp_path / "two.safetensors", outputs))[0]
     assert "not finite numbers, or of no class" in find_fault(stored)
 
 
@@ -120,8 +124,8 @@ sha256 uint8 2,31
     ),
 )
 def test_outputs_reject_other_tensors(tmp_path, changes):
-    outputs = map_outputs(
-        write_outputs(tmp_path / "two.safetensors", choose_outputs(torch.randn(99, 3), 2))
+    outputs = map_soft_labels(
+        write_soft_labels(tmp_path / "two.safetensors", choose_outputs(torch.randn(99, 3), 2))
     )[0]
     for name, kind, shape in map(str.split, changes):
         zeros = np.zeros([*map(int, shape.split(","))], kind)
@@ -144,11 +148,11 @@ def test_file_continues_after_a_killed_writer(part_path):
     for epoch, more in enumerate((0, 9)):  # foreign bytes
         os.truncate(part_path, part_path.stat().st_size + more)
         with open_for_writing(part_path, *SMALL):
-            outputs = map_outputs(part_path, "r+")[0]
+            outputs = map_soft_labels(part_path, "r+")[0]
             assert outputs.find_missing_epochs() == list(range(epoch, 2))
             finish_epoch(outputs, epoch)
     open_for_writing(part_path, *SMALL).close()  # killed before the rename
-    outputs = map_outputs(part_path, "r+")[0]
+    outputs = map_soft_labels(part_path, "r+")[0]
     assert outputs.find_missing_epochs() == []
     outputs.values[0, 0, 98] = 1  # as if it was not on disk
     assert outputs.find_missing_epochs() == [0]
@@ -187,17 +191,17 @@ def test_soft_labels_reject_a_second_writer(part_path):
         open_for_writing(part_path, *LARGE)
 
 
-def open_stored(path: Path) -> StoredOutputs:
-    return StoredOutputs(path, map_outputs(path)[0].checksum, 2, 2)
+def open_soft_labels(path: Path) -> SoftLabels:
+    return SoftLabels(path, map_soft_labels(path)[0].checksum, 2, 2)
 
 
 def test_worker_process_rejects_replaced_outputs(tmp_path):
     path, images = tmp_path / "two.safetensors", SimpleNamespace(labels=0, in_threads=0, path=str)
-    write_outputs(path, choose_outputs(torch.randn(99, 3), 2))
-    sent = pickle.dumps(TeacherStorage(images, open_stored(path)))  # as sent to a process
+    write_soft_labels(path, choose_outputs(torch.randn(99, 3), 2))
+    sent = pickle.dumps(SoftLabelStorage(images, open_soft_labels(path)))  # as sent to a process
     assert len(sent) < path.stat().st_size
     pickle.loads(sent)
-    write_outputs(path, choose_outputs(torch.randn(99, 3), 2))
+    write_soft_labels(path, choose_outputs(torch.randn(99, 3), 2))
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         pickle.loads(sent)
 
@@ -205,12 +209,12 @@ def test_worker_process_rejects_replaced_outputs(tmp_path):
 def test_epochs_and_copies_have_their_own_outputs(tmp_path):
     path, shape = tmp_path / "two.safetensors", (2, 2, 3, 2)
     open_for_writing(path, *make_header(ABOUT, shape, 2)).close()
-    outputs = map_outputs(path, "r+")[0]
+    outputs = map_soft_labels(path, "r+")[0]
     outputs.values[:] = torch.arange(24.0).view(shape).square()
     outputs.classes[:] = [0, 1]
     images, copies, none = np.array([2, 0, 2]), np.array([1, 0, 0]), np.empty(0)
     filled = Rows(1, images, copies, none, none, none, np.empty((3, 2), np.float32))
-    TeacherStorage(Mock(), open_stored(path)._replace(temperature=10.0)).fill(filled)
+    SoftLabelStorage(Mock(), open_soft_labels(path)._replace(temperature=10.0)).fill(filled)
     # differences of neighboring squares: ((n + 1)^2 - n^2) / 10
     firsts = [12 + 6 * copy + 2 * image for copy, image in ((1, 2), (0, 0), (0, 2))]
     expected = [1 / (1 + math.exp((2 * first + 1) / 10)) for first in firsts]
@@ -221,8 +225,8 @@ def test_rewritten_file_is_read_again(tmp_path):
     """A later run in the same process reads it again."""
     path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
     for logits in ([2.0, 1.0], [1.0, 2.0]):
-        write_outputs(path, (torch.tensor([logits]).log_softmax(1), torch.tensor([[0, 1]])))
+        write_soft_labels(path, (torch.tensor([logits]).log_softmax(1), torch.tensor([[0, 1]])))
         filled = Rows(0, none, none, none, none, none, np.empty((1, 2), np.float32))
-        TeacherStorage(Mock(), open_stored(path)).fill(filled)
+        SoftLabelStorage(Mock(), open_soft_labels(path)).fill(filled)
         expected = torch.tensor(logits).softmax(0).tolist()
         assert filled.soft_labels[0].tolist() == pytest.approx(expected, abs=1e-3)

@@ -267,7 +267,7 @@ def run_python(null_environment):
 LIMITS = {
     "mild": ((440, None), (16, None)),
     "taught": ((459, None), (25, None)),  # with a teacher, as a graph
-    "stored": ((452, None), (18, None)),  # with stored outputs
+    "stored": ((452, None), (18, None)),  # with soft labels
     "medium": ((447, 889), (23, 41)),
     "hot": ((466, 924), (28, 48)),
     "mild precision.dtype=fp16": ((458, None), (32, None)),

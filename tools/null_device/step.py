@@ -93,7 +93,7 @@ def make_run(name: str, changes: list[str]) -> Run:
     side = recipe.data.train_size
     pixels = torch.empty(BATCH, side, side, 3, dtype=torch.uint8, pin_memory=True)
     distill = recipe.methods.distill
-    has_outputs = distill is not None and distill.labels  # stored teacher outputs
+    has_outputs = distill is not None and distill.labels  # soft labels
     taught = torch.empty(BATCH, 1000, pin_memory=True) if has_outputs else None
     batch = RawBatch(
         pixels.permute(0, 3, 1, 2), torch.zeros(BATCH, dtype=torch.int64, pin_memory=True), taught

@@ -12,7 +12,7 @@ from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.native import Engine, explain_unavailable
 from resnet_recipes.data.native.rows import Status
 from resnet_recipes.data.order import make_balanced_order
-from resnet_recipes.data.soft_labels import TeacherStorage
+from resnet_recipes.data.soft_labels import SoftLabelStorage
 
 
 def build_train_pipeline(
@@ -22,8 +22,8 @@ def build_train_pipeline(
     capacity, crop = Capacity.for_training(config, batching), TrainCrop.of(config, batching)
     cropped = TrainImages(_shrink(source, config, name), crop, augment, config.reduced_decode)
     images = use_engine(cropped, capacity.workers)
-    if batching.stored:
-        images = TeacherStorage(images, batching.stored)
+    if batching.soft_labels:
+        images = SoftLabelStorage(images, batching.soft_labels)
     pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
     if config.class_balance:
         pipeline.order_epoch = make_balanced_order(source.labels, config.class_balance)

@@ -58,7 +58,7 @@ class Capacity(NamedTuple):
     def for_training(cls, config: DataConfig, batching: Batching) -> Self:
         """Return the capacity that a rank's training images need."""
         image_size = max(batching.train_sizes, default=config.train_size)
-        teacher_classes = batching.stored.classes if batching.stored else 0
+        teacher_classes = batching.soft_labels.classes if batching.soft_labels else 0
         parallel = count_workers(config, batching.world_size)
         return cls(parallel, config.prefetch, batching.rank_size, image_size, teacher_classes)
 

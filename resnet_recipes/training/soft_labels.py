@@ -5,7 +5,7 @@ from contextlib import closing
 
 import torch
 
-from resnet_recipes.data.soft_labels import Outputs, choose_outputs
+from resnet_recipes.data.soft_labels import SoftLabelArrays, choose_outputs
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Now
 from resnet_recipes.methods.stack import Stack
@@ -17,10 +17,10 @@ from resnet_recipes.training.precision import Precision, resolve_dtype
 
 
 @torch.no_grad()
-def write_outputs(
+def write_soft_labels(
     plan: Plan,
     rank: Rank,
-    outputs: Outputs,
+    arrays: SoftLabelArrays,
     progress: Callable[[int, int], None],
     is_stopped: Callable[[], bool],
 ) -> bool:
@@ -28,7 +28,7 @@ def write_outputs(
 
     Returns whether all epochs are now complete; False if `is_stopped` on any rank.
     """
-    missing, shape = outputs.find_missing_epochs(), outputs.values.shape
+    missing, shape = arrays.find_missing_epochs(), arrays.values.shape
     wait_for_ranks()  # no rank writes before all ranks have read
     ((_, network),) = open_teachers(plan)
     dtype = resolve_dtype(plan.recipe.precision.dtype, rank.device)
@@ -46,12 +46,12 @@ def write_outputs(
                 batch = Batch.of(loader.normalize(raw), raw.labels, plan.num_classes)
                 images = resizing.transform_batch(batch, now).images
                 values = torch.cat([logits(part) for part in images.split(TEACHER_BATCH_SIZE)])
-                for array, rows in zip(outputs, choose_outputs(values, shape[3]), strict=False):
+                for array, rows in zip(arrays, choose_outputs(values, shape[3]), strict=False):
                     array[epoch, order.copies, order.indices] = rows.numpy(force=True)
                 progress(done + 1, shape[0] * len(orders))
             if find_first_ranks(torch.tensor([is_stopped()], device=rank.device))[0] >= 0:
                 return False
             if rank.is_main:
-                outputs.sha256[epoch] = outputs.digest(epoch)
+                arrays.sha256[epoch] = arrays.digest(epoch)
     wait_for_ranks()  # a rank may return only when all ranks have written
     return True

@@ -1,4 +1,4 @@
-"""Training with a teacher's stored outputs matches training with the teacher."""
+"""Training with a teacher's soft labels matches training with the teacher."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.soft_labels import make_header, map_outputs, open_for_writing
+from resnet_recipes.data.soft_labels import make_header, map_soft_labels, open_for_writing
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.teach import run_job
 from resnet_recipes.methods import ORDER, Distill, MixUp
@@ -29,8 +29,8 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
+from resnet_recipes.training.soft_labels import write_soft_labels
 from resnet_recipes.training.state import capture, compute_digest, restore
-from resnet_recipes.training.teacher_outputs import write_outputs
 from tests.checks import get_error
 from tests.disk_faults import flip_bit
 from tests.images import CLASSES, create_random_images
@@ -55,7 +55,7 @@ def taught_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_teacher_arguments(
     taught_images: Path, make_run: Callable, tmp_path: Path
 ) -> Callable[..., str]:
-    """Return a function that returns a run's arguments, with a teacher or stored outputs."""
+    """Return a function that returns a run's arguments, with a teacher or soft labels."""
     path = tmp_path / "teacher.safetensors"
     base = (
         f"data.root={taught_images} data.backend=torchvision data.workers=0 data.seed=3 "
@@ -75,7 +75,7 @@ def write_teacher(run: Run, path: Path) -> None:
     write_weights(run.model, path, about.describe(run.plan.recipe, CLASSES, len(CLASSES)))
 
 
-def write_teacher_outputs(
+def write_soft_labels_file(
     plan: Plan, path: Path, classes: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
 ) -> Path:
     """Write a plan's teacher outputs as `resnet-recipes teach` does, but only `stop` batches."""
@@ -83,9 +83,9 @@ def write_teacher_outputs(
     plan = make_cycle(plan, cycle)
     shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, classes
     open_for_writing(path, *make_header(metadata, shape, len(CLASSES))).close()
-    outputs, progress = map_outputs(path, "r+")[0], Mock()
+    outputs, progress = map_soft_labels(path, "r+")[0], Mock()
     complete = [
-        write_outputs(
+        write_soft_labels(
             plan,
             Rank(number, ranks, torch.device("cpu")),
             outputs,
@@ -109,7 +109,7 @@ def store_outputs(make_teacher_arguments: Callable, tmp_path: Path) -> Callable[
         words: str = "", name: str = "two", classes: int = 2, ranks: int = 1, **how: int
     ) -> Path:
         plan = plan_recipe(make_teacher_arguments(words=words), ranks)
-        return write_teacher_outputs(plan, tmp_path / f"{name}.safetensors", classes, ranks, **how)
+        return write_soft_labels_file(plan, tmp_path / f"{name}.safetensors", classes, ranks, **how)
 
     return make
 
@@ -174,8 +174,10 @@ def test_soft_labels_serve_other_batches_and_seeds(
 
 def test_rank_waits_until_all_outputs_are_written(store_outputs, tmp_path, monkeypatch):
     path, missing = tmp_path / "two.safetensors", []
-    name = "resnet_recipes.training.teacher_outputs.wait_for_ranks"
-    monkeypatch.setattr(name, lambda: missing.append(map_outputs(path)[0].find_missing_epochs()))
+    name = "resnet_recipes.training.soft_labels.wait_for_ranks"
+    monkeypatch.setattr(
+        name, lambda: missing.append(map_soft_labels(path)[0].find_missing_epochs())
+    )
     store_outputs()
     assert missing == [[0, 1], []]
 
@@ -210,7 +212,7 @@ def test_repeated_epochs_use_the_same_crops(make_teacher_arguments, make_run, st
 
 @pytest.fixture
 def explain_plan_rejection(make_teacher_arguments: Callable) -> Callable[..., str]:
-    """Return a function that returns why a plan with stored outputs is rejected."""
+    """Return a function that returns why a plan with soft labels is rejected."""
 
     def explain_rejection(error: type[Exception], labels: Path, words: str = "") -> str:
         return " ".join(
@@ -249,7 +251,7 @@ def test_run_with_other_image_size_is_rejected(
     assert f"{shrunk}: {path} was made with 0" in explain_plan_rejection(RecipeError, path, shrunk)
     with safe_open(path, "np") as file:
         metadata = file.metadata()
-    rewrite_teacher_outputs(path, {"data.memory_pixels": "64"})
+    rewrite_soft_labels(path, {"data.memory_pixels": "64"})
     plan_recipe(make_teacher_arguments(path, shrunk))
     del metadata["data.memory_pixels"]  # as in files of older versions
     save_file(load_file(path), path, metadata)
@@ -269,9 +271,7 @@ def test_description_contains_every_crop_setting(make_teacher_arguments):
         assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
 
 
-def rewrite_teacher_outputs(
-    path: Path, description: dict[str, str], **tensors: torch.Tensor
-) -> None:
+def rewrite_soft_labels(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
     """Change only the description or tensors of a file."""
     with safe_open(path, "np") as file:
         metadata = file.metadata()
@@ -288,12 +288,12 @@ DAMAGE = [
     ("was not written by", lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path)),
     ("was not written by", lambda path: save_file(load_file(path), path)),
     ("was not written by", lambda path: save_file(load_file(path), path, {"teacher": "a"})),
-    ("or by another version of it", lambda path: rewrite_teacher_outputs(path, {"data.new": "1"})),
+    ("or by another version of it", lambda path: rewrite_soft_labels(path, {"data.new": "1"})),
     (
         "not written by",
-        lambda path: rewrite_teacher_outputs(path, {}, values=torch.zeros(2).bfloat16()),
+        lambda path: rewrite_soft_labels(path, {}, values=torch.zeros(2).bfloat16()),
     ),
-    ("to these images", lambda path: rewrite_teacher_outputs(path, {}, sha256=torch.tensor(0))),
+    ("to these images", lambda path: rewrite_soft_labels(path, {}, sha256=torch.tensor(0))),
     ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
     ("No such file", Path.unlink),
 ]
@@ -321,11 +321,11 @@ def test_metadata_is_quoted_in_suggested_commands(
     make_teacher_arguments, store_outputs, explain_plan_rejection
 ):
     path = store_outputs()
-    rewrite_teacher_outputs(path, {"data.seed": "$(reboot)", "data.flip": "0"})
+    rewrite_soft_labels(path, {"data.seed": "$(reboot)", "data.flip": "0"})
     error = get_error(RecipeError, plan_recipe, make_teacher_arguments(path))
     fixes = {problem.key: problem.fix for problem in error.problems}
     assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
-    rewrite_teacher_outputs(path, {"$(reboot)": "1"})
+    rewrite_soft_labels(path, {"$(reboot)": "1"})
     assert "reboot" not in explain_plan_rejection(NotReadyError, path)
 
 
@@ -340,7 +340,7 @@ def test_interrupted_file_is_completed_bit_identical(store_outputs):
         store_outputs().read_bytes(),
         store_outputs(name="part", stop=5),
     )  # 4 batches per epoch
-    assert map_outputs(part)[0].find_missing_epochs() == [1]
+    assert map_soft_labels(part)[0].find_missing_epochs() == [1]
     assert store_outputs(name="part").read_bytes() == complete
 
 
@@ -365,7 +365,9 @@ def test_partial_file_rejects_another_teacher_or_dtype(store_outputs, replace_te
 def test_soft_labels_serve_runs_of_another_dtype(make_teacher_arguments, store_outputs):
     path = store_outputs()
     assert (
-        plan_recipe(make_teacher_arguments(path, "precision.dtype=bf16")).teachers[0].stored.path
+        plan_recipe(make_teacher_arguments(path, "precision.dtype=bf16"))
+        .teachers[0]
+        .soft_labels.path
         == path
     )
 
@@ -384,7 +386,7 @@ def test_rank_rejects_teacher_replaced_after_start(
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
     (message,) = launcher.call(folder, 1, explain_rejected_rank)
     assert message.startswith("methods.distill.teacher was replaced after it was checked")
-    assert map_outputs(path)[0].find_missing_epochs() == [0, 1]
+    assert map_soft_labels(path)[0].find_missing_epochs() == [0, 1]
 
 
 def test_run_rejects_teacher_replaced_after_plan(make_teacher_arguments, replace_teacher):
