@@ -16,7 +16,7 @@ from resnet_recipes.report.paired_difference import compute_accuracy_interval
 
 if TYPE_CHECKING:
     from resnet_recipes.inference.trained_network import EvaluationResult, TrainedNetwork
-    from resnet_recipes.training.outcomes import Cell, Means, Outcomes
+    from resnet_recipes.training.outcomes import ConfusionCell, Means, Outcomes
 
 USAGE = Usage(
     "resnet-recipes eval RUN|FILE ... [data=PATH] [key=value ...]",
@@ -118,7 +118,7 @@ def _print_classes(
 
     class_name, confusion = networks[0].network.about.class_name, Confusion(outcomes)
 
-    def name_cells(cells: "Iterable[Cell]") -> list[ResultRow]:
+    def name_cells(cells: "Iterable[ConfusionCell]") -> list[ResultRow]:
         return [
             {
                 "class": class_name(cell.label),
@@ -133,9 +133,9 @@ def _print_classes(
             "class": class_name(row.label),
             "images": row.images,
             "correct": row.correct,
-            "top1_percent": row.top1_percent,
+            "top1_percent": row.recall_percent,
             "precision_percent": row.precision_percent,
-            "recall_percent": row.top1_percent,
+            "recall_percent": row.recall_percent,
             "f1_percent": row.f1_percent,
         }
         for row in confusion.classes()
@@ -185,14 +185,14 @@ def _write_images(
                         format_csv_line([*names, f"{probability:.6f}", f"{loss:.6f}"]).encode()
                     )
         if page:
-            worst = outcomes.most_wrong(_IN_GALLERY)
-            wrong = int((outcomes.best != outcomes.labels).sum())
+            worst = outcomes.find_confident_errors(_IN_GALLERY)
+            wrong = int((outcomes.predicted != outcomes.labels).sum())
             text = (
                 f"{wrong:,} of {len(rows):,} images were classified wrongly; the {len(worst):,} "
                 "most confident are below"
             )
             tiles = [
-                Tile(images[index].draw(int(outcomes.best[index])), *rows[index][:4])
+                Tile(images[index].draw(int(outcomes.predicted[index])), *rows[index][:4])
                 for index in worst
             ]
             with open_output("--gallery", page) as file:

@@ -91,7 +91,7 @@ def pool_results(results: Sequence[EvaluationResult]) -> EvaluationResult:
     counts = [result.metrics.examples for result in results]
     means = np.average([result.metrics[:3] for result in results], axis=0, weights=counts)
     top1, top5, loss = means.tolist()
-    balanced = np.mean([row.top1_percent for row in Confusion(outcomes).classes()])
+    balanced = np.mean([row.recall_percent for row in Confusion(outcomes).classes()])
     metrics = Metrics(top1, top5, loss, sum(counts), float(balanced))
     seconds = sum(result.seconds for result in results)
     return EvaluationResult(metrics, seconds, results[0].device, outcomes)

@@ -15,8 +15,8 @@ class Outcomes(NamedTuple):
     """Predictions for some images, in image order; 24 bytes per image."""
 
     labels: Tensor  # int64 [N]
-    best: Tensor  # int64 [N], the most probable class
-    probabilities: Tensor  # float32 [N], the probability of `best`
+    predicted: Tensor  # int64 [N], the most probable class
+    probabilities: Tensor  # float32 [N], the probability of `predicted`
     losses: Tensor  # float32 [N], softmax cross-entropy in nats
 
     @classmethod
@@ -45,14 +45,14 @@ class Outcomes(NamedTuple):
         """
         probabilities = self.probabilities.double()
         bins = (probabilities * _BINS).ceil().long().clamp(1, _BINS) - 1
-        gaps = probabilities - (self.best == self.labels).double()
+        gaps = probabilities - (self.predicted == self.labels).double()
         return 100 * float(gaps.new_zeros(_BINS).index_add(0, bins, gaps).abs().sum()) / len(gaps)
 
-    def most_wrong(self, most: int) -> list[int]:
-        """Return at most `most` misclassified images, the most confident first."""
-        wrong = (self.best != self.labels).nonzero().flatten()
+    def find_confident_errors(self, limit: int) -> list[int]:
+        """Return the positions of at most `limit` misclassified images, most confident first."""
+        wrong = (self.predicted != self.labels).nonzero().flatten()
         order = self.probabilities[wrong].argsort(descending=True, stable=True)
-        return wrong[order][:most].tolist()
+        return wrong[order][:limit].tolist()
 
 
 class ClassResult(NamedTuple):
@@ -63,8 +63,8 @@ class ClassResult(NamedTuple):
     correct: int
     # fraction of the predictions of this class that are correct; 0 without any
     precision_percent: float
-    # recall: fraction of its images that were classified correctly; 0 without any
-    top1_percent: float
+    # fraction of its images that were classified correctly; 0 without any
+    recall_percent: float
     f1_percent: float  # harmonic mean of precision and recall
 
 
@@ -76,7 +76,7 @@ class Means(NamedTuple):
     f1: float
 
 
-class Cell(NamedTuple):
+class ConfusionCell(NamedTuple):
     """The number of images with one true class and one predicted class."""
 
     label: int
@@ -88,12 +88,12 @@ class Confusion:
     """Counts of (true class, predicted class) over the images of an evaluation."""
 
     def __init__(self, outcomes: Outcomes):
-        self._labels, self._best = outcomes.labels, outcomes.best
+        self._labels, self._predicted = outcomes.labels, outcomes.predicted
 
     def classes(self) -> list[ClassResult]:
         """Return every class that has images, the worst first."""
         results = [result for result in self._list_classes() if result.images]
-        return sorted(results, key=lambda result: (result.top1_percent, result.label))
+        return sorted(results, key=lambda result: (result.recall_percent, result.label))
 
     def means(self) -> dict[str, Means]:
         """Return the means over classes: unweighted (`macro`) or by number of images (`weighted`).
@@ -110,11 +110,11 @@ class Confusion:
 
     def _list_classes(self) -> Iterator[ClassResult]:
         """Yield every class that has images or predictions, in the order of labels."""
-        labels, best = self._labels, self._best
-        num_classes = int(torch.cat([labels, best]).max()) + 1
+        labels, predicted_labels = self._labels, self._predicted
+        num_classes = int(torch.cat([labels, predicted_labels]).max()) + 1
         counts = (
             values.bincount(minlength=num_classes).tolist()
-            for values in (labels, labels[labels == best], best)
+            for values in (labels, labels[labels == predicted_labels], predicted_labels)
         )
         for label, (images, correct, predicted) in enumerate(zip(*counts, strict=True)):
             if images or predicted:
@@ -122,13 +122,15 @@ class Confusion:
                 f1 = 200 * correct / (images + predicted)
                 yield ClassResult(label, images, correct, precision, recall, f1)
 
-    def mistakes(self, most: int) -> list[Cell]:
-        """Return at most `most` confusions, the most frequent first."""
+    def mistakes(self, limit: int) -> list[ConfusionCell]:
+        """Return at most `limit` confusions, the most frequent first."""
         wrong = [cell for cell in self.cells() if cell.label != cell.predicted]
-        return sorted(wrong, key=lambda cell: (-cell.images, cell.label, cell.predicted))[:most]
+        return sorted(wrong, key=lambda cell: (-cell.images, cell.label, cell.predicted))[:limit]
 
-    def cells(self) -> Iterator[Cell]:
+    def cells(self) -> Iterator[ConfusionCell]:
         """Yield the nonempty cells of the confusion matrix."""
-        pairs, counts = torch.stack([self._labels, self._best]).unique(dim=1, return_counts=True)
-        for (label, best), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
-            yield Cell(label, best, count)
+        pairs, counts = torch.stack([self._labels, self._predicted]).unique(
+            dim=1, return_counts=True
+        )
+        for (label, predicted), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
+            yield ConfusionCell(label, predicted, count)

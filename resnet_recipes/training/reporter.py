@@ -116,7 +116,7 @@ class RunReporter:
         correct: list[Tensor] = []  # per batch: a flag for each image, on the device
 
         def on_batch(outcomes: Outcomes) -> bool:
-            correct.append(outcomes.best == outcomes.labels)
+            correct.append(outcomes.predicted == outcomes.labels)
             self.heartbeat.beat(done, "evaluate")
             return self.is_asked_to_stop()
 

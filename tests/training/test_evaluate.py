@@ -164,7 +164,7 @@ def test_on_batch_receives_outcomes_of_every_batch(batch_norm_network):
     assert [len(batch.labels) for batch in batches] == [5, 5, 5, 5, 3]
     outcomes, logits = Outcomes.concatenate(batches), compute_all_logits(batch_norm_network, data)
     assert torch.equal(outcomes.labels, data.labels)
-    assert torch.equal(outcomes.best, logits.argmax(1))
+    assert torch.equal(outcomes.predicted, logits.argmax(1))
     torch.testing.assert_close(outcomes.probabilities, logits.softmax(1).amax(1))
     losses = F.cross_entropy(logits, data.labels, reduction="none")
     torch.testing.assert_close(outcomes.losses, losses)

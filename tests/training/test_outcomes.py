@@ -20,7 +20,7 @@ def test_calibration_error_matches_loop_over_bins():
     outcomes.probabilities[0] = 1.0
     # neighboring bins have opposite errors, which would cancel if they were merged
     first, second = ((15 * outcomes.probabilities).ceil() == number for number in (1, 2))
-    outcomes.best[second], outcomes.best[first] = (
+    outcomes.predicted[second], outcomes.predicted[first] = (
         outcomes.labels[second],
         3 - outcomes.labels[first],
     )
@@ -46,10 +46,10 @@ def test_interleave_restores_order_of_images(images, ranks):
 
 def test_most_wrong_sorts_wrong_images_by_probability():
     outcomes = make_random_outcomes(100)
-    wrong = [i for i in range(100) if outcomes.best[i] != outcomes.labels[i]]
+    wrong = [i for i in range(100) if outcomes.predicted[i] != outcomes.labels[i]]
     wrong.sort(key=lambda i: -outcomes.probabilities[i])
-    assert outcomes.most_wrong(1000) == wrong
-    assert outcomes.most_wrong(3) == wrong[:3]
+    assert outcomes.find_confident_errors(1000) == wrong
+    assert outcomes.find_confident_errors(3) == wrong[:3]
 
 
 def test_classes_and_mistakes_match_manual_count():
@@ -58,7 +58,9 @@ def test_classes_and_mistakes_match_manual_count():
     best = torch.randint(0, 12, (200,), generator=generator).tolist()
     confusion, counts = make_confusion(labels, best), Counter(zip(labels, best, strict=True))
     outcomes = confusion.classes()
-    assert [row.top1_percent for row in outcomes] == sorted(row.top1_percent for row in outcomes)
+    assert [row.recall_percent for row in outcomes] == sorted(
+        row.recall_percent for row in outcomes
+    )
     rows = [(row.label, row.images, row.correct) for row in outcomes]
     assert sorted(rows) == [(n, labels.count(n), counts[n, n]) for n in range(0, 12, 2)]
     assert {(true, guess): count for true, guess, count in confusion.cells()} == counts
@@ -79,7 +81,7 @@ def test_class_metrics_match_manual_computation():
     """
     confusion = make_confusion([0] * 6 + [1] * 3 + [2], [0, 0, 0, 0, 1, 1, 1, 1, 3, 0])
     outcomes = {
-        row.label: (row.precision_percent, row.top1_percent, row.f1_percent)
+        row.label: (row.precision_percent, row.recall_percent, row.f1_percent)
         for row in confusion.classes()
     }
     assert outcomes[0] == pytest.approx((80, 100 * 2 / 3, 100 * 8 / 11))
