@@ -16,7 +16,7 @@ from resnet_recipes.commands.printing import (
     get_width,
     show,
 )
-from resnet_recipes.jobs.lookup import ROOT, find_place, find_runs
+from resnet_recipes.jobs.lookup import ROOT, find_run_path, find_runs
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
@@ -97,7 +97,7 @@ def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
         fix = shlex.join(["resnet-recipes", "compare", *names])
         fix = fix if len(names) == 2 else Hint(USAGE.line)
         raise RecipeError.of("COMMAND", "compare", "needs at least two runs", fix)
-    others = [argument for argument in arguments if not find_place("RUN", argument)]
+    others = [argument for argument in arguments if not find_run_path("RUN", argument)]
     if others and {*others} <= {*Library().list_names()}:
         fix = shlex.join(["resnet-recipes", "diff", *arguments[:2]])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"

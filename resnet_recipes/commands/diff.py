@@ -8,7 +8,7 @@ from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.compare import format_sides
 from resnet_recipes.commands.printing import show
-from resnet_recipes.jobs.lookup import LAST, ROOT, find_place
+from resnet_recipes.jobs.lookup import LAST, ROOT, find_run_path
 from resnet_recipes.recipe.library import Library, find_part
 from resnet_recipes.report.comparison import find_differences, format_settings
 from resnet_recipes.run_folder import CONFIG
@@ -47,7 +47,7 @@ def _find_unknown(arguments: Sequence[str], folder: Path | None) -> Iterator[Pro
     for argument in arguments:
         name = argument.removeprefix("recipe=")
         is_file = name.endswith((".yaml", ".yml"))
-        if name in recipes or is_file or find_place("RECIPE|RUN", argument):
+        if name in recipes or is_file or find_run_path("RECIPE|RUN", argument):
             continue
         leaf = name.rpartition("/")[2]
         fix = find_closest(leaf, names) or find_part(leaf, names)
@@ -65,7 +65,7 @@ def _find_unknown(arguments: Sequence[str], folder: Path | None) -> Iterator[Pro
 def _read_settings(argument: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe or of a run, as text."""
     name = argument.removeprefix("recipe=")
-    run = None if name in Library(folder).list_names() else find_place("RECIPE|RUN", argument)
+    run = None if name in Library(folder).list_names() else find_run_path("RECIPE|RUN", argument)
     from resnet_recipes.recipe import frozen_recipe
     from resnet_recipes.recipe.compose import compose
 

@@ -31,7 +31,7 @@ from resnet_recipes.jobs.lookup import (
     ROOT,
     describe_missing_run,
     find_network,
-    find_place,
+    find_run_path,
     find_runs,
 )
 from resnet_recipes.run_folder import CONFIG
@@ -103,7 +103,7 @@ def is_setting(argument: str) -> bool:
 
 def is_run(argument: str) -> bool:
     """Return whether an argument is a run folder."""
-    path = find_place("RUN", argument)
+    path = find_run_path("RUN", argument)
     return path is not None and (path / CONFIG).is_file()
 
 
@@ -209,7 +209,7 @@ def _find_weights(name: str, arguments: Arguments) -> str:
     ):
         return name
     _reject_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
-    if path := find_place(_WEIGHTS, name):
+    if path := find_run_path(_WEIGHTS, name):
         return str(path)
     missing = describe_missing_run(_WEIGHTS, name)
     if name == LAST or len(missing.fixes) > 1:  # a similar run exists

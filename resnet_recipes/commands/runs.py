@@ -20,7 +20,7 @@ from resnet_recipes.commands.printing import (
     show,
 )
 from resnet_recipes.commands.run_paths import list_records
-from resnet_recipes.jobs.lookup import LIST, ROOT, find_place, find_runs
+from resnet_recipes.jobs.lookup import LIST, ROOT, find_run_path, find_runs
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
 
@@ -152,7 +152,7 @@ def _check_filter(key: str, value: str) -> Problem | None:
 
 def _explain_state(argument: str) -> Problem | None:
     """Return the problem of a state that was typed without `state=`; None for other arguments."""
-    if argument not in STATES or find_place("RUN", argument):
+    if argument not in STATES or find_run_path("RUN", argument):
         return None
     fix = f"resnet-recipes runs state={argument}"
     return Problem("RUN", argument, "is a state, not a run", fix)

@@ -63,7 +63,7 @@ def generate_train_batches(
         image_size = get_epoch_value(epoch, batching.train_sizes or [config.train_size])
         crop_epoch = epoch % batching.soft_labels.epochs if batching.soft_labels else epoch
         for step in range(first, steps):
-            positions = _find_places(batching, step, config.repeats)
+            positions = _find_positions(batching, step, config.repeats)
             rows = positions // config.repeats
             copies = before[rows] + positions % config.repeats
             yield BatchOrder(crop_epoch, order[rows], copies, image_size)
@@ -99,7 +99,7 @@ def count_occurrences(order: np.ndarray) -> np.ndarray:
     return occurrences
 
 
-def _find_places(batching: Batching, step: int, repeats: int) -> np.ndarray:
+def _find_positions(batching: Batching, step: int, repeats: int) -> np.ndarray:
     """Return this rank's positions in an order in which each image occurs `repeats` times in a row.
 
     Copies of an image go to different micro-batches, as the samplers of timm and torchvision assign

@@ -22,11 +22,11 @@ def find_runs(words: Iterable[str], key: str = "RUN") -> list[Path]:
 
     Raises NotReadyError, with the most similar names, for all that do not exist.
     """
-    places = [(word, find_place(key, word)) for word in words]
+    paths = [(word, find_run_path(key, word)) for word in words]
     NotReadyError.raise_if_any(
-        describe_missing_run(key, word) for word, place in places if place is None
+        describe_missing_run(key, word) for word, path in paths if path is None
     )
-    return [place for _, place in places if place]
+    return [path for _, path in paths if path]
 
 
 def find_network(word: str, key: str) -> Path:
@@ -36,12 +36,12 @@ def find_network(word: str, key: str) -> Path:
     """
     if word.startswith("hf:"):
         hub.parse_repository(key, word)
-    if word in NETWORKS and not find_place(key, word):
+    if word in NETWORKS and not find_run_path(key, word):
         raise NotReadyError.of(key, word, "", Value(f"torchvision:{word}"), Kind.ABSENT)
     return Path(word) if names.PUBLISHED_WEIGHTS.fullmatch(word) else find_runs([word], key)[0]
 
 
-def find_place(key: str, word: str) -> Path | None:
+def find_run_path(key: str, word: str) -> Path | None:
     """Return the path, or the run in ./runs, that an argument names; None if neither exists."""
     path = parse_path(key, word)
     if os.path.lexists(path):

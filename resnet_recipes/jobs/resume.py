@@ -195,8 +195,8 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
 
 def _apply_changes(original: Recipe, changes: Sequence[str]) -> Recipe:
     """Return the recipe of a run with changes."""
-    with atomic.make_temporary_folder() as place:
-        config = place / CONFIG  # the recipe in the run folder may lack newer settings
+    with atomic.make_temporary_folder() as folder:
+        config = folder / CONFIG  # the recipe in the run folder may lack newer settings
         config.write_bytes(frozen_recipe.freeze(original).encode())
         return compose(str(config), changes).recipe
 
