@@ -131,7 +131,7 @@ class TrainCrop:
     def _draw(self, rows: Rows) -> "CropDraws":
         """Return the random numbers of each image's crop."""
         tries = TENSORFLOW_ATTEMPTS if self.rule == "tensorflow" else _ATTEMPTS
-        draws = draw_uniforms(self.seed, rows.epoch, rows.indices, 4 * tries + 1, rows.copies)
+        draws = draw_uniforms(self.seed, rows.crop_epoch, rows.indices, 4 * tries + 1, rows.copies)
         return CropDraws(draws[:, :-1], self.flip & (draws[:, -1] < 0.5))
 
     def choose_bicubic(self, rows: Rows) -> np.ndarray:
@@ -141,13 +141,15 @@ class TrainCrop:
         """
         if self.interpolation != "random":
             return np.full(len(rows.indices), self.interpolation == "bicubic")
-        draws = draw_uniforms(self.seed, rows.epoch, rows.indices, 4 * _ATTEMPTS + 2, rows.copies)
+        draws = draw_uniforms(
+            self.seed, rows.crop_epoch, rows.indices, 4 * _ATTEMPTS + 2, rows.copies
+        )
         return draws[:, -1] < 0.5
 
     def generator(self, rows: Rows, row: int) -> np.random.Generator:
         """Return the random generator for augmenting the image of one row."""
         copy = int(rows.copies[row])
-        key = self.seed, rows.epoch, int(rows.indices[row]), _AUGMENT_SEED
+        key = self.seed, rows.crop_epoch, int(rows.indices[row]), _AUGMENT_SEED
         return np.random.default_rng((*key, copy) if copy else key)
 
 

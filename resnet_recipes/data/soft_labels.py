@@ -50,7 +50,7 @@ class SoftLabelStorage:
         Raises UnreadableError for the first image that cannot be read.
         """
         self._storage.fill(rows)
-        index = rows.epoch, rows.copies, rows.indices
+        index = rows.crop_epoch, rows.copies, rows.indices
         values, classes = self._arrays.values[index], self._arrays.classes[index]
         spread_probabilities(values, classes, self._soft_labels.temperature, rows.soft_labels)
 

@@ -18,7 +18,7 @@ class UnreadableError(Exception):
 class Rows(NamedTuple):
     """Rows of a batch to fill. All randomness is a function of (seed, epoch, index, copy)."""
 
-    epoch: int
+    crop_epoch: int
     indices: np.ndarray  # int64 [n], image indices
     copies: np.ndarray  # int64 [n], earlier uses of the image in this epoch
     pixels: np.ndarray  # uint8 [n, S, S, 3], output
@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
     def select_row(self, row: int) -> "Rows":
         """Return the rows with this single row."""
-        return Rows(self.epoch, *(field[row : row + 1] for field in self[1:]))
+        return Rows(self.crop_epoch, *(field[row : row + 1] for field in self[1:]))
 
 
 class Storage(Protocol):

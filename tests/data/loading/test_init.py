@@ -47,7 +47,7 @@ class Grays:
             if index in self.bad:
                 raise UnreadableError(index, TrainingError(f"{self.path(index)} is bad"))
         rows.pixels[:] = (
-            256 * draw_uniforms(1, rows.epoch, rows.indices, 1, rows.copies)[:, :, None, None]
+            256 * draw_uniforms(1, rows.crop_epoch, rows.indices, 1, rows.copies)[:, :, None, None]
         )
 
     def path(self, index: int) -> str:
@@ -224,7 +224,7 @@ def wrap_fill(fill: Callable, decoded: Counter) -> Callable:
 
     def record_fill(self: object, rows: Rows) -> None:
         decoded.update(
-            (rows.epoch, int(index), int(copy))
+            (rows.crop_epoch, int(index), int(copy))
             for index, copy in zip(rows.indices, rows.copies, strict=True)
         )
         fill(self, rows)
