@@ -176,7 +176,7 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
             int
         )
         paths = [path for path in map(loader.path, chosen.tolist()) if Path(path).is_file()]
-    decoded = [_decode(trained.configured, source) for source in paths or _generate_images()]
+    decoded = [_decode(trained.described_network, source) for source in paths or _generate_images()]
     sizes = format_count(len({pixels.shape for _, pixels in decoded}), "size")
     kind = "validation" if paths else "random"  # samples of a .beton file are not files
     return decoded, f"{len(decoded)} {kind} images of {sizes}"
@@ -211,7 +211,7 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
             first = loader.read(np.arange(min(COMPARED_IMAGES, loader.examples)))
             images = torch.cat([loader.normalize(raw) for raw in first])
     except NotReadyError:
-        generated = map(trained.configured.transform, _generate_images())
+        generated = map(trained.described_network.transform, _generate_images())
         return torch.stack(list(generated)), f"{COMPARED_IMAGES} random images"
     return images, f"{len(images)} validation images"
 

@@ -91,7 +91,7 @@ class TrainedNetwork:
         return replace(used, top1_percent=None, top5_percent=None, loss=None, eval_examples=0)
 
     @property
-    def configured(self) -> Network:
+    def described_network(self) -> Network:
         """The network, with the evaluation settings of the recipe in its description."""
         return Network(self.model, self.about)
 
@@ -207,11 +207,11 @@ def predict_images(
             logits = compute_logits(
                 trained.model, images.normalize(raw), trained.precision, recipe.evaluation.flip
             )
-            probabilities, best = logits.softmax(1).topk(min(top, logits.shape[1]))
+            probabilities, predicted_classes = logits.softmax(1).topk(min(top, logits.shape[1]))
             black, broken = raw.pixels.flatten(1).amax(1) == 0, ~logits.isfinite().all(1)
-            parts = (raw.labels, black, broken, best, probabilities)
+            parts = (raw.labels, black, broken, predicted_classes, probabilities)
             for index, *row in zip(*(part.tolist() for part in parts), strict=True):
-                is_black, is_broken, labels, probabilities = row
+                is_black, is_broken, predicted, probabilities = row
                 if is_black and (error := images.explain_error(index)):
                     yield Prediction(images.names[index], (), error)
                     continue
@@ -221,7 +221,7 @@ def predict_images(
                         "finite numbers",
                         Hint("its weights are damaged, or did not converge"),
                     )
-                pairs = zip(map(name, labels), probabilities, strict=True)
+                pairs = zip(map(name, predicted), probabilities, strict=True)
                 yield Prediction(images.names[index], tuple(pairs))
     finally:
         images.close()
