@@ -38,10 +38,12 @@ def choose_searched_sizes(plan: Plan) -> list[int]:
     agree.
     """
     pixels_by_size: Counter[int] = Counter()
-    for epoch, side in enumerate(plan.sizes):
+    for epoch, image_size in enumerate(plan.sizes):
         steps = min(plan.steps_per_epoch, plan.total_steps - epoch * plan.steps_per_epoch)
-        pixels_by_size[side] += steps * plan.rank_size * side**2
-    return [side for side, count in pixels_by_size.items() if count >= MIN_SEARCHED_PIXELS]
+        pixels_by_size[image_size] += steps * plan.rank_size * image_size**2
+    return [
+        image_size for image_size, count in pixels_by_size.items() if count >= MIN_SEARCHED_PIXELS
+    ]
 
 
 def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None) -> Run:

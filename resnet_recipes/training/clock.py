@@ -59,22 +59,22 @@ class CompilationTimer:
     """
 
     def __init__(self) -> None:
-        self._size: torch.Size | None = None
-        self._count = 0  # gradients of this size
-        self._first: list[float] = []  # seconds of the first two gradients of each size
+        self._shape: torch.Size | None = None
+        self._count = 0  # gradients of this shape
+        self._first_seconds: list[float] = []  # of the first two gradients of each shape
         self._fastest = float("inf")
 
     def seconds(self) -> float:
         """Return the seconds so far; they never decrease."""
-        return sum(seconds - self._fastest for seconds in self._first)
+        return sum(seconds - self._fastest for seconds in self._first_seconds)
 
     @contextmanager
-    def time_gradient(self, size: torch.Size) -> Iterator[None]:
-        """Time the gradient of images of `size` inside the context."""
+    def time_gradient(self, shape: torch.Size) -> Iterator[None]:
+        """Time the gradient of images of `shape`, [N, 3, H, W], inside the context."""
         start = time.perf_counter()
         yield
         seconds = time.perf_counter() - start
-        self._count = self._count + 1 if size == self._size else 1
-        self._size, self._fastest = size, min(seconds, self._fastest)
+        self._count = self._count + 1 if shape == self._shape else 1
+        self._shape, self._fastest = shape, min(seconds, self._fastest)
         if self._count <= 2:
-            self._first.append(seconds)
+            self._first_seconds.append(seconds)

@@ -116,10 +116,10 @@ def _explain_lack_of_memory(raw: RawBatch) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        size, side = len(raw.labels), raw.pixels.shape[-1]
-        why = f"a batch of {size} images of {side} px to evaluate does not fit on this GPU"
-        fix = f"batch.eval_size={max(1, size // 2)}"
-        raise TrainingError(f"out of memory: {why}", fix) from error
+        batch_size, image_size = len(raw.labels), raw.pixels.shape[-1]
+        images = f"a batch of {batch_size} images of {image_size} px to evaluate"
+        fix = f"batch.eval_size={max(1, batch_size // 2)}"
+        raise TrainingError(f"out of memory: {images} does not fit on this GPU", fix) from error
 
 
 class BestWeights:

@@ -69,18 +69,18 @@ class GradientComputer:
         gradient of SAM and the optimizer, so training may still run out of memory.
         """
         run, plan, device = self._run, self._run.plan, self._run.rank.device
-        side = max(plan.sizes)
-        epoch = plan.sizes.index(side)  # the first with this size
+        image_size = max(plan.sizes)
+        epoch = plan.sizes.index(image_size)  # the first with this size
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
-        loader_side = plan.loader_sizes[epoch] if plan.loader_sizes else plan.recipe.data.train_size
-        torch.backends.cudnn.benchmark = side in run.searched_sizes
+        loader_size = plan.loader_sizes[epoch] if plan.loader_sizes else plan.recipe.data.train_size
+        torch.backends.cudnn.benchmark = image_size in run.searched_sizes
         buffers = list(run.model.buffers())
         copies = [buffer.clone() for buffer in buffers]
         pixels = torch.zeros(
-            plan.rank_size, 3, loader_side, loader_side, dtype=torch.uint8, device=device
+            plan.rank_size, 3, loader_size, loader_size, dtype=torch.uint8, device=device
         )
         labels = torch.zeros(plan.rank_size, dtype=torch.int64, device=device)
-        with _explain_lack_of_memory(run, side):
+        with _explain_lack_of_memory(run, image_size):
             with torch.no_grad():
                 images = normalize(pixels, plan.recipe.data.mean, plan.recipe.data.std)
                 batch = Batch.of(images, labels, plan.num_classes)
@@ -93,18 +93,18 @@ class GradientComputer:
 
 
 @contextmanager
-def _explain_lack_of_memory(run: Run, side: int) -> Iterator[None]:
-    """Raise TrainingError, with a fix, if images of `side` pixels do not fit in memory."""
+def _explain_lack_of_memory(run: Run, image_size: int) -> Iterator[None]:
+    """Raise TrainingError, with a fix, if images of `image_size` pixels do not fit in memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
-        size = run.plan.bn_size
-        divisors = [n for n in range(1, size // 2 + 1) if run.plan.rank_size % n == 0]
+        batch_size = run.plan.bn_size
+        divisors = [n for n in range(1, batch_size // 2 + 1) if run.plan.rank_size % n == 0]
         fix: Fix = Hint("make them smaller")
         if divisors:
             fix = (
                 f"batch.bn_size={divisors[-1]}",
                 Hint("a smaller micro-batch needs less memory and barely changes the result"),
             )
-        why = f"a micro-batch of {size} images of {side} px does not fit on this GPU"
+        why = f"a micro-batch of {batch_size} images of {image_size} px does not fit on this GPU"
         raise TrainingError(f"out of memory: {why}", fix) from error

@@ -35,8 +35,8 @@ class Graphs:
         self._params = [param for param in model.parameters() if param.requires_grad]
         self._all_reduce = all_reduce
         self._halfway = torch.cuda.Event()
-        self._waits = 0  # consecutive gradients that kept the GPU waiting
-        self._form: Batch | None = None  # the shapes of the last gradient's batch
+        self._wait_count = 0  # consecutive gradients that kept the GPU waiting
+        self._shapes: list[torch.Size | None] = []  # of the last gradient's batch
         self._graph: _Graph | None = None
         self._gradients: list[Tensor | None] = []  # outputs of the graph, by parameter
         self._can_capture = True
@@ -46,16 +46,17 @@ class Graphs:
 
         Replays the graph if there is one, otherwise calls `eager`. Returns the losses, float32 [N].
         """
-        if is_new := (form := batch.map(lambda tensor: tensor.shape)) != self._form:
+        shapes = [None if tensor is None else tensor.shape for tensor in batch]
+        if is_new := shapes != self._shapes:
             # torch may free the graph's memory without waiting for the last replay
             if self._graph is not None:
                 torch.cuda.synchronize()
-            self._form, self._graph, self._gradients = form, None, []
+            self._shapes, self._graph, self._gradients = shapes, None, []
         if self._params[0].grad is not None:  # the gradient accumulates over several batches
             return eager(batch, sync, do_nothing)
         if (
             self._graph is None
-            and self._waits >= WAITS_BEFORE_REPLAY
+            and self._wait_count >= WAITS_BEFORE_REPLAY
             and not is_new
             and self._can_capture
         ):
@@ -72,9 +73,9 @@ class Graphs:
 
     def _watch(self) -> None:
         """Count gradients whose first half finished before the host had issued the second half."""
-        if self._waits < WAITS_BEFORE_REPLAY:
-            self._waits = self._waits + 1 if self._halfway.query() else 0
-            if self._waits == WAITS_BEFORE_REPLAY and self._can_capture:
+        if self._wait_count < WAITS_BEFORE_REPLAY:
+            self._wait_count = self._wait_count + 1 if self._halfway.query() else 0
+            if self._wait_count == WAITS_BEFORE_REPLAY and self._can_capture:
                 self._note(
                     "The GPU runs kernels faster than the host launches them: from now on, "
                     "gradients are replayed as CUDA graphs."
@@ -125,16 +126,17 @@ class ReplayedNetwork:
     def __init__(self, network: Callable[[Tensor], Tensor], graphs: Graphs):
         self._network, self._graphs = network, graphs
         self._by_shape: dict[torch.Size, _Graph | None] = {}  # None: not captured
-        self._side, self._pool, self._can_capture = 0, (0, 0), True
+        self._image_size, self._pool, self._can_capture = 0, (0, 0), True
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the logits of images."""
-        shape, side = images.shape, images.shape[-1]
-        if side != self._side:
+        shape, image_size = images.shape, images.shape[-1]
+        if image_size != self._image_size:
             # torch may free their memory without waiting for the last replay
             if self._by_shape:
                 torch.cuda.synchronize()
-            self._side, self._pool, self._by_shape = side, torch.cuda.graph_pool_handle(), {}
+            self._image_size, self._by_shape = image_size, {}
+            self._pool = torch.cuda.graph_pool_handle()
         if shape not in self._by_shape:
             self._by_shape[shape] = None
         elif self._by_shape[shape] is None and self._can_capture:

@@ -95,57 +95,61 @@ def measure_speeds(
     called with the number of finished parts and the number of all parts.
     """
     join_group(rank)
-    sides, seconds_per_part = _choose_sizes(plan), seconds / 6
-    size = choose_batch_size(plan, rank, min(sides))
-    laps, parts = {}, len(sides) + (1 if plan.facts.backend == "synthetic" else 3)
+    image_sizes, seconds_per_part = _choose_image_sizes(plan), seconds / 6
+    batch_size = choose_batch_size(plan, rank, min(image_sizes))
+    laps, parts = {}, len(image_sizes) + (1 if plan.facts.backend == "synthetic" else 3)
     progress(0, parts)
-    for side in sides:
-        laps[side] = time_steps(
-            plan, rank, side, size, seconds_per_part, choose_searched_sizes(plan)
+    for image_size in image_sizes:
+        laps[image_size] = time_steps(
+            plan, rank, image_size, batch_size, seconds_per_part, choose_searched_sizes(plan)
         )
         progress(len(laps), parts)
-    first, interval = count_warm_up_steps(rank.device), _get_gradient_interval(plan)
-    steps = {side: spread_extra_gradients(times[first:], interval) for side, times in laps.items()}
+    warm_up_steps, period = count_warm_up_steps(rank.device), _get_gradient_interval(plan)
+    steps = {
+        size: spread_extra_gradients(times[warm_up_steps:], period) for size, times in laps.items()
+    }
     warm_up_seconds = median(
-        sum(times[:first]) - first * median(steps[side]) for side, times in laps.items()
+        sum(times[:warm_up_steps]) - warm_up_steps * median(steps[image_size])
+        for image_size, times in laps.items()
     )
-    images = size * rank.world_size
+    images = batch_size * rank.world_size
     with closing(build(make_synthetic_plan(plan, rank, 8), rank, ())) as run:
         speeds = Speeds(
-            {side: tuple(lap / images for lap in times) for side, times in steps.items()},
+            {size: tuple(lap / images for lap in times) for size, times in steps.items()},
             _measure_evaluation_rate(run),
-            images_per_device=size,
+            images_per_device=batch_size,
             devices=rank.world_size,
             warm_up_seconds=max(0.0, warm_up_seconds),
             all_reduce_seconds=_measure_all_reduce_seconds(run) if rank.world_size > 1 else 0.0,
             start_seconds=elapsed_seconds,
             save_seconds=_measure_save_seconds(run),
         )
-    progress(len(sides) + 1, parts)
+    progress(len(image_sizes) + 1, parts)
     if plan.facts.backend == "synthetic":
         return speeds
     with closing(open_rank_images(plan, rank, plan.new_stack())) as loader:
-        first, later = measure_loader_rates(loader, plan.rank_size, rank, seconds_per_part)
-        progress(len(sides) + 2, parts)
+        rates = measure_loader_rates(loader, plan.rank_size, rank, seconds_per_part)
+        progress(len(image_sizes) + 2, parts)
         # while the loader keeps its images in memory
-        both = measure_end_to_end_rate(plan, rank, size, seconds_per_part)
+        total_rate = measure_end_to_end_rate(plan, rank, batch_size, seconds_per_part)
+    first_epoch_rate, later_rate = rates
     crop = (plan.loader_sizes or (plan.recipe.data.train_size,))[0]
     return replace(
         speeds,
-        loader_images_per_second={crop: later},
-        first_epoch_images_per_second=first,
-        total_images_per_second=both,
+        loader_images_per_second={crop: later_rate},
+        first_epoch_images_per_second=first_epoch_rate,
+        total_images_per_second=total_rate,
     )
 
 
-def measure_end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
+def measure_end_to_end_rate(plan: Plan, rank: Rank, batch_size: int, seconds: float) -> float:
     """Return training images per second on real images, at the first image size of the run.
 
-    `size` is the batch size per device.
+    `batch_size` is per device.
     """
-    images = size * rank.world_size
+    images = batch_size * rank.world_size
     recipe = replace(
-        plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size)
+        plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=batch_size)
     )
     timed_plan = make_plan(recipe, plan.facts, rank.world_size, reads_teachers=False)
     laps = _time_run(timed_plan, rank, seconds, choose_searched_sizes(plan))
@@ -154,54 +158,60 @@ def measure_end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -
 
 
 def _time_run(
-    plan: Plan, rank: Rank, seconds: float, searched_sizes: Collection[int], first: int = 0
+    plan: Plan, rank: Rank, seconds: float, searched_sizes: Collection[int], first_step: int = 0
 ) -> list[float]:
-    """Return the seconds of each step of a run from step `first`, including warm-up."""
+    """Return the seconds of each step of a run from step `first_step`, including warm-up."""
     with closing(build(plan, rank, searched_sizes)) as run:
         reporter = TimingReporter(rank.device, seconds)
-        train(run, reporter, first)
+        train(run, reporter, first_step)
     return reporter.laps
 
 
-def _choose_sizes(plan: Plan) -> Sequence[int]:
+def _choose_image_sizes(plan: Plan) -> Sequence[int]:
     """Return the image sizes to measure: the smallest, the largest, and the middle one by area."""
     complete_epochs = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
-    sides = sorted(set(complete_epochs or plan.sizes))
-    middle = min(sides, key=lambda side: abs(side**2 - (sides[0] ** 2 + sides[-1] ** 2) / 2))
-    return sorted({sides[0], middle, sides[-1]})
+    image_sizes = sorted(set(complete_epochs or plan.sizes))
+    middle_area = (image_sizes[0] ** 2 + image_sizes[-1] ** 2) / 2
+    middle = min(image_sizes, key=lambda image_size: abs(image_size**2 - middle_area))
+    return sorted({image_sizes[0], middle, image_sizes[-1]})
 
 
-def choose_batch_size(plan: Plan, rank: Rank, side: int) -> int:
-    """Return a batch size whose step should take at most MAX_STEP_SECONDS at image size `side`.
+def choose_batch_size(plan: Plan, rank: Rank, image_size: int) -> int:
+    """Return a batch size whose step should take at most MAX_STEP_SECONDS at `image_size`.
 
     It is the micro-batch size, or the largest power of two within this time. It is at least 8,
     even if that takes longer, unless the micro-batch is smaller.
     """
-    size = plan.bn_size
-    if size <= 8:
-        return size
+    batch_size = plan.bn_size
+    if batch_size <= 8:
+        return batch_size
     # only the last step: building the network and the warm-up take many times as long
-    last = time_steps(plan, rank, side, 8, 0.0, ())[-1]
+    last = time_steps(plan, rank, image_size, 8, 0.0, ())[-1]
     # the mean, so that all ranks choose the same size
     mean = average_over_ranks(torch.tensor(last, device=rank.device))
     images_per_second = 8 / mean.item()
     # the largest power of two up to this number; 0 for 0
     fitting = (1 << int(MAX_STEP_SECONDS * images_per_second).bit_length()) >> 1
-    return max(8, min(size, fitting))
+    return max(8, min(batch_size, fitting))
 
 
 def time_steps(
-    plan: Plan, rank: Rank, side: int, size: int, seconds: float, searched_sizes: Collection[int]
+    plan: Plan,
+    rank: Rank,
+    image_size: int,
+    batch_size: int,
+    seconds: float,
+    searched_sizes: Collection[int],
 ) -> list[float]:
     """Return the seconds of each step at an image size, including warm-up.
 
     The first step after the warm-up computes two gradients, if any step does.
     """
-    probe = make_synthetic_plan(plan, rank, size)
-    first = plan.sizes.index(side) * probe.steps_per_epoch
-    done = first + count_warm_up_steps(rank.device) + 1  # steps done after the first timed one
+    probe = make_synthetic_plan(plan, rank, batch_size)
+    first_step = plan.sizes.index(image_size) * probe.steps_per_epoch
+    done = first_step + count_warm_up_steps(rank.device) + 1  # steps done after the first timed one
     return _time_run(
-        probe, rank, seconds, searched_sizes, first + -done % _get_gradient_interval(plan)
+        probe, rank, seconds, searched_sizes, first_step + -done % _get_gradient_interval(plan)
     )
 
 
@@ -216,30 +226,31 @@ def spread_extra_gradients(laps: Sequence[float], interval: int) -> list[float]:
     The first step of each interval takes two gradients; its median counts for every interval. With
     an interval of 1, returns `laps`.
     """
-    first, others = laps[::interval], [lap for i, lap in enumerate(laps) if i % interval]
-    return [(median(first) + (interval - 1) * lap) / interval for lap in others] or list(first)
+    first_laps, other_laps = laps[::interval], [lap for i, lap in enumerate(laps) if i % interval]
+    spread_laps = [(median(first_laps) + (interval - 1) * lap) / interval for lap in other_laps]
+    return spread_laps or list(first_laps)
 
 
-def make_synthetic_plan(plan: Plan, rank: Rank, size: int) -> Plan:
-    """Return the plan with synthetic images, `size` per device and step.
+def make_synthetic_plan(plan: Plan, rank: Rank, batch_size: int) -> Plan:
+    """Return the plan with synthetic images, `batch_size` per device and step.
 
     All epochs are longer by the same factor, so that each has enough steps to time.
     """
     needed = count_warm_up_steps(rank.device) + TIMED_STEPS + _get_gradient_interval(plan)
     times = 1 + needed // min(plan.steps_per_epoch, plan.total_steps)
-    recipe, batch = plan.recipe, size * rank.world_size
+    recipe, global_size = plan.recipe, batch_size * rank.world_size
     probe = replace(
         recipe,
         max_duration=f"{plan.total_steps * times}ba",
         scale_schedule_ratio=1.0,
         data=replace(recipe.data, backend="synthetic"),
-        batch=replace(recipe.batch, global_size=batch, bn_size=size),
+        batch=replace(recipe.batch, global_size=global_size, bn_size=batch_size),
         schedule=replace(recipe.schedule, name="constant", warmup="0ba", milestones=[]),
     )
     facts = replace(
         plan.facts,
         backend="synthetic",
-        train_examples=plan.steps_per_epoch * times * batch,
+        train_examples=plan.steps_per_epoch * times * global_size,
         eval_examples=2 * recipe.batch.eval_size * rank.world_size,
     )
     return make_plan(probe, facts, rank.world_size, reads_teachers=False)
@@ -281,17 +292,17 @@ def _measure_save_seconds(run: Run) -> float:
 
 
 def measure_loader_rates(
-    loader: TrainLoader, images: int, rank: Rank, seconds: float
+    loader: TrainLoader, batch_size: int, rank: Rank, seconds: float
 ) -> tuple[float, float]:
     """Return images per second of all ranks' loaders alone: new images, then repeated images.
 
-    `images` is the batch size per rank.
+    `batch_size` is per rank.
     """
-    first = _time_batches(loader, seconds / 2)
-    again = _time_batches(loader, seconds / 2, len(first))
+    new_laps = _time_batches(loader, seconds / 2)
+    repeated_laps = _time_batches(loader, seconds / 2, len(new_laps))
     rates = [
-        images * len(laps) / sum(laps) if len(laps) < 4 else images / median(laps)
-        for laps in (first, again)
+        batch_size * len(laps) / sum(laps) if len(laps) < 4 else batch_size / median(laps)
+        for laps in (new_laps, repeated_laps)
     ]
     new, repeated = sum_over_ranks(torch.tensor(rates, device=rank.device)).tolist()
     return new, repeated
