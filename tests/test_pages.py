@@ -133,7 +133,7 @@ def test_determinism_lists_methods_that_sample_on_device():
     sampling = {
         method.name
         for method in ORDER
-        if method.draws_in_forward or "now.rng" in sources[method.__module__.rpartition(".")[2]]
+        if method.is_random_in_forward or "now.rng" in sources[method.__module__.rpartition(".")[2]]
     }
     assert len(sampling) > 5
     assert_none(name for name in sorted(sampling) if f"`{name}`" not in page)

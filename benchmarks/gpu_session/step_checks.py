@@ -70,7 +70,7 @@ def list_method_checks(device: torch.device) -> Iterator[Check]:
     for cls in ORDER:
         # GPUs sample different numbers; synthetic images are not augmented and have no teacher
         in_workers = cls().provides("augment_sample")
-        if not (in_workers or cls().draws_in_forward or cls.network_setting):
+        if not (in_workers or cls().is_random_in_forward or cls.network_setting):
             alone = NO_METHODS | {cls.name: METHOD_SETTINGS.get(cls.name, {})}
             yield f"3 steps, {cls.name}", partial(_compare_with_cpu, alone, device)
     if device.type == "cuda":

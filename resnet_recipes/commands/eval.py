@@ -192,7 +192,7 @@ def _write_images(
                 "most confident are below"
             )
             tiles = [
-                Tile(images[index].draw(int(outcomes.predicted[index])), *rows[index][:4])
+                Tile(images[index].make_picture(int(outcomes.predicted[index])), *rows[index][:4])
                 for index in worst
             ]
             with open_output("--gallery", page) as file:

@@ -151,7 +151,7 @@ def _write_gallery(
     with closing(UnlabeledImages(paths, network.recipe.data, 1)) as loader:
         for index, (file, classes, _) in enumerate(predictions[:_IN_GALLERY]):
             for best, probability in classes[:1]:
-                pixels = PooledImage(network, loader, index).draw(names.index(best))
+                pixels = PooledImage(network, loader, index).make_picture(names.index(best))
                 tiles.append(Tile(pixels, file, "", best, probability))
     text = f"{len(tiles):,} of {len(paths):,} images"
     with open_output("--gallery", file_name) as page:

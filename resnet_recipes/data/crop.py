@@ -16,21 +16,21 @@ MIN_COVERED = 0.1
 
 
 def compute_tensorflow_crops(
-    draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
+    uniforms: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
     """Return TensorFlow's random crops, int64 [N, 4] (top, left, height, width).
 
     `sizes` [N, 2] are heights and widths of the images. The rule: width / height is uniform in
     `ratio`, and the height is uniform over values that keep the area within `scale`. Takes the
     first of 100 attempts that fits, otherwise the full image. As in TensorFlow, a crop smaller than
-    the image never touches its right or bottom border. `draws` is [N, 4 * 100], from
-    `draw_uniforms`.
+    the image never touches its right or bottom border. `uniforms` is [N, 4 * 100], from
+    `sample_uniforms`.
     """
     image_height, image_width = np.split(sizes.astype(np.float64), 2, axis=1)
-    ratio_draws, height_draws, top_draws, left_draws = np.moveaxis(
-        draws.reshape(-1, TENSORFLOW_ATTEMPTS, 4), 2, 0
+    ratio_uniforms, height_uniforms, top_uniforms, left_uniforms = np.moveaxis(
+        uniforms.reshape(-1, TENSORFLOW_ATTEMPTS, 4), 2, 0
     )
-    aspect = ratio[0] + (ratio[1] - ratio[0]) * ratio_draws
+    aspect = ratio[0] + (ratio[1] - ratio[0]) * ratio_uniforms
     smallest_area, largest_area = (
         scale[0] * image_height * image_width,
         scale[1] * image_height * image_width,
@@ -45,7 +45,7 @@ def compute_tensorflow_crops(
         np.where(np.rint(highest * aspect) > image_width, fitting, highest), image_height
     )
     lowest = np.minimum(lowest, highest)
-    height = lowest + np.floor(height_draws * (highest - lowest + 1))
+    height = lowest + np.floor(height_uniforms * (highest - lowest + 1))
     # rounding may overshoot the range by a pixel
     height += height * np.rint(height * aspect) < smallest_area
     height -= height * np.rint(height * aspect) > largest_area
@@ -58,8 +58,8 @@ def compute_tensorflow_crops(
     )
     fits &= (width <= image_width) & (height <= image_height)
     top, left = (
-        np.floor(top_draws * (image_height - height)),
-        np.floor(left_draws * (image_width - width)),
+        np.floor(top_uniforms * (image_height - height)),
+        np.floor(left_uniforms * (image_width - width)),
     )
     tried = np.stack([top, left, height, width], axis=-1)
     return _choose_first_fitting(
@@ -105,34 +105,36 @@ class TrainCrop:
             config.crop_rule,
         )
 
-    def draw_boxes(self, rows: Rows, sizes: np.ndarray) -> "CropDraws":
+    def sample_boxes(self, rows: Rows, sizes: np.ndarray) -> "RandomCrops":
         """Return crops of images of `sizes` [N, 2] (height, width).
 
         The numbers are int64 [N, 4]: top, left, height, width.
         """
-        draws, flipped = self._draw(rows)
+        uniforms, flipped = self._sample_uniforms(rows)
         crops = compute_tensorflow_crops if self.rule == "tensorflow" else compute_torchvision_crops
-        return CropDraws(crops(draws, sizes, self.scale, self.ratio), flipped)
+        return RandomCrops(crops(uniforms, sizes, self.scale, self.ratio), flipped)
 
-    def draw_attempts(self, rows: Rows) -> "CropDraws":
-        """Return the random numbers that `draw_boxes` needs before sizes are known.
+    def sample_attempts(self, rows: Rows) -> "RandomCrops":
+        """Return the random numbers that `sample_boxes` needs before sizes are known.
 
         They are float64 [N, 42]: ten attempts and the ratio. With TensorFlow's rule they are [N,
-        404]: draws, scale and ratio.
+        404]: random numbers, scale and ratio.
         """
-        draws, flipped = self._draw(rows)
+        numbers, flipped = self._sample_uniforms(rows)
         limits: tuple[float, ...] = *self.scale, *self.ratio
         if self.rule == "torchvision":
             limits = self.ratio
-            draws = make_attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
-        limits_by_row = np.tile(limits, (len(draws), 1))
-        return CropDraws(np.concatenate([draws, limits_by_row], axis=1), flipped)
+            numbers = make_attempts(numbers, self.scale, self.ratio).reshape(len(numbers), -1)
+        limits_by_row = np.tile(limits, (len(numbers), 1))
+        return RandomCrops(np.concatenate([numbers, limits_by_row], axis=1), flipped)
 
-    def _draw(self, rows: Rows) -> "CropDraws":
+    def _sample_uniforms(self, rows: Rows) -> "RandomCrops":
         """Return the random numbers of each image's crop."""
         tries = TENSORFLOW_ATTEMPTS if self.rule == "tensorflow" else _ATTEMPTS
-        draws = draw_uniforms(self.seed, rows.crop_epoch, rows.indices, 4 * tries + 1, rows.copies)
-        return CropDraws(draws[:, :-1], self.flip & (draws[:, -1] < 0.5))
+        uniforms = sample_uniforms(
+            self.seed, rows.crop_epoch, rows.indices, 4 * tries + 1, rows.copies
+        )
+        return RandomCrops(uniforms[:, :-1], self.flip & (uniforms[:, -1] < 0.5))
 
     def choose_bicubic(self, rows: Rows) -> np.ndarray:
         """Return which images are resized with bicubic interpolation, bool [N].
@@ -141,10 +143,10 @@ class TrainCrop:
         """
         if self.interpolation != "random":
             return np.full(len(rows.indices), self.interpolation == "bicubic")
-        draws = draw_uniforms(
+        uniforms = sample_uniforms(
             self.seed, rows.crop_epoch, rows.indices, 4 * _ATTEMPTS + 2, rows.copies
         )
-        return draws[:, -1] < 0.5
+        return uniforms[:, -1] < 0.5
 
     def generator(self, rows: Rows, row: int) -> np.random.Generator:
         """Return the random generator for augmenting the image of one row."""
@@ -153,14 +155,14 @@ class TrainCrop:
         return np.random.default_rng((*key, copy) if copy else key)
 
 
-class CropDraws(NamedTuple):
+class RandomCrops(NamedTuple):
     """The crops of a batch, as boxes or as the numbers that boxes are computed from."""
 
     numbers: np.ndarray  # [N, ...]
     flipped: np.ndarray  # bool [N], whether the crop is flipped horizontally
 
 
-def draw_uniforms(
+def sample_uniforms(
     seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0
 ) -> np.ndarray:
     """Return float64 [N, count] in [0, 1), a function of (seed, epoch, index, copy) alone.
@@ -177,17 +179,17 @@ def draw_uniforms(
 
 
 def compute_torchvision_crops(
-    draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
+    uniforms: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
     """Return torchvision's random crops, int64 [N, 4] (top, left, height, width).
 
     `sizes` [N, 2] are heights and widths of the images. Inception-style, as in RandomResizedCrop of
     torchvision and FFCV: a relative area from `scale` and a log-uniform aspect ratio from `ratio`;
-    if ten attempts fail, the largest centered crop within `ratio`. `draws` is [N, 4 * 10], from
-    `draw_uniforms`.
+    if ten attempts fail, the largest centered crop within `ratio`. `uniforms` is [N, 4 * 10], from
+    `sample_uniforms`.
     """
     height, width = np.split(sizes.astype(np.float64), 2, axis=1)
-    area_fraction, aspect, down, right = np.moveaxis(make_attempts(draws, scale, ratio), 2, 0)
+    area_fraction, aspect, down, right = np.moveaxis(make_attempts(uniforms, scale, ratio), 2, 0)
     area = height * width * area_fraction
     tried_width, tried_height = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
     fits = (tried_width > 0) & (tried_width <= width)
@@ -199,13 +201,13 @@ def compute_torchvision_crops(
 
 
 def make_attempts(
-    draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
+    uniforms: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
     """Return float64 [N, 10, 4], the crops to try.
 
     Each is a relative area, width / height, and position (down, right) in 0..1.
     """
-    tried = draws.reshape(-1, _ATTEMPTS, 4).copy()
+    tried = uniforms.reshape(-1, _ATTEMPTS, 4).copy()
     tried[..., 0] = scale[0] + (scale[1] - scale[0]) * tried[..., 0]
     low, high = np.log(ratio)
     tried[..., 1] = np.exp(low + (high - low) * tried[..., 1])

@@ -30,7 +30,7 @@ class PooledImage(NamedTuple):
         """The name of the image."""
         return self.loader.path(self.position)
 
-    def draw(self, label: int) -> np.ndarray:
+    def make_picture(self, label: int) -> np.ndarray:
         """Return the image as its network sees it, uint8 [S, S, 3].
 
         If the network has a feature map, the image is repeated to the right, dark where its pixels

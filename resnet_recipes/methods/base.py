@@ -127,7 +127,7 @@ class Method(Section):
     inference: ClassVar[str] = "costs nothing."  # on the card: added inference cost
     conflicts: ClassVar[Mapping[str, str]] = {}  # method that it cannot be combined with -> reason
     # its modules use the global torch generator, which is then seeded at every step
-    draws_in_forward: ClassVar[bool] = False
+    is_random_in_forward: ClassVar[bool] = False
     in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it
     blurs: ClassVar[bool] = False  # blurs before the network downsamples
     extra_weights: ClassVar[int] = 0  # additional copies of the weights on the device

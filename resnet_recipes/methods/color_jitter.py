@@ -36,9 +36,9 @@ class ColorJitter(Method):
     hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0
 
     def augment_sample(self) -> ImageAugment:
-        return RandomOps(self.draw)
+        return RandomOps(self.sample)
 
-    def draw(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
+    def sample(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
         """Sample the operations for an image, each with its factor or hue steps."""
         operations = (
             ("brightness", self.brightness),

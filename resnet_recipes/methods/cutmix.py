@@ -38,7 +38,7 @@ class CutMix(Method):
     alpha: Annotated[float, Bounds(above=0, fix="'~methods.cutmix'")] = 1.0
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        rows, cols, weight = draw_box(batch.images, self.alpha, now.rng)
+        rows, cols, weight = sample_box(batch.images, self.alpha, now.rng)
         order = copy_to_device(now.rng.permutation(len(batch.labels)), batch.labels.device)
         images = paste(batch.images, batch.images[..., rows, cols][order], rows, cols)
         return mix_labels(batch._replace(images=images), order, weight)
@@ -52,11 +52,11 @@ class Box(NamedTuple):
     area_fraction: float  # fraction of the image's area
 
 
-def draw_box(images: Tensor, alpha: float, rng: np.random.Generator) -> Box:
+def sample_box(images: Tensor, alpha: float, rng: np.random.Generator) -> Box:
     """Return a random box in [N, 3, H, W] images."""
     height, width = images.shape[-2:]
     fraction = np.sqrt(rng.beta(alpha, alpha))
-    rows, cols = _draw_span(height, fraction, rng), _draw_span(width, fraction, rng)
+    rows, cols = _sample_span(height, fraction, rng), _sample_span(width, fraction, rng)
     area = (rows.stop - rows.start) * (cols.stop - cols.start)
     return Box(rows, cols, area / (height * width))
 
@@ -68,7 +68,7 @@ def paste(images: Tensor, pieces: Tensor, rows: slice, cols: slice) -> Tensor:
     return images
 
 
-def _draw_span(size: int, fraction: float, rng: np.random.Generator) -> slice:
+def _sample_span(size: int, fraction: float, rng: np.random.Generator) -> slice:
     """Return a slice of `fraction * size` pixels, rounded to even, at a random center, clipped."""
     center, half = int(rng.integers(size)), int(size * fraction) // 2
     return slice(max(0, center - half), min(size, center + half))

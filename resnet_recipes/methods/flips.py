@@ -30,9 +30,9 @@ class Flips(Method):
     turns: bool = True  # transpose half of the images, which gives 90-degree rotations
 
     def augment_sample(self) -> ImageAugment:
-        return RandomOps(self.draw)
+        return RandomOps(self.sample)
 
-    def draw(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
+    def sample(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
         """Sample the symmetry of an image."""
         flips, turns = rng.random(2) < 0.5
         if self.vertical and flips:

@@ -109,15 +109,15 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class RandomOps:
-    """Random operations with values, given the image width; picklable if `draw` is."""
+    """Random operations with values, given the image width; picklable if `sample` is."""
 
-    draw: Callable[[int, np.random.Generator], Iterator[Operation]]
+    sample: Callable[[int, np.random.Generator], Iterator[Operation]]
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        for name, value in self.draw(image.width, rng):
+        for name, value in self.sample(image.width, rng):
             image = IMAGE_OPS[name](image, value)
         return image
 
     def sample_operations(self, side: int, rng: np.random.Generator) -> list[NativeOperation]:
         """Return the operations for the native decoder."""
-        return [make_native_operation(name, value, side) for name, value in self.draw(side, rng)]
+        return [make_native_operation(name, value, side) for name, value in self.sample(side, rng)]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from resnet_recipes.base.limits import OneOf, Positive, ZeroToOne
 from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.methods.cutmix import draw_box, paste
+from resnet_recipes.methods.cutmix import paste, sample_box
 
 
 @dataclass
@@ -41,7 +41,7 @@ class MixUpOrCutMix(Method):
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         images, targets, others = batch.images, batch.targets, self._choose_partners(batch.images)
         if now.rng.random() < self.switch:
-            rows, cols, weight = draw_box(images, self.cutmix_alpha, now.rng)
+            rows, cols, weight = sample_box(images, self.cutmix_alpha, now.rng)
             mixed = paste(images, others[..., rows, cols], rows, cols)
         else:
             weight = float(now.rng.beta(self.mixup_alpha, self.mixup_alpha))

@@ -60,15 +60,15 @@ class RandAugment(Method):
             )
 
     def augment_sample(self) -> ImageAugment:
-        return RandomOps(self.draw)
+        return RandomOps(self.sample)
 
-    def draw(self, side: int, rng: np.random.Generator) -> Iterator[Operation]:
+    def sample(self, side: int, rng: np.random.Generator) -> Iterator[Operation]:
         """Sample the operations for an image `side` pixels wide, each with its value."""
         names = SETS[self.augmentation_set]
         for number in rng.integers(len(names), size=self.depth):
-            yield Operation(names[number], self.value(names[number], side, rng))
+            yield Operation(names[number], self.sample_value(names[number], side, rng))
 
-    def value(self, name: str, side: int, rng: np.random.Generator) -> float:
+    def sample_value(self, name: str, side: int, rng: np.random.Generator) -> float:
         """Sample the value of operation `name`, in its unit, for an image `side` pixels wide."""
         level = 0.1 + (self.severity - 0.1) * rng.random()
         sign = float(rng.choice((-1, 1)))

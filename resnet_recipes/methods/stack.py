@@ -31,7 +31,9 @@ class Stack:
             method.name: methods[method.name] for method in ORDER if method.name in methods
         }
         #: Whether the forward pass in training uses the torch generator.
-        self.draws_in_forward = any(method.draws_in_forward for method in self.methods.values())
+        self.is_random_in_forward = any(
+            method.is_random_in_forward for method in self.methods.values()
+        )
         self._batch_hooks = self._collect("transform_batch")
         self._step_hooks = self._collect("after_step")
         self._loss_hooks = self._collect("change_loss")

@@ -13,7 +13,7 @@ from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.module_class import change_class, restore_class
 
 
-class DropSamplesBatchNorm2d(nn.BatchNorm2d):
+class DropExamplesBatchNorm2d(nn.BatchNorm2d):
     """The last BatchNorm of a residual branch, which drops examples.
 
     Its output is zero for each example with probability `drop_rate`, but the statistics include
@@ -26,9 +26,9 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
         y = super().forward(x)
         if not self.training:
             return y * (1 - self.drop_rate)
-        return y * self.draw(x).to(y.dtype).view(-1, 1, 1, 1)
+        return y * self.sample_keep_factors(x).to(y.dtype).view(-1, 1, 1, 1)
 
-    def draw(self, x: Tensor) -> Tensor:
+    def sample_keep_factors(self, x: Tensor) -> Tensor:
         """Sample a factor for each example of `x`, float32 [N]: 1 to keep it, 0 to drop it."""
         return torch.empty(len(x), device=x.device).bernoulli_(1 - self.drop_rate)  # one launch
 
@@ -60,7 +60,7 @@ class StochasticDepth(Method):
         "block for the entire batch, which is not available here, kept ResNet-50's accuracy up to "
         "a drop rate of 0.2 (Composer, method card)."
     )
-    draws_in_forward = True
+    is_random_in_forward = True
     drop_rate: BelowOne = 0.1  # probability of skipping the last block
     # linear: rises from drop_rate / L to drop_rate | from_zero: from 0 | uniform: constant
     distribution: Annotated[str, OneOf("linear", "from_zero", "uniform")] = "linear"
@@ -77,7 +77,7 @@ class StochasticDepth(Method):
         norms = [block.bn3 if hasattr(block, "bn3") else block.bn2 for block in blocks]
         for norm, rate in zip(norms, self.rates(len(norms)), strict=True):
             if type(norm) is nn.BatchNorm2d:
-                change_class(norm, DropSamplesBatchNorm2d, drop_rate=rate)
+                change_class(norm, DropExamplesBatchNorm2d, drop_rate=rate)
 
     def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         parts = {name for module in model.modules() for name in dir(module)}
@@ -111,7 +111,7 @@ def fold(model: nn.Module) -> None:
     1 - p is folded into weight and bias.
     """
     for module in model.modules():
-        if isinstance(module, DropSamplesBatchNorm2d):
+        if isinstance(module, DropExamplesBatchNorm2d):
             module.weight.mul_(1 - module.drop_rate)
             module.bias.mul_(1 - module.drop_rate)
             restore_class(module, nn.BatchNorm2d)
@@ -125,7 +125,7 @@ def fold_state(model: nn.Module) -> dict[str, Tensor]:
     """
     state = model.state_dict()
     for name, module in model.named_modules():
-        if isinstance(module, DropSamplesBatchNorm2d):
+        if isinstance(module, DropExamplesBatchNorm2d):
             for key in (f"{name}.weight", f"{name}.bias"):
                 state[key] = state[key] * (1 - module.drop_rate)
     return state
@@ -135,6 +135,6 @@ def fold_state(model: nn.Module) -> dict[str, Tensor]:
 def unfold(model: nn.Module) -> None:
     """Undo `fold`: rescale plain ResNet weights in `model` to give the same evaluation output."""
     for module in model.modules():
-        if isinstance(module, DropSamplesBatchNorm2d):
+        if isinstance(module, DropExamplesBatchNorm2d):
             module.weight.div_(1 - module.drop_rate)
             module.bias.div_(1 - module.drop_rate)

@@ -32,7 +32,7 @@ class TrivialAugment(Method):
     conflicts = dict.fromkeys(("increasing_randaugment", "randaugment"), "both choose operations")
 
     def augment_sample(self) -> ImageAugment:
-        return RandomOps(_draw)
+        return RandomOps(_sample)
 
 
 @cache
@@ -66,7 +66,7 @@ def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
     }
 
 
-def _draw(_: int, rng: np.random.Generator) -> Iterator[Operation]:
+def _sample(_: int, rng: np.random.Generator) -> Iterator[Operation]:
     """Sample an operation and its value, in the unit of `IMAGE_OPS`; none for the identity."""
     name = list(_make_space())[rng.integers(len(_make_space()))]
     values, signed = _make_space()[name]

@@ -16,7 +16,7 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from resnet_recipes.methods.blurpool import BlurMaxPool2d, ConvBlur2d
 from resnet_recipes.methods.module_class import change_class
-from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
+from resnet_recipes.methods.stochastic_depth import DropExamplesBatchNorm2d
 from resnet_recipes.ops import Operations, batch_norm, max_pool
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.ops.norm import Epilogue, Norm
@@ -115,13 +115,13 @@ class FusedBatchNorm2d(nn.BatchNorm2d):
         return batch_norm.apply_epilogue(super().forward(x), epilogue)
 
 
-class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
+class FusedDropExamplesBatchNorm2d(DropExamplesBatchNorm2d):
     """The last BatchNorm of a branch with StochasticDepth, fused with the residual sum and ReLU."""
 
     def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Maps:
         epilogue = Epilogue(residual, None, self.relu, twice)
         if self.training:
-            epilogue = epilogue._replace(keep=self.draw(x))
+            epilogue = epilogue._replace(keep=self.sample_keep_factors(x))
             return self.operation(x, Norm.of(self), epilogue)
         return batch_norm.apply_epilogue(super().forward(x), epilogue)
 
@@ -207,7 +207,7 @@ def _end_block(
 
 
 BLOCKS = {BasicBlock: FusedBasicBlock, Bottleneck: FusedBottleneck}
-NORMS = {nn.BatchNorm2d: FusedBatchNorm2d, DropSamplesBatchNorm2d: FusedDropSamplesBatchNorm2d}
+NORMS = {nn.BatchNorm2d: FusedBatchNorm2d, DropExamplesBatchNorm2d: FusedDropExamplesBatchNorm2d}
 
 
 def fold_batchnorm(model: nn.Module) -> nn.Module:

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import SampleCall, SampleCalls, draw, register, to_nhwc
+from resnet_recipes.ops.library import SampleCall, SampleCalls, register, sample_normal, to_nhwc
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 
 FunctionCtx = torch.autograd.function.FunctionCtx
@@ -51,8 +51,10 @@ def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
         ((2, 64, 3, 9), True, True, True, True),
         ((2, 128, 3, 9), True, True, False, False),
     ):
-        x = to_nhwc((draw(generator, shape) * 2 + 1).to(dtype)).requires_grad_()
-        residual = to_nhwc(draw(generator, shape).to(dtype)).requires_grad_() if add else None
+        x = to_nhwc((sample_normal(generator, shape) * 2 + 1).to(dtype)).requires_grad_()
+        residual = (
+            to_nhwc(sample_normal(generator, shape).to(dtype)).requires_grad_() if add else None
+        )
         keep = torch.tensor([1.0, 0.0], device=generator.device) if drop else None
         epilogue = Epilogue(residual, keep, relu, twice)
         # two gradients without a sum are added in `dtype`
@@ -61,7 +63,7 @@ def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
 
 def _sample_norm(generator: torch.Generator, channels: int) -> Norm:
     """Return random parameters and statistics."""
-    weight, bias, mean, var = (draw(generator, (channels,)) for _ in range(4))
+    weight, bias, mean, var = (sample_normal(generator, (channels,)) for _ in range(4))
     tracked = torch.zeros((), dtype=torch.int64, device=generator.device)
     return Norm(weight.requires_grad_(), bias.requires_grad_(), mean, var.abs(), tracked, 0.1, 1e-5)
 

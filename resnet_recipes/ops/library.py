@@ -41,7 +41,7 @@ class SampleCall(NamedTuple):
 SampleCalls = Iterator[SampleCall]
 
 
-def draw(generator: torch.Generator, shape: tuple[int, ...]) -> Tensor:
+def sample_normal(generator: torch.Generator, shape: tuple[int, ...]) -> Tensor:
     """Return normally distributed numbers on the generator's device."""
     return torch.randn(shape, generator=generator, device=generator.device)
 
@@ -52,7 +52,7 @@ def sample_windows(generator: torch.Generator, dtype: torch.dtype) -> SampleCall
     They have both strides, odd and even sizes, and partial tiles.
     """
     for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
-        x = to_nhwc(draw(generator, (1, 64, height, width)).to(dtype))
+        x = to_nhwc(sample_normal(generator, (1, 64, height, width)).to(dtype))
         yield SampleCall((x.requires_grad_(), stride))
 
 

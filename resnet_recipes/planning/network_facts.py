@@ -56,7 +56,7 @@ def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "Net
 class ResNetFacts:
     """A ResNet of the recipes, whose facts are computed from its layers without torch."""
 
-    draws_in_forward, is_predicted, text = False, True, ""
+    is_random_in_forward, is_predicted, text = False, True, ""
 
     def __init__(self, model: ModelConfig, classes: int, methods: Stack):
         head = (count_features(model.name) + 1) * classes
@@ -89,7 +89,7 @@ class BuiltNetworkFacts:
         )
         self.operations = cache(self._count_operations)
         is_resnet = backbones.is_resnet(self._plain)
-        self.draws_in_forward = not is_resnet
+        self.is_random_in_forward = not is_resnet
         library = backbones.get_library(model.name)
         is_drawn = model.init == "library" and not model.weights
         drawn = f", initialized by {library}" if is_drawn else ""

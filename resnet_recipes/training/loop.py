@@ -43,7 +43,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         )
         # always generated, so that later random numbers do not depend on the methods
         seed = int(now.rng.integers(2**63))
-        if methods.draws_in_forward or plan.network.draws_in_forward:
+        if methods.is_random_in_forward or plan.network.is_random_in_forward:
             for generator in generators:
                 generator.manual_seed(seed)
         torch.backends.cudnn.benchmark = plan.size_at(step) in run.searched_sizes

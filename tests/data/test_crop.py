@@ -11,7 +11,7 @@ from resnet_recipes.data.crop import (
     TrainCrop,
     compute_tensorflow_crops,
     compute_torchvision_crops,
-    draw_uniforms,
+    sample_uniforms,
 )
 from tests.data.loaders import ONE_RANK, make_rows
 
@@ -21,11 +21,11 @@ WIDE, NARROW = (3 / 4, 4 / 3), (0.75, 1.33)  # aspect ratios
 
 
 def crop_by_torchvision_loop(
-    draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple
+    uniforms: np.ndarray, size: list[int], scale: tuple, ratio: tuple
 ) -> list[int]:
     """Return the crop of one image by the torchvision loop; samples are [10, 4]."""
     height, width = size
-    for area, aspect, down, right in draws:
+    for area, aspect, down, right in uniforms:
         target = height * width * (scale[0] + (scale[1] - scale[0]) * area)
         shape = math.exp(math.log(ratio[0]) + (math.log(ratio[1]) - math.log(ratio[0])) * aspect)
         w, h = round(math.sqrt(target * shape)), round(math.sqrt(target / shape))
@@ -40,7 +40,7 @@ def crop_by_torchvision_loop(
 
 
 def crop_by_tensorflow_loop(
-    draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple
+    uniforms: np.ndarray, size: list[int], scale: tuple, ratio: tuple
 ) -> list[int]:
     """Return the crop of one image by the steps of GenerateRandomCrop and its caller.
 
@@ -48,7 +48,7 @@ def crop_by_tensorflow_loop(
     """
     tall, wide = size
     least, most = (share * tall * wide for share in scale)
-    for shape, length, down, right in draws:
+    for shape, length, down, right in uniforms:
         aspect = ratio[0] + (ratio[1] - ratio[0]) * shape
         height, highest = round(math.sqrt(least / aspect)), round(math.sqrt(most / aspect))
         if round(highest * aspect) > wide:
@@ -85,17 +85,17 @@ def crop_by_tensorflow_loop(
 def test_crops_follow_torchvision_and_tensorflow_rules(scale, ratio, crops, crop):
     tries = 10 if crops is compute_torchvision_crops else TENSORFLOW_ATTEMPTS
     for epoch in range(3):
-        draws = draw_uniforms(3, epoch, np.arange(len(SIZES)), 4 * tries)
-        pairs = zip(draws.reshape(-1, tries, 4), SIZES.tolist(), strict=True)
+        uniforms = sample_uniforms(3, epoch, np.arange(len(SIZES)), 4 * tries)
+        pairs = zip(uniforms.reshape(-1, tries, 4), SIZES.tolist(), strict=True)
         expected = [crop(row, size, scale, ratio) for row, size in pairs]
-        assert crops(draws, SIZES, scale, ratio).tolist() == expected
+        assert crops(uniforms, SIZES, scale, ratio).tolist() == expected
 
 
 @pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.3)])
 def test_crops_of_thin_images_are_not_empty(ratio):
     lines = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
     crops = compute_torchvision_crops(
-        draw_uniforms(0, 0, np.arange(5), 40), lines, (0.08, 1.0), ratio
+        sample_uniforms(0, 0, np.arange(5), 40), lines, (0.08, 1.0), ratio
     )
     assert (crops[:, :2] >= 0).all()
     assert (crops[:, 2:] > 0).all()
@@ -103,40 +103,40 @@ def test_crops_of_thin_images_are_not_empty(ratio):
 
 
 def test_random_numbers_depend_on_seed_epoch_and_index():
-    together = draw_uniforms(7, 2, np.arange(100), 41)
-    assert np.array_equal(draw_uniforms(7, 2, np.array([63, 5]), 41), together[[63, 5]])
-    assert not np.isin(draw_uniforms(8, 2, np.arange(100), 41), together).any()
-    assert not np.isin(draw_uniforms(7, 3, np.arange(100), 41), together).any()
+    together = sample_uniforms(7, 2, np.arange(100), 41)
+    assert np.array_equal(sample_uniforms(7, 2, np.array([63, 5]), 41), together[[63, 5]])
+    assert not np.isin(sample_uniforms(8, 2, np.arange(100), 41), together).any()
+    assert not np.isin(sample_uniforms(7, 3, np.arange(100), 41), together).any()
 
 
 def test_repeated_copies_have_their_own_random_numbers():
     copies = np.arange(4)
-    draws = draw_uniforms(7, 2, np.full(4, 63), 41, copies)
-    assert len(np.unique(draws)) == draws.size
-    assert draws[0, :2].tolist() == [0.3516638536144425, 0.04862915538478085]
+    uniforms = sample_uniforms(7, 2, np.full(4, 63), 41, copies)
+    assert len(np.unique(uniforms)) == uniforms.size
+    assert uniforms[0, :2].tolist() == [0.3516638536144425, 0.04862915538478085]
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True)
     rows = make_rows(2, [63] * 4, copies)
-    boxes, _ = crop.draw_boxes(rows, np.full((4, 2), 400))
+    boxes, _ = crop.sample_boxes(rows, np.full((4, 2), 400))
     assert len({tuple(box) for box in boxes.tolist()}) == 4
     assert len({crop.generator(rows, row).integers(2**63) for row in range(4)}) == 4
     assert crop.generator(rows, 0).integers(2**63) == 8101156065028769671
 
 
 def test_random_numbers_are_uniform_and_uncorrelated():
-    draws = draw_uniforms(0, 0, np.arange(100_000), 4)
-    assert draws.min() >= 0
-    assert draws.max() < 1
+    uniforms = sample_uniforms(0, 0, np.arange(100_000), 4)
+    assert uniforms.min() >= 0
+    assert uniforms.max() < 1
     # five standard errors at this size; those of the mean are 0.0009, of the correlation 0.003
-    assert np.abs(draws.mean(axis=0) - 0.5).max() < 0.005
-    assert np.abs(np.corrcoef(draws.T) - np.eye(4)).max() < 0.016
-    assert abs(np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]) < 0.016
+    assert np.abs(uniforms.mean(axis=0) - 0.5).max() < 0.005
+    assert np.abs(np.corrcoef(uniforms.T) - np.eye(4)).max() < 0.016
+    assert abs(np.corrcoef(uniforms[:-1, 0], uniforms[1:, 0])[0, 1]) < 0.016
 
 
 def test_flip_and_interpolation_are_independent():
     indices = np.arange(40_000)
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
     rows = make_rows(0, indices)
-    _, mirrored = crop.draw_boxes(rows, np.full((len(indices), 2), 64))
+    _, mirrored = crop.sample_boxes(rows, np.full((len(indices), 2), 64))
     bicubic = crop.choose_bicubic(rows)
     for share in (mirrored, bicubic, mirrored == bicubic):
         assert share.mean() == pytest.approx(0.5, abs=0.01)  # four standard deviations
@@ -145,5 +145,7 @@ def test_flip_and_interpolation_are_independent():
 def test_data_seed_replaces_the_run_seed():
     for seed, expected in ((11, 11), ("auto", 5)):
         crop = TrainCrop.of(DataConfig(root="/", seed=seed), ONE_RANK)
-        draws, _ = crop.draw_attempts(make_rows(0, [0, 1, 2]))
-        assert draws[:, 2].tolist() == draw_uniforms(expected, 0, np.arange(3), 3)[:, 2].tolist()
+        numbers, _ = crop.sample_attempts(make_rows(0, [0, 1, 2]))
+        assert (
+            numbers[:, 2].tolist() == sample_uniforms(expected, 0, np.arange(3), 3)[:, 2].tolist()
+        )

@@ -144,7 +144,7 @@ def test_random_numbers_in_forward_are_declared(method):
         method().modify_model(model)
     before = torch.get_rng_state()
     model(torch.zeros(2, 3, 32, 32))
-    assert torch.equal(torch.get_rng_state(), before) is not method.draws_in_forward
+    assert torch.equal(torch.get_rng_state(), before) is not method.is_random_in_forward
 
 
 @every_method

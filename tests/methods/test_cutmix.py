@@ -59,11 +59,11 @@ def test_cutmix_soft_labels_follow_area_of_box():
 @pytest.mark.parametrize("side", [7, 8, 224])
 def test_cutmix_box_is_centered_as_in_paper(side):
     for step in range(20):
-        batch, draws = make_batch(examples=2, side=side, classes=2), make_now(step).rng
-        length = int(side * draws.beta(1.0, 1.0) ** 0.5)
+        batch, rng = make_batch(examples=2, side=side, classes=2), make_now(step).rng
+        length = int(side * rng.beta(1.0, 1.0) ** 0.5)
         edges = [
             min(max(center + sign * (length // 2), 0), side)
-            for center in draws.integers(side, size=2)
+            for center in rng.integers(side, size=2)
             for sign in (-1, 1)
         ]
         area = (edges[1] - edges[0]) * (edges[3] - edges[2])

@@ -35,7 +35,7 @@ class ConstantGenerator:
 def sample_operation(method: RandAugment, name: str) -> np.ndarray:
     """Return 10,000 values of an operation."""
     rng = np.random.default_rng(0)
-    return np.array([method.value(name, 176, rng) for _ in range(10_000)])
+    return np.array([method.sample_value(name, 176, rng) for _ in range(10_000)])
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,13 @@ translate_y | 0 | 52 | 58
 def test_randaugment_ranges_are_published_ranges(name, weakest, at_9, at_10):
     for severity, strongest in ((9, at_9), (10, at_10)):
         method = RandAugment(severity=severity)
-        ends = (abs(method.value(name, 176, ConstantGenerator(share))) for share in (0.0, 1 - 1e-9))
+        ends = (
+            abs(method.sample_value(name, 176, ConstantGenerator(share)))
+            for share in (0.0, 1 - 1e-9)
+        )
         assert [*ends] == pytest.approx([float(weakest), float(strongest)], abs=1e-6)
         if name not in ("posterize", "solarize"):
-            negative = method.value(name, 176, ConstantGenerator(1 - 1e-9, -1))
+            negative = method.sample_value(name, 176, ConstantGenerator(1 - 1e-9, -1))
             assert negative == pytest.approx(-float(strongest), abs=1e-6)
 
 

@@ -8,7 +8,7 @@ from torchvision.models.resnet import BasicBlock
 
 from resnet_recipes.methods import stochastic_depth
 from resnet_recipes.methods.module_class import change_class
-from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth
+from resnet_recipes.methods.stochastic_depth import DropExamplesBatchNorm2d, StochasticDepth
 from tests.methods.inputs import make_network
 
 #: Values that the settings must reject.
@@ -36,7 +36,7 @@ def test_last_norm_of_every_block_is_adopted(make, norm, sizes):
     rates = [
         (name, module.drop_rate)
         for name, module in model.named_modules()
-        if isinstance(module, DropSamplesBatchNorm2d)
+        if isinstance(module, DropExamplesBatchNorm2d)
     ]
     assert [name for name, _ in rates] == [
         f"layer{s}.{b}.{norm}" for s, size in enumerate(sizes, 1) for b in range(size)
@@ -46,12 +46,12 @@ def test_last_norm_of_every_block_is_adopted(make, norm, sizes):
 
 def test_examples_are_dropped_at_rate_of_block():
     norm = nn.BatchNorm2d(4)
-    change_class(norm, DropSamplesBatchNorm2d, drop_rate=0.1)
+    change_class(norm, DropExamplesBatchNorm2d, drop_rate=0.1)
     x = torch.randn(20_000, 4, 1, 1)
     torch.manual_seed(0)
     actual = norm(x)
     torch.manual_seed(0)
-    keep = norm.draw(x)
+    keep = norm.sample_keep_factors(x)
     assert set(keep.tolist()) == {0.0, 1.0}
     assert float(keep.mean()) == pytest.approx(0.9, abs=0.01)  # five standard deviations
     plain = nn.BatchNorm2d(4)
@@ -103,5 +103,5 @@ def test_folded_stochastic_depth_equals_plain_network():
     torch.testing.assert_close(plain(x), expected, **close)
     assert torch.equal(model(x), expected)  # the state is a copy
     stochastic_depth.fold(model)
-    assert not any(isinstance(module, DropSamplesBatchNorm2d) for module in model.modules())
+    assert not any(isinstance(module, DropExamplesBatchNorm2d) for module in model.modules())
     torch.testing.assert_close(model(x), expected, **close)

@@ -18,7 +18,7 @@ from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
 from resnet_recipes.network.fuse import (
     FoldedConv2d,
     FusedBatchNorm2d,
-    FusedDropSamplesBatchNorm2d,
+    FusedDropExamplesBatchNorm2d,
     FusedMaxPool2d,
     fold_batchnorm,
     fuse,
@@ -107,7 +107,7 @@ def test_fused_network_matches_outputs_gradients_and_statistics(network, methods
         assert torch.allclose(fused.state_dict()[name], value), name
     kinds = [type(module) for module in fused.modules()]
     assert kinds.count(FusedBatchNorm2d) == norms
-    assert kinds.count(FusedDropSamplesBatchNorm2d) == dropping
+    assert kinds.count(FusedDropExamplesBatchNorm2d) == dropping
     expected = unfused.eval()(x)
     assert torch.allclose(fused.eval()(x), expected, rtol=1e-8)
     fold(fused)

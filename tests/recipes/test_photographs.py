@@ -103,7 +103,7 @@ def test_training_crops_are_resized_as_torchvision_does(settings, photograph_fol
     order = shuffle(ALONE.seed, 0, COUNT)
     sizes = np.array([(images[index].height, images[index].width) for index in order])
     rows = make_rows(0, order)
-    (boxes, mirrored), bicubic = crop.draw_boxes(rows, sizes), crop.choose_bicubic(rows)
+    (boxes, mirrored), bicubic = crop.sample_boxes(rows, sizes), crop.choose_bicubic(rows)
 
     def list_theirs() -> Iterator[Image.Image]:
         for index, box, is_mirrored, is_bicubic in zip(

@@ -14,7 +14,7 @@ from resnet_recipes.base.limits import BelowOne, Bounds, OneOf, ZeroToOne
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.beton.samples import open_samples
-from resnet_recipes.data.crop import draw_uniforms
+from resnet_recipes.data.crop import sample_uniforms
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, ChangedError, Picture, Pixels
@@ -82,7 +82,7 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
         )
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
-        drawn = draw_uniforms(options.seed, 0, np.array([index]), 1).item()
+        drawn = sample_uniforms(options.seed, 0, np.array([index]), 1).item()
         compress = drawn < options.compress_probability
     if not compress:
         return Encoded(RAW, height, width, pixels.tobytes())

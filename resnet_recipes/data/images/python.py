@@ -122,7 +122,7 @@ class TrainImages(PythonRows):
         """Write the pixels; see Storage."""
         pictures = deque(self.open(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
-        crops = self.crop.draw_boxes(rows, sizes)
+        crops = self.crop.sample_boxes(rows, sizes)
         bicubic = self.crop.choose_bicubic(rows)
         for row in range(len(pictures)):
             with self._mark_reading(rows, row):
@@ -143,13 +143,15 @@ class TrainImages(PythonRows):
     def make_engine_rows(self, rows: Rows) -> EngineRows:
         """Return the engine rows, without input images and output pixels."""
         crop, engine_rows = self.crop, make_blank_rows(len(rows.indices))
-        crops = crop.draw_attempts(rows)
-        draws, engine_rows["mirror"] = crops.numbers, crops.flipped
-        engine_rows["draws"] = draws.ctypes.data + np.arange(len(engine_rows)) * draws.strides[0]
+        crops = crop.sample_attempts(rows)
+        numbers, engine_rows["mirror"] = crops.numbers, crops.flipped
+        engine_rows["draws"] = (
+            numbers.ctypes.data + np.arange(len(engine_rows)) * numbers.strides[0]
+        )
         engine_rows["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
         engine_rows["whole"] = not self.reduce
         engine_rows["filter"] = crop.choose_bicubic(rows)
-        arrays = [draws]
+        arrays = [numbers]
         if self.augment:
             side, rngs = (
                 rows.pixels.shape[1],

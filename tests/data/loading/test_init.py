@@ -21,7 +21,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data import loading
 from resnet_recipes.data.base import Batching, DataConfig, DataFacts
-from resnet_recipes.data.crop import draw_uniforms
+from resnet_recipes.data.crop import sample_uniforms
 from resnet_recipes.data.images import NativeImages
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading import Pipeline
@@ -47,7 +47,8 @@ class Grays:
             if index in self.bad:
                 raise UnreadableError(index, TrainingError(f"{self.path(index)} is bad"))
         rows.pixels[:] = (
-            256 * draw_uniforms(1, rows.crop_epoch, rows.indices, 1, rows.copies)[:, :, None, None]
+            256
+            * sample_uniforms(1, rows.crop_epoch, rows.indices, 1, rows.copies)[:, :, None, None]
         )
 
     def path(self, index: int) -> str:

@@ -40,7 +40,7 @@ def augment(engine, sources: list[np.ndarray], sampled: list) -> np.ndarray:
 def test_randaugment_operations_equal_pillow(engine, name, side):
     sources = make_images(side)
     rng = np.random.default_rng(1)
-    values = [RandAugment().value(name, side, rng) for _ in range(COUNT)]
+    values = [RandAugment().sample_value(name, side, rng) for _ in range(COUNT)]
     pixels = augment(
         engine, sources, [[make_native_operation(name, value, side)] for value in values]
     )

@@ -120,11 +120,11 @@ def test_random_crops_equal_python_loader(engine):
     crop, indices = TrainCrop(5, (0.08, 1.0), (0.75, 4 / 3), flip=True), np.arange(len(sizes))
     for epoch in range(30):
         batch = Batch(images, 16, geometry=CROP)
-        draws, _ = crop.draw_attempts(make_rows(epoch, indices))
-        batch.rows["draws"] = draws.ctypes.data + indices * draws.strides[0]
+        numbers, _ = crop.sample_attempts(make_rows(epoch, indices))
+        batch.rows["draws"] = numbers.ctypes.data + indices * numbers.strides[0]
         batch.decode(engine)
         assert np.array_equal(batch.rows["size"], sizes)
-        boxes, _ = crop.draw_boxes(make_rows(epoch, indices), sizes)
+        boxes, _ = crop.sample_boxes(make_rows(epoch, indices), sizes)
         assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], boxes)
 
 
