@@ -80,15 +80,15 @@ def _sum_layers(side: int, rows: list[dict], gpu: Gpu) -> dict:
 def name_convolution(shape: Convolution) -> str:
     """Return the name of a shape, as "1x1 64->256 at 56"."""
     kernel = f"{shape.kernel}x{shape.kernel}" + (f"/{shape.stride}" if shape.stride > 1 else "")
-    return f"{kernel} {shape.inputs}->{shape.outputs} at {shape.side}"
+    return f"{kernel} {shape.inputs}->{shape.outputs} at {shape.input_size}"
 
 
 def make_operands(shape: Convolution, batch: int, device: torch.device) -> list[Tensor]:
     """Return random images, weights and gradient of the output, in channels_last memory."""
     sizes = (
-        (batch, shape.inputs, shape.side, shape.side),
+        (batch, shape.inputs, shape.input_size, shape.input_size),
         (shape.outputs, shape.inputs, shape.kernel, shape.kernel),
-        (batch, shape.outputs, shape.out_side, shape.out_side),
+        (batch, shape.outputs, shape.output_size, shape.output_size),
     )
     return [
         torch.randn(size, device=device).to(choose_dtype(device), memory_format=torch.channels_last)

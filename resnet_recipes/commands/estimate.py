@@ -100,7 +100,7 @@ def _collect_values(
         "measured": forecast.when,
         "speeds": asdict(forecast.speeds),
         "trained": [
-            {"epoch": epoch + 1, "pixels": plan.sizes[epoch], "seconds": seconds}
+            {"epoch": epoch + 1, "pixels": plan.image_sizes[epoch], "seconds": seconds}
             for epoch, seconds in sorted(timed.items())
         ],
     }
@@ -136,7 +136,7 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
     yield ""
     if not speeds.bottlenecks:  # each part of a step was measured
-        yield from _describe_parts(speeds, plan.sizes[0])
+        yield from _describe_parts(speeds, plan.image_sizes[0])
         yield ""
         yield from _advise(plan, speeds)
         yield ""
@@ -175,7 +175,7 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     """Yield the bottleneck of the run at its first size, and ways to speed it up."""
     from resnet_recipes.jobs.loading import find_gain
 
-    side, methods = plan.sizes[0], plan.new_stack()
+    side, methods = plan.image_sizes[0], plan.new_stack()
     limit, wait = speeds.bottleneck_at(side), ""
     if limit == "loader" and speeds.loader_images_per_second:
         wait_fraction = 1 - speeds.seconds_at(side).median / speeds.load_seconds(side)

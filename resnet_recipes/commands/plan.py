@@ -227,7 +227,9 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabeledR
     from resnet_recipes.jobs.loading import list_supplies
 
     if forecast:
-        sides = dict.fromkeys(plan.sizes[index] for index in (0, len(plan.sizes) // 2, -1))
+        sides = dict.fromkeys(
+            plan.image_sizes[index] for index in (0, len(plan.image_sizes) // 2, -1)
+        )
         needs = (
             f"{format_number(1 / forecast.speeds.seconds_at(side).median)} at {side} px"
             for side in sides

@@ -290,8 +290,8 @@ class RawBatch(NamedTuple):
 
 
 #: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Defined here so that data
-#: does not import methods. With a method `sample_operations(side, generator)`, which returns a list
-#: of ImageOperation, it also runs in the native engine, with the same pixels.
+#: does not import methods. With a method `sample_operations(image_size, generator)`, which returns
+#: a list of ImageOperation, it also runs in the native engine, with the same pixels.
 Augment = Callable[..., object]
 
 #: One operation of the native engine: a name from data.native.rows.OPERATIONS and its parameters.

@@ -111,14 +111,16 @@ class Sample(NamedTuple):
         ]
         return int(self.images * mean(3 * height * width for height, width in sizes))
 
-    def crop_seconds(self, config: DataConfig, augment: Augment | None, side: int) -> CropSeconds:
+    def crop_seconds(
+        self, config: DataConfig, augment: Augment | None, image_size: int
+    ) -> CropSeconds:
         """Return the CPU time of a training crop. Raises TrainingError if an image is damaged.
 
         Crops with equal settings, as in the runs of a sweep, are timed once.
         """
         if self.source is None:
             return _look_up(config, augment)
-        config = replace(config, workers=0, train_size=side, sampling="natural")
+        config = replace(config, workers=0, train_size=image_size, sampling="natural")
         if (key := f"{config} {augment}") not in self.times:
             self.times[key] = self._time_crops(self.source, config, augment)
         return self.times[key]

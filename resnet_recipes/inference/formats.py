@@ -268,11 +268,13 @@ def format_usage(network: Network, to: str, any_size: bool) -> str:
     about, target = network.about, TARGETS[to]
     if is_preprocessed(network):
         return target.use_preprocessed.format()
-    side = about.eval_size
+    image_size = about.eval_size
     return target.use.format(
         architecture=about.architecture.rpartition(":")[2],
         num_classes=about.num_classes,
-        sides="height, width], any N, height and width" if any_size else f"{side}, {side}]",
+        sides="height, width], any N, height and width"
+        if any_size
+        else f"{image_size}, {image_size}]",
     )
 
 

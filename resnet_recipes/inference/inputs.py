@@ -126,8 +126,8 @@ def make_inputs(network: Network, any_size: bool) -> Inputs:
     if any_size and not _depends_on_size(network.model):
         sides = {2: size("height", min=8), 3: size("width", min=8)}
         return Inputs(torch.zeros(2, 3, 64, 96), (batch | sides,))
-    side = network.about.eval_size
-    return Inputs(torch.zeros(2, 3, side, side), (batch,))
+    image_size = network.about.eval_size
+    return Inputs(torch.zeros(2, 3, image_size, image_size), (batch,))
 
 
 def _depends_on_size(model: nn.Module) -> bool:

@@ -38,19 +38,20 @@ class Supply(NamedTuple):
         config = replace(config, memory_pixels=memory.longer_side if memory else 0)
         threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
         augment = plan.new_stack().augment_sample()
-        sides = plan.loader_sizes or (config.train_size,)
+        image_sizes = plan.loader_sizes or (config.train_size,)
         try:
             costs = {
-                side: sample.crop_seconds(config, augment, side) for side in (sides[0], sides[-1])
+                image_size: sample.crop_seconds(config, augment, image_size)
+                for image_size in (image_sizes[0], image_sizes[-1])
             }
         except TrainingError:
             return None
         rates = {
-            side: threads
+            image_size: threads
             / (fraction_in_memory * cost.later_epochs + (1 - fraction_in_memory) * cost.first_epoch)
-            for side, cost in costs.items()
+            for image_size, cost in costs.items()
         }
-        first_epoch_rate = 1 / max(costs[sides[0]].first_epoch / threads, sample.disk_seconds)
+        first_epoch_rate = 1 / max(costs[image_sizes[0]].first_epoch / threads, sample.disk_seconds)
         here = "files" if plan.facts.backend == "torchvision" else ".beton"
         return cls("memory" if memory else here, rates, first_epoch_rate, sample.source_text)
 
@@ -74,7 +75,7 @@ def add_loading(plan: Plan, speeds: Speeds) -> Speeds:
     )
     if plan.recipe.launch.device != "cpu" and cuda.find_gpus().count:
         return loaded
-    both = loaded.seconds_at(plan.sizes[0]).median + loaded.load_seconds(plan.sizes[0])
+    both = loaded.seconds_at(plan.image_sizes[0]).median + loaded.load_seconds(plan.image_sizes[0])
     return replace(loaded, total_images_per_second=1 / both)
 
 

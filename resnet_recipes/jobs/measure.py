@@ -109,7 +109,7 @@ def make_speed_key(plan: Plan) -> str:
             "optimizer": recipe.optimizer.name,
             "micro-batch": plan.bn_size,
             "data": recipe.data,
-            "sizes": (plan.sizes[0], min(plan.sizes), max(plan.sizes)),
+            "sizes": (plan.image_sizes[0], min(plan.image_sizes), max(plan.image_sizes)),
             "backend": plan.facts.backend,
             "devices": plan.world_size,
         }
@@ -169,20 +169,19 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     Raises RecipeError if the run has fewer than two complete epochs, NotDoneError if a rank fails
     (the folder with the logs is then kept) or is stopped.
     """
-    sizes = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
-    if len(sizes) < 2:
+    image_sizes = plan.image_sizes[: plan.total_steps // plan.steps_per_epoch]
+    if len(image_sizes) < 2:
         rule = Rule("must be at least two epochs: the first is counted like the second")
         raise RecipeError.of("max_duration", plan.recipe.max_duration, rule)
-    size = plan.steps_per_epoch
-    spans = [(epoch * size, (epoch + 1) * size) for epoch in sample_epochs(sizes, count)]
+    steps, epochs = plan.steps_per_epoch, sample_epochs(image_sizes, count)
+    spans = [(epoch * steps, (epoch + 1) * steps) for epoch in epochs]
     with run_sample(plan, spans, say) as folder:
         records = read_metrics(folder / METRICS)
-    seconds, evaluations = time_epochs(records, size), time_evaluations(records)
+    seconds, evaluations = time_epochs(records, steps), time_evaluations(records)
     images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
     speeds = make_speeds(plan, seconds, images / mean(evaluations) if evaluations else None)
-    source = (
-        f"the first epoch counted like the second, from {len(seconds)} of {len(plan.sizes)} epochs"
-    )
+    sample = f"{len(seconds)} of {len(plan.image_sizes)} epochs"
+    source = f"the first epoch counted like the second, from {sample}"
     forecast = RunForecast(estimate(plan, speeds), speeds, source, time.time())
     return TimedEpochs(seconds, forecast)
 

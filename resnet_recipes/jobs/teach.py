@@ -105,7 +105,7 @@ def plan_soft_labels(
     RecipeError.raise_if_any(find_soft_label_problems(plan))
     if not any(teacher.network for teacher in plan.teachers):
         raise RecipeError(_list_missing_teachers())
-    sizes, classes = make_cycle(plan, int(cycle)).sizes, plan.num_classes
+    sizes, classes = make_cycle(plan, int(cycle)).image_sizes, plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples
     outputs_per_image = classes if top == "all" else min(int(top), classes)
     device = distributed.read_rank(plan.recipe.launch.device).device.type
@@ -116,7 +116,7 @@ def plan_soft_labels(
     if os.path.exists(labels.part):
         missing = 0
     NotReadyError.raise_if_any([find_folder_problem("--out", path.parent, missing, need)])
-    flops = images * sum(count_teaching(plan.teachers, side) for side in sizes)
+    flops = images * sum(count_teaching(plan.teachers, image_size) for image_size in sizes)
     say(
         f"{plan.teachers[0].text}: {outputs_per_image} outputs for each of {images:,} images in "
         f"{format_count(len(sizes), 'epoch')}, {size_text} and "

@@ -239,13 +239,13 @@ class Method(Section):
         """Interval between second gradients, in steps; 0 without second gradients."""
         return 0
 
-    def loaded_size(self, side: int, epoch: int, horizon: Horizon) -> int:
-        """Return the size, in pixels, of the loader's crops in an epoch; the default is `side`."""
-        return side
+    def loaded_size(self, image_size: int, epoch: int, horizon: Horizon) -> int:
+        """Return the size of the loader's crops in an epoch, in pixels; default `image_size`."""
+        return image_size
 
-    def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
-        """Return the image width after `transform_batch` in an epoch, given `side` before it."""
-        return side
+    def size_after(self, image_size: int, epoch: int, horizon: Horizon) -> int:
+        """Return the image width after `transform_batch` in an epoch; `image_size` is before it."""
+        return image_size
 
     def convolution_stride(self, stride: int, inputs: int) -> int:
         """Return the stride at which a convolution with `inputs` input channels is computed."""
@@ -255,10 +255,10 @@ class Method(Section):
         """Return settings that restrict image size changes to the last `fraction` of a run."""
         return f"'~methods.{self.name}'"
 
-    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
         """Yield advice on the settings, one sentence each.
 
-        `full` is the image size before any method, `others` are the enabled methods.
+        `full_size` is the image size before any method, `others` are the enabled methods.
         """
         return iter(())
 

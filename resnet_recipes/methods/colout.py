@@ -31,8 +31,8 @@ class ColOut(Method):
     p_row: BelowOne = 0.15  # fraction of the rows to remove
     p_col: BelowOne = 0.15  # fraction of the columns to remove
 
-    def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
-        return _count_kept(side, self.p_col)
+    def size_after(self, image_size: int, epoch: int, horizon: Horizon) -> int:
+        return _count_kept(image_size, self.p_col)
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         height, width = batch.images.shape[-2:]

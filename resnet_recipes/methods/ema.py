@@ -109,7 +109,7 @@ class EMA(Method):
             with torch.no_grad():
                 torch._foreach_copy_(weights, copies)
 
-    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
         durations = [Duration.parse(text) for text in (self.half_life, self.update_interval)]
         half_life, interval = map(horizon.steps, durations)
         half_life_text, interval_text = (duration.to_words() for duration in durations)

@@ -16,9 +16,9 @@ ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 ImageOp = Callable[..., Image.Image]
 
 
-def make_rotation(degrees: float, side: int) -> tuple[float, ...]:
+def make_rotation(degrees: float, image_size: int) -> tuple[float, ...]:
     """Return the affine map that rotates a square counterclockwise, rounded as in Pillow."""
-    angle, half = -math.radians(degrees % 360), side / 2
+    angle, half = -math.radians(degrees % 360), image_size / 2
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
     return cos, sin, cos * -half + sin * -half + half, -sin, cos, -sin * -half + cos * -half + half
 
@@ -31,7 +31,7 @@ _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
     "shear_y": lambda slope, _: (1, 0, 0, slope, 1, 0),
     "translate_x": lambda pixels, _: (1, 0, pixels, 0, 1, 0),
     "translate_y": lambda pixels, _: (1, 0, 0, 0, 1, pixels),
-    "flip_vertical": lambda _, side: (1, 0, 0, 0, -1, side),
+    "flip_vertical": lambda _, image_size: (1, 0, 0, 0, -1, image_size),
     "transpose": lambda *_: (0, 1, 0, 1, 0, 0),
 }
 
@@ -43,10 +43,10 @@ class NativeOperation(NamedTuple):
     parameters: tuple[float, ...]
 
 
-def make_native_operation(name: str, value: float, side: int) -> NativeOperation:
+def make_native_operation(name: str, value: float, image_size: int) -> NativeOperation:
     """Return the native decoder's equivalent of an operation, with the same pixels."""
     if name in _MATRICES:
-        return NativeOperation("affine", _MATRICES[name](value, side))
+        return NativeOperation("affine", _MATRICES[name](value, image_size))
     return NativeOperation(name, (value,))
 
 
@@ -118,6 +118,9 @@ class RandomOps:
             image = IMAGE_OPS[name](image, value)
         return image
 
-    def sample_operations(self, side: int, rng: np.random.Generator) -> list[NativeOperation]:
+    def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[NativeOperation]:
         """Return the operations for the native decoder."""
-        return [make_native_operation(name, value, side) for name, value in self.sample(side, rng)]
+        return [
+            make_native_operation(name, value, image_size)
+            for name, value in self.sample(image_size, rng)
+        ]

@@ -37,7 +37,7 @@ class MixUp(Method):
     # concentration of the Beta distribution, above 0
     alpha: Annotated[float, Bounds(above=0, fix="'~methods.mixup'")] = 0.2
 
-    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
         if "label_smoothing" in others and horizon.epochs < 60:
             yield (
                 "mixup with label_smoothing lowers accuracy in runs under 60 epochs (75.9 instead "

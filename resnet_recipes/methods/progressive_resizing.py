@@ -105,11 +105,11 @@ class ProgressiveResizing(Method):
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.at == "loader")
 
-    def loaded_size(self, side: int, epoch: int, horizon: Horizon) -> int:
-        return self.size_in(side, epoch, horizon) if self.at == "loader" else side
+    def loaded_size(self, image_size: int, epoch: int, horizon: Horizon) -> int:
+        return self.size_in_epoch(image_size, epoch, horizon) if self.at == "loader" else image_size
 
-    def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
-        return self.size_in(side, epoch, horizon) if self.at == "device" else side
+    def size_after(self, image_size: int, epoch: int, horizon: Horizon) -> int:
+        return self.size_in_epoch(image_size, epoch, horizon) if self.at == "device" else image_size
 
     def format_late_override(self, fraction: Fraction) -> str:
         key, start = f"methods.{self.name}", f"{float(1 - fraction):g}dur"
@@ -117,9 +117,9 @@ class ProgressiveResizing(Method):
             return f"'{key}.stairs=[[0ep,{self.initial_scale:g}],[{start},1.0]]'"
         return f"{key}.delay={start} {key}.finetune={float(fraction / 2):g}dur"
 
-    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
-        last = self.size_in(full, ceil(horizon.epochs) - 1, horizon)
-        if last == full:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
+        last = self.size_in_epoch(full_size, ceil(horizon.epochs) - 1, horizon)
+        if last == full_size:
             return
         finetune = _parse_run_fraction(self.finetune)
         if self.stairs:
@@ -129,8 +129,8 @@ class ProgressiveResizing(Method):
         else:
             fix = "\nmethods.progressive_resizing.finetune=0.2dur"
         yield (
-            f"progressive_resizing does not reach full size ({last} of {full} pixels in the last "
-            f"epoch){fix}\n'~methods.progressive_resizing'"
+            f"progressive_resizing does not reach full size ({last} of {full_size} pixels in the "
+            f"last epoch){fix}\n'~methods.progressive_resizing'"
         )
 
     def loader_hints(self) -> Iterator[str]:
@@ -140,34 +140,34 @@ class ProgressiveResizing(Method):
                 "sees small ones"
             )
 
-    def size_in(self, full: int, epoch: int, horizon: Horizon) -> int:
-        """Return the image size in pixels in an epoch, counted from 0, for the full size `full`."""
+    def size_in_epoch(self, full_size: int, epoch: int, horizon: Horizon) -> int:
+        """Return the image size in pixels in an epoch, counted from 0; `full_size` is the last."""
         step = (epoch + (self.size_from_epoch == "end")) * horizon.steps_per_epoch
         scales = [
             scale for start, scale in self.stairs if horizon.steps(Duration.parse(start)) <= step
         ]
         if scales:
-            return self._compute_side(full, parse_fraction(scales[-1]))
-        return self.size_at(full, Fraction(step, horizon.total_steps))
+            return self._scale_size(full_size, parse_fraction(scales[-1]))
+        return self.size_at_fraction(full_size, Fraction(step, horizon.total_steps))
 
-    def size_at(self, full: int, elapsed: Fraction) -> int:
+    def size_at_fraction(self, full_size: int, elapsed: Fraction) -> int:
         """Return the image size in pixels after the fraction `elapsed` of a run without stairs."""
         delay = _parse_run_fraction(self.delay)
         finetune = _parse_run_fraction(self.finetune)
         initial = parse_fraction(self.initial_scale)
         progress = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
-        return self._compute_side(full, initial + (1 - initial) * progress)
+        return self._scale_size(full_size, initial + (1 - initial) * progress)
 
-    def _compute_side(self, full: int, scale: Fraction) -> int:
+    def _scale_size(self, full_size: int, scale: Fraction) -> int:
         # a Fraction: exact, half to even
-        side = round(full * scale / self.size_increment) * self.size_increment
-        return min(full, max(side, self.size_increment))
+        image_size = round(full_size * scale / self.size_increment) * self.size_increment
+        return min(full_size, max(image_size, self.size_increment))
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        full_height, full = batch.images.shape[-2:]
-        width = self.size_in(full, now.epoch, now.horizon)
-        height = full_height * width // full
-        if width == full:
+        full_height, full_width = batch.images.shape[-2:]
+        width = self.size_in_epoch(full_width, now.epoch, now.horizon)
+        height = full_height * width // full_width
+        if width == full_width:
             return batch
         if self.mode == "resize" and self.interpolation == "bilinear":
             images = F.interpolate(batch.images, (height, width), mode="bilinear")
@@ -175,9 +175,9 @@ class ProgressiveResizing(Method):
         rows, columns = np.arange(height), np.arange(width)
         if self.mode == "crop":
             rows += now.rng.integers(full_height - height, endpoint=True)
-            columns += now.rng.integers(full - width, endpoint=True)
+            columns += now.rng.integers(full_width - width, endpoint=True)
         else:  # integers: at some sizes the float32 scale of F.interpolate is off by one pixel
-            rows, columns = rows * full_height // height, columns * full // width
+            rows, columns = rows * full_height // height, columns * full_width // width
         return batch._replace(images=select_pixels(batch.images, rows, columns))
 
 

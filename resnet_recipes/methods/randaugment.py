@@ -51,7 +51,7 @@ class RandAugment(Method):
     severity: Annotated[float, Bounds(least=0.1, most=10)] = 10.0
     augmentation_set: Annotated[str, OneOf(*SETS)] = "all"  # all | safe | original
 
-    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
         if "stochastic_depth" in others and horizon.epochs < 180:
             better = "mild" if horizon.epochs < 60 else "medium"
             yield (
@@ -62,14 +62,14 @@ class RandAugment(Method):
     def augment_sample(self) -> ImageAugment:
         return RandomOps(self.sample)
 
-    def sample(self, side: int, rng: np.random.Generator) -> Iterator[Operation]:
-        """Sample the operations for an image `side` pixels wide, each with its value."""
+    def sample(self, image_size: int, rng: np.random.Generator) -> Iterator[Operation]:
+        """Sample the operations for an image `image_size` pixels wide, each with its value."""
         names = SETS[self.augmentation_set]
         for number in rng.integers(len(names), size=self.depth):
-            yield Operation(names[number], self.sample_value(names[number], side, rng))
+            yield Operation(names[number], self.sample_value(names[number], image_size, rng))
 
-    def sample_value(self, name: str, side: int, rng: np.random.Generator) -> float:
-        """Sample the value of operation `name`, in its unit, for an image `side` pixels wide."""
+    def sample_value(self, name: str, image_size: int, rng: np.random.Generator) -> float:
+        """Sample the value of an operation, in its unit, for an image `image_size` pixels wide."""
         level = 0.1 + (self.severity - 0.1) * rng.random()
         sign = float(rng.choice((-1, 1)))
         if name in ENHANCERS:
@@ -82,8 +82,8 @@ class RandAugment(Method):
             "solarize": lambda: 256 - math.trunc(25.6 * level),  # lowest value inverted
             "shear_x": lambda: sign * 0.03 * level,  # pixels per pixel
             "shear_y": lambda: sign * 0.03 * level,
-            "translate_x": lambda: sign * math.trunc(level * side / 30),  # pixels
-            "translate_y": lambda: sign * math.trunc(level * side / 30),
+            "translate_x": lambda: sign * math.trunc(level * image_size / 30),  # pixels
+            "translate_y": lambda: sign * math.trunc(level * image_size / 30),
         }[name]()
 
     def _sample_factor(self, name: str, level: float, rng: np.random.Generator) -> float:

@@ -59,7 +59,7 @@ class SAM(Method):
     def extra_gradient_every(self) -> int:
         return self.interval
 
-    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
         if self.interval < 10 and horizon.epochs < 240:
             yield (
                 f"methods.sam.interval={self.interval} is slower than methods.sam.interval=10, "

@@ -197,10 +197,10 @@ class _EngineChain(_Chain):
 
     augments: tuple[Any, ...]  # each has sample_operations
 
-    def sample_operations(self, side: int, rng: np.random.Generator) -> list[tuple]:
-        """Return the operations on an image `side` pixels wide."""
+    def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[tuple]:
+        """Return the operations on an image `image_size` pixels wide."""
         return [
             operation
             for augment in self.augments
-            for operation in augment.sample_operations(side, rng)
+            for operation in augment.sample_operations(image_size, rng)
         ]

@@ -53,42 +53,42 @@ class Speeds:
     # of the loader; None: as in other epochs
     first_epoch_images_per_second: float | None = None
 
-    def seconds_at(self, side: int) -> "Quartiles":
+    def seconds_at(self, image_size: int) -> "Quartiles":
         """Return the seconds per training image, interpolated by area."""
         areas, quartiles = self._quartiles
-        nearest = min(max(side**2, areas[0]), areas[-1])
-        scale = side**2 / nearest
+        nearest = min(max(image_size**2, areas[0]), areas[-1])
+        scale = image_size**2 / nearest
         return Quartiles(*(scale * float(np.interp(nearest, areas, each)) for each in quartiles))
 
     @cached_property  # read thousands of times for a budget
     def _quartiles(self) -> tuple[list[int], list[tuple[float, ...]]]:
         """The areas of the measured sizes, and each quartile of the seconds at these sizes."""
-        areas = [side**2 for side in sorted(self.seconds_per_image)]
+        areas = [image_size**2 for image_size in sorted(self.seconds_per_image)]
         spreads = (
-            np.percentile(self.seconds_per_image[side], (25, 50, 75))
-            for side in sorted(self.seconds_per_image)
+            np.percentile(self.seconds_per_image[image_size], (25, 50, 75))
+            for image_size in sorted(self.seconds_per_image)
         )
         return areas, list(zip(*spreads, strict=True))
 
-    def load_seconds(self, side: int) -> float:
+    def load_seconds(self, image_size: int) -> float:
         """Return the loader's seconds per image, interpolated by area; 0: nothing to load."""
         if not self.loader_images_per_second:
             return 0.0
-        sides = sorted(self.loader_images_per_second)
-        seconds = [1 / self.loader_images_per_second[size] for size in sides]
-        return float(np.interp(side**2, [size**2 for size in sides], seconds))
+        image_sizes = sorted(self.loader_images_per_second)
+        seconds = [1 / self.loader_images_per_second[size] for size in image_sizes]
+        return float(np.interp(image_size**2, [size**2 for size in image_sizes], seconds))
 
-    def step_seconds(self, side: int) -> float:
+    def step_seconds(self, image_size: int) -> float:
         """Return the seconds of a step with the measured batch size."""
-        return self.seconds_at(side).median * self.images_per_device * self.devices
+        return self.seconds_at(image_size).median * self.images_per_device * self.devices
 
-    def bottleneck_at(self, side: int) -> str:
+    def bottleneck_at(self, image_size: int) -> str:
         """Return the bottleneck: loader, all-reduce, step, or a part of the step."""
-        if self.load_seconds(side) > self.seconds_at(side).median:
+        if self.load_seconds(image_size) > self.seconds_at(image_size).median:
             return "loader"
-        if self.all_reduce_seconds > MAX_ALL_REDUCE_FRACTION * self.step_seconds(side):
+        if self.all_reduce_seconds > MAX_ALL_REDUCE_FRACTION * self.step_seconds(image_size):
             return "all-reduce"
-        return self.bottlenecks.get(side, "step")
+        return self.bottlenecks.get(image_size, "step")
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
@@ -97,8 +97,12 @@ class Speeds:
         return cls(
             **value
             | {
-                "seconds_per_image": {int(side): tuple(map(float, times[side])) for side in times},
-                "loader_images_per_second": {int(side): float(rates[side]) for side in rates},
+                "seconds_per_image": {
+                    int(image_size): tuple(map(float, times[image_size])) for image_size in times
+                },
+                "loader_images_per_second": {
+                    int(image_size): float(rates[image_size]) for image_size in rates
+                },
             }
         )
 
@@ -181,7 +185,7 @@ class RunForecast(NamedTuple):
 
 def estimate(plan: Plan, speeds: Speeds) -> Estimate:
     """Return the time of a run at these speeds."""
-    first, eval_side = plan.sizes[0], plan.recipe.data.eval_size
+    first, eval_size = plan.image_sizes[0], plan.recipe.data.eval_size
     alone = max(speeds.seconds_at(first).median, speeds.load_seconds(first))
     contention = 0.0  # seconds per image that loading and training cost each other
     if speeds.total_images_per_second:  # they may share CPU cores
@@ -190,19 +194,25 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
     if speeds.first_epoch_images_per_second:
         more += plan.epoch_images[0] * max(0.0, 1 / speeds.first_epoch_images_per_second - alone)
     phases = []
-    for side, group in groupby(zip(plan.sizes, plan.epoch_images, strict=True), itemgetter(0)):
+    for image_size, group in groupby(
+        zip(plan.image_sizes, plan.epoch_images, strict=True), itemgetter(0)
+    ):
         counts = [count for _, count in group]
-        images, load = sum(counts), speeds.load_seconds(side)
+        images, load = sum(counts), speeds.load_seconds(image_size)
         low, middle, high = (
             (images * (max(seconds, load) + contention) + more) / 60
-            for seconds in speeds.seconds_at(side)
+            for seconds in speeds.seconds_at(image_size)
         )
         more = speeds.warm_up_seconds
         rate = images / (60 * middle)
-        phases.append(Phase(side, len(counts), low, middle, high, rate, speeds.bottleneck_at(side)))
+        phases.append(
+            Phase(
+                image_size, len(counts), low, middle, high, rate, speeds.bottleneck_at(image_size)
+            )
+        )
     evaluation = other = None
     if speeds.evaluation_images_per_second:
-        load = speeds.load_seconds(eval_side)
+        load = speeds.load_seconds(eval_size)
         evaluation = (
             plan.evaluated_images
             * (max(1 / speeds.evaluation_images_per_second, load) + contention)
@@ -296,12 +306,12 @@ def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: floa
 
     The first epoch is timed as the second. `evaluation` is in images per second, if measured.
     """
-    seconds_by_side = defaultdict(list)
+    seconds_by_size = defaultdict(list)
     for epoch, seconds in {**epoch_seconds, 0: epoch_seconds[1]}.items():
-        seconds_by_side[plan.sizes[epoch]].append(seconds / plan.epoch_images[epoch])
-    step = {side: (mean(laps),) for side, laps in seconds_by_side.items()}
+        seconds_by_size[plan.image_sizes[epoch]].append(seconds / plan.epoch_images[epoch])
+    step = {image_size: (mean(laps),) for image_size, laps in seconds_by_size.items()}
     # the parts of a step were not timed
-    return Speeds(step, evaluation, bottlenecks=dict.fromkeys(plan.sizes, "?"))
+    return Speeds(step, evaluation, bottlenecks=dict.fromkeys(plan.image_sizes, "?"))
 
 
 def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
@@ -309,22 +319,31 @@ def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
     is_slow, operations = is_emulated(plan.recipe.precision.dtype), plan.network.operations
     rate = 2e9 * CORE_GIGAMACS * cores / (EMULATION_FACTOR if is_slow else 1)
     return Speeds(
-        {side: (plan.passes * operations(side).training / rate,) for side in plan.sizes},
+        {
+            image_size: (plan.passes * operations(image_size).training / rate,)
+            for image_size in plan.image_sizes
+        },
         rate / operations(plan.recipe.data.eval_size).forward,
     )
 
 
 def predict_gpu_speeds(plan: Plan, gpu: Gpu) -> Speeds:
     """Predict the speeds of GPUs with the roofline model, assuming that loading keeps up."""
-    work, eval_side, devices = make_work(plan), plan.recipe.data.eval_size, plan.world_size
-    sides = {*plan.sizes, eval_side}
-    speeds = {side: predict_speed(gpu, work._replace(side=side)) for side in sides}
+    work, eval_size, devices = make_work(plan), plan.recipe.data.eval_size, plan.world_size
+    image_sizes = {*plan.image_sizes, eval_size}
+    speeds = {
+        image_size: predict_speed(gpu, work._replace(image_size=image_size))
+        for image_size in image_sizes
+    }
     seconds = (ALL_REDUCE_FACTOR if devices > 1 else 1) * plan.passes / devices
-    forward, training = plan.network.operations(eval_side)
+    forward, training = plan.network.operations(eval_size)
     return Speeds(
-        {side: (seconds / gpu_speed.images_per_second,) for side, gpu_speed in speeds.items()},
-        devices * speeds[eval_side].images_per_second * training / forward,
-        bottlenecks={side: gpu_speed.limit for side, gpu_speed in speeds.items()},
+        {
+            image_size: (seconds / gpu_speed.images_per_second,)
+            for image_size, gpu_speed in speeds.items()
+        },
+        devices * speeds[eval_size].images_per_second * training / forward,
+        bottlenecks={image_size: gpu_speed.limit for image_size, gpu_speed in speeds.items()},
     )
 
 
@@ -333,7 +352,7 @@ def make_work(plan: Plan) -> Work:
     precision = plan.recipe.precision
     return Work(
         plan.recipe.model.name,
-        max(plan.sizes),
+        max(plan.image_sizes),
         plan.bn_size,
         any(method.blurs for method in plan.new_stack()),
         precision.kernels == "auto" and precision.channels_last,

@@ -40,26 +40,26 @@ class Convolution(NamedTuple):
     outputs: int
     kernel: int
     stride: int
-    side: int  # input height and width, in pixels
+    input_size: int  # input height and width, in pixels
     relu: bool = True  # whether its BatchNorm is followed by ReLU
     adds: bool = False  # whether the input of the block is added before the ReLU
     stage: int = 0  # 0: the stem; 1 to 4: layer1 to layer4
     enters: bool = False  # whether its input is the output of the previous stage
 
     @property
-    def out_side(self) -> int:
+    def output_size(self) -> int:
         """Output height and width, in pixels."""
-        return (self.side - 1) // self.stride + 1
+        return (self.input_size - 1) // self.stride + 1
 
     @property
     def read(self) -> int:
         """Number of input elements."""
-        return self.inputs * self.side**2
+        return self.inputs * self.input_size**2
 
     @property
     def written(self) -> int:
         """Number of output elements."""
-        return self.outputs * self.out_side**2
+        return self.outputs * self.output_size**2
 
     @property
     def flops(self) -> int:
@@ -81,31 +81,31 @@ class Convolution(NamedTuple):
         return 1 + is_trained + has_gradient
 
 
-def list_convolutions(model: str, side: int) -> Iterator[Convolution]:
-    """Yield the convolutions of a torchvision ResNet for images of `side` pixels."""
+def list_convolutions(model: str, image_size: int) -> Iterator[Convolution]:
+    """Yield the convolutions of a torchvision ResNet for images of `image_size` pixels."""
     is_deep, blocks = NETWORKS[model]
-    stem = Convolution(3, 64, 7, 2, side)
+    stem = Convolution(3, 64, 7, 2, image_size)
     yield stem
-    side, channels = (stem.out_side - 1) // 2 + 1, 64
+    size, channels = (stem.output_size - 1) // 2 + 1, 64
     for stage, repeats in enumerate(blocks, 1):
         width = 32 * 2**stage
         outputs = 4 * width if is_deep else width
         for index in range(repeats):
             is_first = not index
             stride = 2 if stage > 1 and is_first else 1
-            small = (side - 1) // stride + 1
+            output_size = (size - 1) // stride + 1
             if is_deep:
-                yield Convolution(channels, width, 1, 1, side, stage=stage, enters=is_first)
-                yield Convolution(width, width, 3, stride, side, stage=stage)
-                yield Convolution(width, outputs, 1, 1, small, adds=True, stage=stage)
+                yield Convolution(channels, width, 1, 1, size, stage=stage, enters=is_first)
+                yield Convolution(width, width, 3, stride, size, stage=stage)
+                yield Convolution(width, outputs, 1, 1, output_size, adds=True, stage=stage)
             else:
-                yield Convolution(channels, width, 3, stride, side, stage=stage, enters=is_first)
-                yield Convolution(width, outputs, 3, 1, small, adds=True, stage=stage)
+                yield Convolution(channels, width, 3, stride, size, stage=stage, enters=is_first)
+                yield Convolution(width, outputs, 3, 1, output_size, adds=True, stage=stage)
             if stride > 1 or channels != outputs:
                 yield Convolution(
-                    channels, outputs, 1, stride, side, relu=False, stage=stage, enters=is_first
+                    channels, outputs, 1, stride, size, relu=False, stage=stage, enters=is_first
                 )
-            side, channels = small, outputs
+            size, channels = output_size, outputs
 
 
 def count_backbone_weights(model: str, frozen: int = 0) -> int:
@@ -122,12 +122,14 @@ def count_features(model: str) -> int:
     return 2048 if NETWORKS[model][0] else 512
 
 
-def count_operations(model: ModelConfig, classes: int, side: int, methods: Stack) -> OperationCount:
-    """Return the operations of a ResNet of the recipes for an image of `side` pixels."""
+def count_operations(
+    model: ModelConfig, classes: int, image_size: int, methods: Stack
+) -> OperationCount:
+    """Return the operations of a ResNet of the recipes for an image of `image_size` pixels."""
     frozen = FREEZABLE.index(model.freeze)  # number of frozen stages; 5: all but the head
 
     def count_layers() -> Iterator[LayerCost]:
-        for layer in list_convolutions(model.name, side):
+        for layer in list_convolutions(model.name, image_size):
             stride = layer.stride
             if stride > 1:
                 stride = methods.convolution_stride(stride, layer.inputs)

@@ -33,10 +33,10 @@ class Teacher(NamedTuple):
     soft_labels: SoftLabels | None = None
 
 
-def count_teaching(teachers: Iterable[Teacher], side: int) -> int:
-    """Return the operations of all teachers for one image of `side` pixels."""
+def count_teaching(teachers: Iterable[Teacher], image_size: int) -> int:
+    """Return the operations of all teachers for one image of `image_size` pixels."""
     networks = (teacher.network for teacher in teachers)
-    return sum(network.operations(side).forward for network in networks if network)
+    return sum(network.operations(image_size).forward for network in networks if network)
 
 
 def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "NetworkFacts":
@@ -63,13 +63,15 @@ class ResNetFacts:
         frozen = FREEZABLE.index(model.freeze)
         self.parameters = count_backbone_weights(model.name) + head
         self.trained_parameters = count_backbone_weights(model.name, frozen) + head
-        self.operations = cache(lambda side: count_operations(model, classes, side, methods))
+        self.operations = cache(
+            lambda image_size: count_operations(model, classes, image_size, methods)
+        )
 
     def problems(self) -> Iterator[Problem]:
         """Yield nothing: all methods support these networks."""
         return iter(())
 
-    def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
+    def size_problems(self, image_sizes: Collection[int], eval_size: int) -> Iterator[Problem]:
         """Yield nothing: these networks accept all image sizes."""
         return iter(())
 
@@ -121,15 +123,16 @@ class BuiltNetworkFacts:
                 problem.under("methods") for problem in method.find_network_problems(network)
             )
 
-    def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
+    def size_problems(self, image_sizes: Collection[int], eval_size: int) -> Iterator[Problem]:
         """Yield the sizes that the network rejects, with its messages."""
         reasons = {
-            side: self._explain_rejection(side) for side in dict.fromkeys((*sides, eval_side))
+            image_size: self._explain_rejection(image_size)
+            for image_size in dict.fromkeys((*image_sizes, eval_size))
         }
-        rejected = [side for side in sorted(reasons) if reasons[side]]
+        rejected = [image_size for image_size in sorted(reasons) if reasons[image_size]]
         if not rejected:
             return
-        key = "data.eval_size" if rejected == [eval_side] else "data.train_size"
+        key = "data.eval_size" if rejected == [eval_size] else "data.train_size"
         sizes = ", ".join(map(str, rejected))
         clause = Statement(
             f"{self._model.name} does not take images of {sizes} px: {reasons[rejected[-1]]}"
@@ -142,15 +145,15 @@ class BuiltNetworkFacts:
         )
         yield Problem(key, None, clause, fix)
 
-    def _explain_rejection(self, side: int) -> str:
+    def _explain_rejection(self, image_size: int) -> str:
         _ = self._changed  # errors of methods do not depend on the size
         try:
-            self.operations(side)
+            self.operations(image_size)
         except Exception as error:  # a network may raise any exception for a size
             return get_first_line(error)
         return ""
 
-    def _count_operations(self, side: int) -> OperationCount:
+    def _count_operations(self, image_size: int) -> OperationCount:
         """Count the operations for one image; also run the evaluation, which may differ.
 
         A layer has a second pass if its weights are trained, and a third pass if its input has a
@@ -166,7 +169,7 @@ class BuiltNetworkFacts:
             costs.append(LayerCost(output.numel() * weight[0].numel(), passes))  # for two images
 
         hooks = [layer.register_forward_hook(count) for layer in layers]
-        images = torch.empty(2, 3, side, side, device="meta")
+        images = torch.empty(2, 3, image_size, image_size, device="meta")
         try:
             with FlopCounterMode(display=False) as counter:
                 self._check(network.train()(images))

@@ -91,7 +91,7 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
         forms += ", without fused kernels and CUDA graphs"
     yield "model", f"{recipe.model.title}, {plan.network.parameters:,} parameters{forms}"
     fit = "" if recipe.data.fit == "crop" else f"{recipe.data.fit}, "
-    sizes = " to ".join(map(str, dict.fromkeys((plan.sizes[0], plan.sizes[-1]))))
+    sizes = " to ".join(map(str, dict.fromkeys((plan.image_sizes[0], plan.image_sizes[-1]))))
     yield (
         "pixels",
         f"train at {sizes}; evaluate at {recipe.data.eval_size} (resize to "
@@ -116,7 +116,7 @@ def describe_extras(plan: Plan) -> Iterator[OutlineRow]:
         for step in sorted(steps | {plan.total_steps - 1})
     )
     yield "lr values", f"by epoch: {points} (updated every {plan.recipe.schedule.interval})"
-    yield "sizes", format_sizes(plan.sizes)
+    yield "sizes", format_sizes(plan.image_sizes)
     total = format_number(sum(plan.flops) / 1e15)
     yield "compute", f"{total} PFLOPs (10^15 operations), forward and backward"
     for index, (hook, names) in enumerate(plan.hooks.items()):

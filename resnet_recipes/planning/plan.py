@@ -161,9 +161,9 @@ class Plan:
     @property
     def passes(self) -> float:
         """Passes of an image through the network: second gradients and teachers are parts."""
-        pairs = zip(self.epoch_images, self.sizes, strict=True)
+        pairs = zip(self.epoch_images, self.image_sizes, strict=True)
         return sum(self.flops) / sum(
-            images * self.network.operations(side).training for images, side in pairs
+            images * self.network.operations(image_size).training for images, image_size in pairs
         )
 
     @cached_property
@@ -171,11 +171,11 @@ class Plan:
         """Training FLOPs by epoch, over all devices, forward and backward."""
         size, interval = self.steps_per_epoch, self.extra_gradient_every or self.total_steps + 1
         flops = []
-        for epoch, side in enumerate(self.sizes):
+        for epoch, image_size in enumerate(self.image_sizes):
             first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
             passes = last - first + last // interval - first // interval
-            per_image = passes * self.network.operations(side).training
-            per_image += (last - first) * count_teaching(self.teachers, side)
+            per_image = passes * self.network.operations(image_size).training
+            per_image += (last - first) * count_teaching(self.teachers, image_size)
             flops.append(self.recipe.batch.global_size * per_image)
         return tuple(flops)
 
@@ -226,34 +226,34 @@ class Plan:
             "constant": lambda step: 1.0,
         }[config.name]
 
-    def size_at(self, step: int) -> int:
+    def image_size_at(self, step: int) -> int:
         """Return the size of the network's input images at a step, counted from 0."""
-        return schedule.get_epoch_value(step // self.steps_per_epoch, self.sizes)
+        return schedule.get_epoch_value(step // self.steps_per_epoch, self.image_sizes)
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    def image_sizes(self) -> tuple[int, ...]:
         """Size of the network's input images, in pixels, by epoch."""
-        return tuple(side for _, side in self._sides)
+        return tuple(image_size for _, image_size in self._sizes_by_epoch)
 
     @cached_property
     def loader_sizes(self) -> tuple[int, ...]:
         """Size of the loader's crops, in pixels, by epoch; empty if always data.train_size."""
-        sizes = tuple(crop for crop, _ in self._sides)
+        sizes = tuple(crop for crop, _ in self._sizes_by_epoch)
         return () if set(sizes) == {self.recipe.data.train_size} else sizes
 
     @cached_property
-    def _sides(self) -> list[tuple[int, int]]:
+    def _sizes_by_epoch(self) -> list[tuple[int, int]]:
         """Sizes of the loader's crops and of the network's input images, by epoch."""
-        methods, sides = self.new_stack(), []
+        methods, sizes_by_epoch = self.new_stack(), []
         for epoch in range(-(-self.total_steps // self.steps_per_epoch)):
             crop = self.recipe.data.train_size
             for method in methods:
                 crop = method.loaded_size(crop, epoch, self.horizon)
-            side = crop
+            image_size = crop
             for method in methods:
-                side = method.size_after(side, epoch, self.horizon)
-            sides.append((crop, side))
-        return sides
+                image_size = method.size_after(image_size, epoch, self.horizon)
+            sizes_by_epoch.append((crop, image_size))
+        return sizes_by_epoch
 
     @cached_property
     def hooks(self) -> dict[str, list[str]]:
@@ -333,7 +333,7 @@ class Plan:
             "epochs": float(self.epochs),
             "warmup_steps": self.warmup,
             "lr": {step: self.lr_at(step) for step in points},
-            "sizes": list(self.sizes),
+            "sizes": list(self.image_sizes),
             "training_pflops": sum(self.flops) / 1e15,
             "batch": {
                 "global": self.recipe.batch.global_size,

@@ -43,7 +43,7 @@ def make_plan(
     RecipeError.raise_if_any([*problems, *network.problems()])
     horizon = recipe.horizon(facts.train_examples)
     plan = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)
-    RecipeError.raise_if_any(network.size_problems(plan.sizes, recipe.data.eval_size))
+    RecipeError.raise_if_any(network.size_problems(plan.image_sizes, recipe.data.eval_size))
     return add_teachers(plan) if reads_teachers else plan
 
 

@@ -75,7 +75,7 @@ class Work(NamedTuple):
     """One training step on a GPU."""
 
     model: str
-    side: int  # image height and width, in pixels
+    image_size: int  # image height and width, in pixels
     batch: int  # images per forward and backward pass
     blur: bool = False  # BlurPool, as in the recipes
     fused: bool = False  # fused BatchNorm, ReLU and sum, fused blur, and CUDA graphs
@@ -163,7 +163,7 @@ def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
     """
     # Memory peaks at the end of the forward pass, because the backward pass frees the tensors that
     # it has read. Pixels are uint8 and float32; a graph keeps its own copy.
-    pixel_bytes = images * 3 * work.side**2 * (9 if work.fused else 5)
+    pixel_bytes = images * 3 * work.image_size**2 * (9 if work.fused else 5)
     used = (
         work.batch * count_kept_bytes(work)
         + pixel_bytes
@@ -198,7 +198,7 @@ def _count_index_bytes(work: Work) -> int:
 
 @cache
 def _list_layers(work: Work) -> tuple[Convolution, ...]:
-    return tuple(list_convolutions(work.model, work.side))
+    return tuple(list_convolutions(work.model, work.image_size))
 
 
 @cache

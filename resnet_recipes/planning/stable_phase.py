@@ -96,8 +96,11 @@ def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
 
 def _list_sizes(method: Method, plan: Plan, end: int) -> list[tuple[int, int]]:
     """Return the image sizes that a method uses until step `end`, by epoch."""
-    side, horizon = plan.recipe.data.train_size, plan.horizon
+    image_size, horizon = plan.recipe.data.train_size, plan.horizon
     return [
-        (method.loaded_size(side, epoch, horizon), method.size_after(side, epoch, horizon))
+        (
+            method.loaded_size(image_size, epoch, horizon),
+            method.size_after(image_size, epoch, horizon),
+        )
         for epoch in range(-(-end // plan.steps_per_epoch))
     ]

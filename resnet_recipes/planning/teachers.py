@@ -123,15 +123,15 @@ def _explain_description(error: NotReadyError, source: str) -> NotReadyError:
 
 def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
     """Return why a network cannot teach the network of a plan, or ""."""
-    about, classes, side = network.about, plan.facts.classes, max(plan.sizes)
+    about, classes, image_size = network.about, plan.facts.classes, max(plan.image_sizes)
     if about.num_classes != plan.num_classes:
         return f"has {about.num_classes:,} classes, but the images have {plan.num_classes:,}"
     if about.classes and classes and about.classes != classes:
         other = next(pair for pair in zip(about.classes, classes, strict=True) if len({*pair}) > 1)
         return f"has other classes: {other[0]} where the images have {other[1]}"
-    for problem in facts.size_problems(plan.sizes, side):
+    for problem in facts.size_problems(plan.image_sizes, image_size):
         return problem.about("")
-    ramps = torch.linspace(-2, 2, 6 * side * side).view(2, 3, side, side)
+    ramps = torch.linspace(-2, 2, 6 * image_size * image_size).view(2, 3, image_size, image_size)
     with torch.no_grad():
         is_finite = network.model(ramps).isfinite().all()
     return "" if is_finite else "gives outputs that are not finite numbers"
@@ -172,10 +172,10 @@ def describe_images(plan: Plan, cycle: int) -> dict[str, str]:
     recipe, data, facts = plan.recipe, plan.recipe.data, plan.facts
     values = {f"data.{key}": getattr(data, key) for key in _PIXEL_SETTINGS}
     values["data.seed"] = recipe.seed if data.seed == "auto" else data.seed
-    images = json.dumps([facts.train_digest, facts.classes, plan.num_classes, plan.sizes])
+    images = json.dumps([facts.train_digest, facts.classes, plan.num_classes, plan.image_sizes])
     values["images"] = hashlib.sha256(images.encode()).hexdigest()
     if not cycle:
-        values["epochs"] = len(plan.sizes)
+        values["epochs"] = len(plan.image_sizes)
     for name, method in list_enabled(recipe.methods).items():
         if method.provides("augment_sample") or method.changes == "sizes":
             values[f"methods.{name}"] = asdict(method)

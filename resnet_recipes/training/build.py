@@ -38,7 +38,7 @@ def choose_searched_sizes(plan: Plan) -> list[int]:
     agree.
     """
     pixels_by_size: Counter[int] = Counter()
-    for epoch, image_size in enumerate(plan.sizes):
+    for epoch, image_size in enumerate(plan.image_sizes):
         steps = min(plan.steps_per_epoch, plan.total_steps - epoch * plan.steps_per_epoch)
         pixels_by_size[image_size] += steps * plan.rank_size * image_size**2
     return [
@@ -77,7 +77,7 @@ def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None)
     if casts:
         cast_by_stage(model, precision.dtype)
     if recipe.precision.compile:
-        model.compile(dynamic=True if len(set(plan.sizes)) > 1 else None)  # one graph
+        model.compile(dynamic=True if len(set(plan.image_sizes)) > 1 else None)  # one graph
 
     # the all-reduce and the optimizer refer to the parameters, so the network is complete here
     train_data = open_rank_images(plan, rank, methods)

@@ -46,7 +46,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         if methods.is_random_in_forward or plan.network.is_random_in_forward:
             for generator in generators:
                 generator.manual_seed(seed)
-        torch.backends.cudnn.benchmark = plan.size_at(step) in run.searched_sizes
+        torch.backends.cudnn.benchmark = plan.image_size_at(step) in run.searched_sizes
         for group in run.optimizer.param_groups:
             group["lr"] = plan.lr_at(step) * group["lr_factor"]  # "lr_factor": factor of the group
 

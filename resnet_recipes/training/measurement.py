@@ -169,8 +169,8 @@ def _time_run(
 
 def _choose_image_sizes(plan: Plan) -> Sequence[int]:
     """Return the image sizes to measure: the smallest, the largest, and the middle one by area."""
-    complete_epochs = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
-    image_sizes = sorted(set(complete_epochs or plan.sizes))
+    complete_epochs = plan.image_sizes[: plan.total_steps // plan.steps_per_epoch]
+    image_sizes = sorted(set(complete_epochs or plan.image_sizes))
     middle_area = (image_sizes[0] ** 2 + image_sizes[-1] ** 2) / 2
     middle = min(image_sizes, key=lambda image_size: abs(image_size**2 - middle_area))
     return sorted({image_sizes[0], middle, image_sizes[-1]})
@@ -208,7 +208,7 @@ def time_steps(
     The first step after the warm-up computes two gradients, if any step does.
     """
     probe = make_synthetic_plan(plan, rank, batch_size)
-    first_step = plan.sizes.index(image_size) * probe.steps_per_epoch
+    first_step = plan.image_sizes.index(image_size) * probe.steps_per_epoch
     done = first_step + count_warm_up_steps(rank.device) + 1  # steps done after the first timed one
     return _time_run(
         probe, rank, seconds, searched_sizes, first_step + -done % _get_gradient_interval(plan)

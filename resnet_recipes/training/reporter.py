@@ -93,7 +93,7 @@ class RunReporter:
                 steps=len(losses),
                 loss=sum(finite) / len(finite) if finite else float("nan"),
                 lr=plan.lr_at(done - 1),
-                pixels=plan.size_at(done - 1),
+                pixels=plan.image_size_at(done - 1),
                 training_seconds=seconds,
                 images_per_second=len(losses) * plan.recipe.batch.global_size / span,
                 data_wait_share=min(1.0, (waited - self._logged_wait) / span),

@@ -76,7 +76,7 @@ def test_partial_memory_averages_both_costs(monkeypatch):
 
 def make_fast_gpus(plan: Plan) -> Speeds:
     """Return speeds of GPUs that are twice as fast as files, at all sizes."""
-    seconds = dict.fromkeys(plan.sizes, (FILES / 64,))
+    seconds = dict.fromkeys(plan.image_sizes, (FILES / 64,))
     return add_loading(plan, Speeds(seconds))
 
 
@@ -95,7 +95,7 @@ def test_find_gain_keeps_measured_steps():
     """Expected: memory replaces 10,000 measured images per second."""
     plan = plan_imagenet("mild epochs=20", 8)
     measured = Speeds(
-        dict.fromkeys(plan.sizes, (1e-6,)),
+        dict.fromkeys(plan.image_sizes, (1e-6,)),
         loader_images_per_second={88: 10_000.0},
         total_images_per_second=1 / 5e-4,
     )
@@ -107,7 +107,7 @@ def test_find_gain_keeps_measured_steps():
 def test_memory_slower_than_measured_files_is_not_suggested():
     plan = plan_imagenet("mild epochs=20", 8)
     measured = Speeds(
-        dict.fromkeys(plan.sizes, (1e-9,)), loader_images_per_second={88: 32 / KEPT + 1}
+        dict.fromkeys(plan.image_sizes, (1e-9,)), loader_images_per_second={88: 32 / KEPT + 1}
     )
     saves = find_gain(plan, measured)
     assert (saves.memory, saves.fix) == (None, "")
@@ -115,7 +115,7 @@ def test_memory_slower_than_measured_files_is_not_suggested():
 
 def test_fast_loading_has_no_gain():
     plan = plan_imagenet("mild", 8)
-    slow = dict.fromkeys(plan.sizes, (1.0,))
+    slow = dict.fromkeys(plan.image_sizes, (1.0,))
     assert find_gain(plan, add_loading(plan, Speeds(slow))) is None
     assert find_gain(plan, Speeds(slow)) is None
 
@@ -123,7 +123,7 @@ def test_fast_loading_has_no_gain():
 def test_cpu_training_adds_loading_time(monkeypatch):
     plan = plan_imagenet("mild", 1)
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
-    speeds = add_loading(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))))
+    speeds = add_loading(plan, Speeds(dict.fromkeys(plan.image_sizes, (0.001,))))
     assert speeds.total_images_per_second == pytest.approx(1 / (0.001 + FILES / 16))
 
 

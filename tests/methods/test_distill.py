@@ -141,9 +141,11 @@ def test_resume_rejects_another_teacher(teacher, make_run):
 
 def test_plan_counts_forward_pass_and_weights_of_teacher(teacher):
     plain, plan = plan_recipe(), plan_recipe(methods=make_methods(teacher))
-    forward = count_teaching(plan.teachers, plan.sizes[0])
+    forward = count_teaching(plan.teachers, plan.image_sizes[0])
     # a third of the training FLOPs, except for the first layer and the classifier
-    assert forward == pytest.approx(plain.network.operations(plan.sizes[0]).training / 3, rel=0.1)
+    assert forward == pytest.approx(
+        plain.network.operations(plan.image_sizes[0]).training / 3, rel=0.1
+    )
     images = plain.total_steps * plain.recipe.batch.global_size
     assert sum(plan.flops) - sum(plain.flops) == images * forward
     assert estimate_gpu_memory(plan) - estimate_gpu_memory(plain) == 4 * plain.network.parameters

@@ -58,7 +58,7 @@ def parse_sizes(text: str) -> dict[int, int]:
 )
 def test_size_follows_fraction_of_run(method, full, row):
     assert {
-        share: method.size_at(full, Fraction(share, 100)) for share in parse_sizes(row)
+        share: method.size_at_fraction(full, Fraction(share, 100)) for share in parse_sizes(row)
     } == parse_sizes(row)
 
 
@@ -66,10 +66,10 @@ def test_stair_scale_holds_until_the_next_stair():
     # as in the DAWNBench record: 96 px x 12, 128 x 6, 224 x 2 and 288 x 1 of 21 epochs
     stairs = [("0ep", 24 / 64), ("0.5dur", 32 / 64), ("12ep", 52 / 64), ("150ba", 1.0)]
     method, horizon = ProgressiveResizing(stairs=stairs), Horizon(160, 10)
-    sizes = [method.size_in(64, epoch, horizon) for epoch in range(16)]
+    sizes = [method.size_in_epoch(64, epoch, horizon) for epoch in range(16)]
     assert sizes == [24] * 8 + [32] * 4 + [52] * 3 + [64]
     assert method.size_after(64, 3, horizon) == 24
-    twice = [method.size_in(64, epoch, Horizon(320, 10)) for epoch in range(32)]
+    twice = [method.size_in_epoch(64, epoch, Horizon(320, 10)) for epoch in range(32)]
     assert twice == [24] * 12 + [52] * 3 + [64] * 17  # half of the run, 16 epochs, comes after 12ep
 
 
@@ -92,7 +92,7 @@ def test_nearest_resizing_is_exact_for_every_size(full):
     method = ProgressiveResizing(initial_scale=0.1, delay="0dur", finetune="0dur", size_increment=1)
     line = torch.arange(float(full)).expand(1, 3, 1, -1)
     for elapsed in (Fraction(step, full) for step in range(0, full, 3)):
-        size = method.size_at(full, elapsed)
+        size = method.size_at_fraction(full, elapsed)
         columns = resize_images(method, line.expand(-1, -1, full, -1), elapsed)[0, 0, 0]
         assert columns.int().tolist() == [i * full // size for i in range(size)]
 
@@ -102,7 +102,10 @@ def test_half_increments_are_rounded_to_even():
         initial_scale=0.5, delay="0.5dur", finetune="0.2dur", size_increment=4
     )
     # sizes of 2.5 and 3.5 increments
-    assert (method.size_at(20, Fraction(0)), method.size_at(28, Fraction(0))) == (8, 16)
+    assert (method.size_at_fraction(20, Fraction(0)), method.size_at_fraction(28, Fraction(0))) == (
+        8,
+        16,
+    )
 
 
 def test_bilinear_halving_averages_four_pixels():

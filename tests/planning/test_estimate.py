@@ -31,7 +31,7 @@ def make_sized_plan(
 ) -> Mock:
     """Return a stand-in for the plan of a run with `images` per epoch, and `last` in the last."""
     counts = (images,) * (len(sides) - 1) + (last or images,)
-    run = Mock(sizes=sides, epoch_images=counts, evaluated_images=evaluated, saves=3)
+    run = Mock(image_sizes=sides, epoch_images=counts, evaluated_images=evaluated, saves=3)
     run.recipe.data.eval_size = 224
     return run
 
@@ -228,7 +228,7 @@ def test_gpus_split_images_and_pay_for_all_reduce():
 
 def test_each_image_size_has_its_own_speed():
     phases = estimate_on_h200(plan_mild()).phases
-    assert [phase.pixels for phase in phases] == sorted(set(plan_mild().sizes))
+    assert [phase.pixels for phase in phases] == sorted(set(plan_mild().image_sizes))
     assert {phase.limit for phase in phases} == {"memory traffic"}
     assert phases[0].images_per_second > 2 * phases[-1].images_per_second
     plain = estimate_on_h200(plan_mild("precision.kernels=off")).phases

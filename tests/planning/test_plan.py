@@ -47,8 +47,8 @@ def find_size_starts(plan: Plan) -> str:
     """Return the epochs, counted from 0, where a new size starts: "0:88 15:92"."""
     return " ".join(
         f"{epoch}:{size}"
-        for epoch, size in enumerate(plan.sizes)
-        if epoch == 0 or plan.sizes[epoch - 1] != size
+        for epoch, size in enumerate(plan.image_sizes)
+        if epoch == 0 or plan.image_sizes[epoch - 1] != size
     )
 
 
@@ -60,7 +60,7 @@ def test_mild_on_imagenet_is_the_published_run():
     assert [plan.lr_at(step) for step in (0, 15, 5000, 13750)] == pytest.approx(
         [0, 0.006144, 2.048, 1.024]
     )
-    assert [plan.size_at(step) for step in (20 * 625 - 1, 20 * 625)] == [116, 124]
+    assert [plan.image_size_at(step) for step in (20 * 625 - 1, 20 * 625)] == [116, 124]
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,15 @@ def test_loader_sizes_are_sizes_before_colout():
     assert plan_imagenet("hot").loader_sizes == ()
     plan = plan_imagenet("hot methods.progressive_resizing.at=loader")
     assert (plan.loader_sizes[0], plan.loader_sizes[-1]) == (104, 176)  # before ColOut
-    assert (plan.sizes[0], plan.sizes[-1]) == (98, 167)  # floor(0.95 * 104), floor(0.95 * 176)
+    assert (plan.image_sizes[0], plan.image_sizes[-1]) == (
+        98,
+        167,
+    )  # floor(0.95 * 104), floor(0.95 * 176)
 
 
 def test_sizes_without_progressive_resizing_are_constant():
-    assert set(plan_imagenet("mild ~methods.progressive_resizing").sizes) == {176}
-    assert set(plan_imagenet("hot ~methods.progressive_resizing").sizes) == {167}
+    assert set(plan_imagenet("mild ~methods.progressive_resizing").image_sizes) == {176}
+    assert set(plan_imagenet("hot ~methods.progressive_resizing").image_sizes) == {167}
 
 
 @pytest.mark.parametrize(
@@ -113,8 +116,8 @@ def test_global_batch_is_equal_on_any_device_count(ranks, parts):
 
 def test_plan_in_batches_may_end_within_an_epoch():
     plan = plan_small(make_small_recipe("max_duration=25ba"))
-    assert (plan.total_steps, float(plan.epochs), len(plan.sizes)) == (25, 2.5, 3)
-    assert plan.size_at(24) == plan.sizes[2]
+    assert (plan.total_steps, float(plan.epochs), len(plan.image_sizes)) == (25, 2.5, 3)
+    assert plan.image_size_at(24) == plan.image_sizes[2]
 
 
 def test_steps_per_epoch_drops_the_incomplete_batch():
@@ -254,7 +257,7 @@ def test_published_results_need_imagenet():
 def test_plan_as_dict_is_valid_json():
     values = plan_imagenet("hot").as_dict()
     assert json.loads(json.dumps(values))["total_steps"] == 168_750
-    assert values["sizes"] == list(plan_imagenet("hot").sizes)
+    assert values["sizes"] == list(plan_imagenet("hot").image_sizes)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +293,7 @@ def test_make_plan_rejects_an_endless_run(changes):
 def test_flops_count_all_sizes_and_sam():
     plan = plan_imagenet("mild methods.sam.interval=4")
     steps = plan.total_steps + plan.total_steps // 4
-    assert len(plan.flops) == len(plan.sizes)
+    assert len(plan.flops) == len(plan.image_sizes)
     assert min(plan.flops) < max(plan.flops) / 3.5  # 88 and 176 pixels
     full = plan_imagenet("mild methods.sam.interval=4 ~methods.progressive_resizing").flops
     once = count_operations(ModelConfig(), 1000, 176, BlurPool()).training

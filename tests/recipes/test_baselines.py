@@ -47,7 +47,7 @@ def test_baseline_learning_rates_average_to_the_source(words):
 
 @pytest.mark.parametrize("words", CASES)
 def test_baseline_image_sizes_match_the_source(words):
-    ours = [[size, len(list(group))] for size, group in groupby(plan_imagenet(words).sizes)]
+    ours = [[size, len(list(group))] for size, group in groupby(plan_imagenet(words).image_sizes)]
     assert ours == PEERS["recipes"][words]["sizes"]
 
 
@@ -83,8 +83,8 @@ def test_downsampling_batchnorm_decays_if_source_matches_names():
 def test_ffcv_durations_are_exact_for_each_ratio(ratio, epochs):
     assert plan_imagenet(f"ffcv_rn50 ssr={ratio}").epochs == epochs
     assert (
-        plan_imagenet(f"ffcv_rn50 ssr={ratio}").sizes
-        == plan_imagenet(f"ffcv_rn50 epochs={epochs}").sizes
+        plan_imagenet(f"ffcv_rn50 ssr={ratio}").image_sizes
+        == plan_imagenet(f"ffcv_rn50 epochs={epochs}").image_sizes
     )
 
 

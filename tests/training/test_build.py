@@ -97,7 +97,7 @@ def test_compiled_run_has_one_graph_and_equal_losses(make_run, monkeypatch):
     expected = train_to_end(make_run(words))
     with count_graphs(monkeypatch) as graphs:
         run = make_run(f"precision.compile=true {words}")
-        assert run.plan.sizes == (40, 44, 48, 56, 60, 64)
+        assert run.plan.image_sizes == (40, 44, 48, 56, 60, 64)
         compiled = train_to_end(run)
         trained = len(graphs)
         with run.methods.eval_weights(run.model):
@@ -167,7 +167,7 @@ def make_sizes_plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> S
         total_steps=round((len(sizes) - 1 + last) * steps),
         steps_per_epoch=steps,
         rank_size=256,
-        sizes=sizes,
+        image_sizes=sizes,
     )
 
 
@@ -188,7 +188,7 @@ def test_search_is_set_before_first_step_of_size(make_run):
     """Torch keeps the first algorithm for a shape, including that of the memory check."""
     run = make_run("max_duration=3ep methods.progressive_resizing.delay=0.2dur")
     seen = []
-    small, *_, large = run.plan.sizes
+    small, *_, large = run.plan.image_sizes
     run.searched_sizes = [large]
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark))
@@ -196,7 +196,7 @@ def test_search_is_set_before_first_step_of_size(make_run):
     GradientComputer(run).check_memory()
     assert seen == [(large, True)]
     record(run)
-    assert set(seen) == {(side, side == large) for side in run.plan.sizes}
+    assert set(seen) == {(side, side == large) for side in run.plan.image_sizes}
     assert small != large
 
 

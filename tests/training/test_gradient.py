@@ -39,9 +39,9 @@ def test_memory_check_leaves_run_unchanged(make_run):
 
 def test_memory_check_reports_lack_for_largest_size(make_run):
     run = make_run(f"max_duration=3ep batch.bn_size=4 {HOT}")
-    side = max(run.plan.sizes)
+    side = max(run.plan.image_sizes)
     limit_memory(run, limit=side - 1)
-    assert run.plan.size_at(0) < side
+    assert run.plan.image_size_at(0) < side
     message = (
         rf"a micro-batch of 4 images of {side} px does not fit on this GPU\n"
         r"    use:   batch\.bn_size=2\n    hint:  a smaller micro-batch needs less memory"

@@ -142,7 +142,7 @@ def test_every_image_size_has_its_own_graph(make_replayed_run, simulated_gpu):
         "methods.progressive_resizing.finetune=0.2dur"
     )
     record(run)
-    sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
+    sizes, steps = len(set(run.plan.image_sizes)), run.plan.steps_per_epoch
     assert sizes == 3
     assert [graph.replays for graph in simulated_gpu.graphs] == [
         steps - WAITS_BEFORE_REPLAY,

@@ -39,9 +39,9 @@ def test_measure_speeds_covers_smallest_and_largest_size(growing_plan, monkeypat
     monkeypatch.setattr(measurement, "TIMED_STEPS", 3)
     speeds = measurement.measure_speeds(growing_plan, ALONE, seconds=5.0)
     assert (
-        {min(growing_plan.sizes), max(growing_plan.sizes)}
+        {min(growing_plan.image_sizes), max(growing_plan.image_sizes)}
         <= set(speeds.seconds_per_image)
-        <= set(growing_plan.sizes)
+        <= set(growing_plan.image_sizes)
     )
     assert all(len(laps) >= 1 and min(laps) > 0 for laps in speeds.seconds_per_image.values())
     assert speeds.evaluation_images_per_second > 0
@@ -132,7 +132,7 @@ def test_loader_rates_cover_new_and_repeated_images(monkeypatch):
 
 def test_synthetic_plan_keeps_sizes_and_lengthens_epochs(growing_plan):
     synthetic = measurement.make_synthetic_plan(growing_plan, ALONE, 16)
-    assert synthetic.sizes == growing_plan.sizes
+    assert synthetic.image_sizes == growing_plan.image_sizes
     assert synthetic.steps_per_epoch > measurement.WARM_UP_STEPS + measurement.TIMED_STEPS + 2
     assert synthetic.steps_per_epoch % growing_plan.steps_per_epoch == 0
 
@@ -166,8 +166,8 @@ def test_first_timed_step_is_sam_step_of_size(growing_plan, monkeypatch):
         lambda run, reporter, first: (begun.append((run.plan, first)), reporter.laps.append(1.0)),
     )
     growing_plan.recipe.methods.sam.interval = 5
-    for side in set(growing_plan.sizes):
+    for side in set(growing_plan.image_sizes):
         measurement.time_steps(growing_plan, ALONE, side, 16, 1.0, ())
         plan, step = begun[-1][0], begun[-1][1] + measurement.WARM_UP_STEPS
-        assert plan.size_at(step) == plan.size_at(begun[-1][1]) == side
+        assert plan.image_size_at(step) == plan.image_size_at(begun[-1][1]) == side
         assert (step + 1) % 5 == 0

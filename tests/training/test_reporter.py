@@ -41,7 +41,7 @@ def test_summary_compares_run_with_an_earlier_measurement(make_run, tmp_path, mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
     assert make_run_facts(run, process).estimated_seconds is None
-    write_measurement(make_speed_key(run.plan), Speeds({run.plan.sizes[0]: (0.25,)}))
+    write_measurement(make_speed_key(run.plan), Speeds({run.plan.image_sizes[0]: (0.25,)}))
     images = run.plan.total_steps * run.plan.recipe.batch.global_size
     assert make_run_facts(run, process).estimated_seconds == pytest.approx(0.25 * images)
 

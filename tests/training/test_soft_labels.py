@@ -81,7 +81,7 @@ def write_soft_labels_file(
     """Write a plan's teacher outputs as `resnet-recipes teach` does, but only `stop` batches."""
     metadata = describe_file(plan, cycle, "cpu")
     plan = make_cycle(plan, cycle)
-    shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, classes
+    shape = len(plan.image_sizes), plan.recipe.data.repeats, plan.facts.train_examples, classes
     open_for_writing(path, *make_header(metadata, shape, len(CLASSES))).close()
     outputs, progress = map_soft_labels(path, "r+")[0], Mock()
     complete = [
@@ -143,7 +143,7 @@ def test_run_with_all_outputs_matches_teacher_run(
     others.insert(others.index(MixUp), Distill)
     monkeypatch.setattr("resnet_recipes.methods.stack.ORDER", others)
     plan = plan_recipe(make_teacher_arguments(words=words), int(ranks))
-    assert plan.sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
+    assert plan.image_sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
     path = store_outputs(words, classes=10, ranks=int(ranks))
     learned = train_and_digest(make_run(make_teacher_arguments(path, words)))
     assert torch.equal(learned, train_and_digest(make_run(make_teacher_arguments(words=words))))

@@ -106,15 +106,15 @@ class Pixels:
         return shrink_by_area(self.pixels(), height, width)
 
     def resized_crop(
-        self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False
+        self, box: Sequence[int], image_size: int, reduce: bool = True, bicubic: bool = False
     ) -> np.ndarray:
-        """Return a box (top, left, height, width) resized to uint8 [side, side, 3].
+        """Return a box (top, left, height, width) resized to uint8 [image_size, image_size, 3].
 
         Faster than Pillow, and within one gray level of it.
         """
         image = torch.from_numpy(self.crop(*box)).permute(2, 0, 1)[None]
         mode = "bicubic" if bicubic else "bilinear"
-        resized = F.interpolate(image, (side, side), mode=mode, antialias=True)
+        resized = F.interpolate(image, (image_size, image_size), mode=mode, antialias=True)
         return resized[0].permute(1, 2, 0).numpy()
 
 
@@ -168,19 +168,19 @@ class Picture(Pixels):
         return native.shrink(data, (self.height, self.width), (height, width))
 
     def resized_crop(
-        self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False
+        self, box: Sequence[int], image_size: int, reduce: bool = True, bicubic: bool = False
     ) -> np.ndarray:
-        """Return a box (top, left, height, width) resized to uint8 [side, side, 3].
+        """Return a box (top, left, height, width) resized to uint8 [image_size, image_size, 3].
 
         With `reduce`, a JPEG with usual chroma subsampling is decoded at 1/2, 1/4 or 1/8 of its
-        size in the inverse DCT, as long as both dimensions of the box keep `side` pixels. The box
-        is then cut at exact fractional pixels. Raises BadImageError if it cannot be decoded.
+        size in the inverse DCT, as long as both dimensions of the box keep `image_size` pixels. The
+        box is then cut at exact fractional pixels. Raises BadImageError if it cannot be decoded.
         """
         (top, left, height, width), shrink = box, 1
-        while reduce and shrink < 8 and min(height, width) >= 2 * shrink * side:
+        while reduce and shrink < 8 and min(height, width) >= 2 * shrink * image_size:
             shrink *= 2
         if shrink == 1 or not has_usual_chroma(self.data):
-            return super().resized_crop(box, side, reduce, bicubic)
+            return super().resized_crop(box, image_size, reduce, bicubic)
         image = _open(self.data)  # Pillow can reduce an image only once
         image.draft(None, (self.width // shrink, self.height // shrink))
         bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
@@ -192,7 +192,7 @@ class Picture(Pixels):
             bottom / shrink - first,
         )
         filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
-        return np.asarray(Image.fromarray(part).resize((side, side), filter, inside))
+        return np.asarray(Image.fromarray(part).resize((image_size, image_size), filter, inside))
 
 
 def read_pixels(image: object) -> Pixels:

@@ -153,15 +153,12 @@ class TrainImages(PythonRows):
         engine_rows["filter"] = crop.choose_bicubic(rows)
         arrays = [numbers]
         if self.augment:
-            side, rngs = (
-                rows.pixels.shape[1],
-                (crop.generator(rows, i) for i in range(len(engine_rows))),
-            )
-            arrays.append(
-                put_operations(
-                    engine_rows, [self.augment.sample_operations(side, rng) for rng in rngs]
-                )
-            )
+            image_size = rows.pixels.shape[1]
+            operations = [
+                self.augment.sample_operations(image_size, crop.generator(rows, row))
+                for row in range(len(engine_rows))
+            ]
+            arrays.append(put_operations(engine_rows, operations))
         return EngineRows(engine_rows, arrays)
 
 
@@ -185,12 +182,12 @@ class EvalImages(PythonRows):
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
-        side = rows.pixels.shape[1]
+        image_size = rows.pixels.shape[1]
         for row in range(len(rows.indices)):
             picture = self.open(rows, row)
             with self._mark_reading(rows, row):
                 rows.pixels[row] = crop_center(
-                    picture, self.resize, side, self.bicubic, self.fit, self.mean
+                    picture, self.resize, image_size, self.bicubic, self.fit, self.mean
                 )
 
     def make_engine_rows(self, rows: Rows) -> EngineRows:
@@ -208,44 +205,46 @@ class EvalImages(PythonRows):
 def crop_center(
     picture: Pixels,
     resize: int,
-    side: int,
+    image_size: int,
     bicubic: bool = False,
     fit: str = "crop",
     mean: Mean = MEAN,
 ) -> np.ndarray:
-    """Return the center of an image whose shorter side becomes `resize`: uint8 [side, side, 3].
+    """Return the center of an image whose shorter side becomes `resize`.
 
-    With `fit` "squash" both sides become `resize`. With "pad" the longer side becomes `resize`, and
-    the rest of the square has the color `mean`. These are the timm crop modes "squash" and
-    "border".
+    The result is uint8 [image_size, image_size, 3]. With `fit` "squash" both sides become `resize`.
+    With "pad" the longer side becomes `resize`, and the rest of the square has the color `mean`.
+    These are the timm crop modes "squash" and "border".
     """
     sizes = picture.height, picture.width
     if fit == "crop":
-        box, top, left = _find_center_box(*sizes, resize, side)
+        box, top, left = _find_center_box(*sizes, resize, image_size)
         image = resize_exactly(picture.crop(*box), *_scale_shorter_side(*box[2:], resize), bicubic)
-        return image[top : top + side, left : left + side]
+        return image[top : top + image_size, left : left + image_size]
     height, width = resize, resize
     if fit == "pad":
         # in this order, as in timm, which rounds half to even
         height, width = (max(1, round(size / (max(sizes) / resize))) for size in sizes)
     image = resize_exactly(picture.pixels(), height, width, bicubic)
     (rows, kept_rows), (columns, kept_columns) = (
-        _find_middle(height, side),
-        _find_middle(width, side),
+        _find_middle(height, image_size),
+        _find_middle(width, image_size),
     )
-    square = np.tile(np.rint(mean).astype(np.uint8), (side, side, 1))
+    square = np.tile(np.rint(mean).astype(np.uint8), (image_size, image_size, 1))
     square[rows, columns] = image[kept_rows, kept_columns]
     return square
 
 
-def _find_middle(length: int, side: int) -> tuple[slice, slice]:
-    """Return the middle of a line as slices of the `side` output pixels and of the line itself."""
-    length_used, to = min(length, side), max(0, side - length) // 2
-    first = round(max(0, length - side) / 2)
+def _find_middle(length: int, image_size: int) -> tuple[slice, slice]:
+    """Return the middle of a line as slices of `image_size` output pixels and of the line."""
+    length_used, to = min(length, image_size), max(0, image_size - length) // 2
+    first = round(max(0, length - image_size) / 2)
     return slice(to, to + length_used), slice(first, first + length_used)
 
 
-def _find_center_box(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
+def _find_center_box(
+    height: int, width: int, resize: int, image_size: int
+) -> tuple[list[int], int, int]:
     """Return the box to resize, and the corner of the center crop: (box, top, left).
 
     The box is the full image, or its middle if the image is longer than five squares. Otherwise a
@@ -253,7 +252,8 @@ def _find_center_box(height: int, width: int, resize: int, side: int) -> tuple[l
     """
     box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
     resized = _scale_shorter_side(height, width, resize)
-    corner = [round((length - side) / 2) for length in resized]  # half to even, as in torchvision
+    # half to even, as in torchvision
+    corner = [round((length - image_size) / 2) for length in resized]
     if (squares := max(sizes) // shorter) > 5:
         axis, before = sizes.index(max(sizes)), squares // 2 - 2
         box[axis], box[axis + 2] = before * shorter, 4 * shorter
