@@ -195,7 +195,7 @@ def _find_initial_weights(
     if not recipe.model.weights:
         return None
     from resnet_recipes.network import pretrained
-    from resnet_recipes.network.open import AbsentError, list_notes
+    from resnet_recipes.network.open import AbsentError, iterate_notes
 
     try:
         start = pretrained.find(recipe.model, facts.classes)
@@ -209,11 +209,11 @@ def _find_initial_weights(
     methods = recipe.methods
     return InitialWeights(
         str(start.network.path or recipe.model.weights),
-        details=tuple(start.list_details(recipe.model)),
+        details=tuple(start.iterate_details(recipe.model)),
         methods=tuple((name, getattr(methods, name) is not None) for name in start.about.surgery),
         notes=(
-            *list_notes(start.network),
-            *start.list_notes(recipe.model, recipe.data),
+            *iterate_notes(start.network),
+            *start.iterate_notes(recipe.model, recipe.data),
         ),
     )
 
@@ -438,7 +438,7 @@ def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -
     problems = []
     for change in (*changes, settings):
         if isinstance(change, Mapping):
-            arguments += _list_settings(change, "")
+            arguments += _iterate_settings(change, "")
         elif isinstance(change, str):
             arguments.append(change)
         else:
@@ -449,11 +449,11 @@ def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -
     return arguments
 
 
-def _list_settings(values: Mapping[str, object], section: str) -> Iterator[str]:
+def _iterate_settings(values: Mapping[str, object], section: str) -> Iterator[str]:
     """Yield an argument for each setting in nested mappings."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield from _list_settings(value, f"{section}{name}.")
+            yield from _iterate_settings(value, f"{section}{name}.")
         elif isinstance(value, Section):
             clause = f"cannot be {_describe_kind(value)} here"
             fix = f"recipe.{section}{name} = {type(value).__name__}(...)"

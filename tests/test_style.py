@@ -190,22 +190,22 @@ VERBS = set(
     re.findall(
         r"\w+",
         """
-adapt add adopt advise agree align allocate allow append apply ask assemble augment average
-avoid await backward blur broadcast build call can capture cast chain change check choose
-classify clean close collect combine compare compile complete compose composes compute confirm
-continue convert copy correct count create crop damage decay declare decode define delete
-depends describe die distribute divide do download downsample draw drop encode end ends escape
-estimate evaluate exit expand explain export extract fetch fill filter find finish fit fits fix
-flatten fold follow forecast form format forward freeze from fuse fuzz gather generate get give
-group guess handle has hide identify import initialize inject install is join judge keep kill
-label launch leave limit link list load locate lock look main make map mask match measure merge
-mix move multiply must mutate name nest normalize note observe open order pack pair parse paste
-photograph plan plot pool predict prepare print profile protect push put quantize query quote
-raise rank read recognize record redirect reduce reflect register reject relate remove replace
-report represent require resize resolve respell restore resume rise round run sample save say
-scale scatter select serve set settle shorten show shrink shuffle silence sort split spread
-stack start step strip submit suggest sum summarize survey sync take teach time to track train
-translate try turn unfold unpool unwrap update use validate verify wait walk wrap write
+adapt add adopt advise agree align allocate allow append apply ask assemble augment average avoid
+await backward blur broadcast build call can capture cast chain change check choose classify clean
+close collect combine compare compile complete compose composes compute confirm continue convert
+copy correct count create crop damage decay declare decode define delete depends describe die
+distribute divide do download downsample draw drop encode end ends escape estimate evaluate exit
+expand explain export extract fetch fill filter find finish fit fits fix flatten fold follow
+forecast form format forward freeze from fuse fuzz gather generate get give group guess handle has
+hide identify import initialize inject install is iterate join judge keep kill label launch leave
+limit link list load locate lock look main make map mask match measure merge mix move multiply must
+mutate name nest normalize note observe open order pack pair parse paste photograph plan plot pool
+predict prepare print profile protect push put quantize query quote raise rank read recognize record
+redirect reduce reflect register reject relate remove replace report represent require resize
+resolve respell restore resume rise round run sample save say scale scatter select serve set settle
+shorten show shrink shuffle silence sort split spread stack start step strip submit suggest sum
+summarize survey sync take teach time to track train translate try turn unfold unpool unwrap update
+use validate verify wait walk wrap write
 """,
     )
 )
@@ -237,6 +237,16 @@ def test_function_names_start_with_verbs():
         if not is_property(node) and not node.name.startswith("__")
         if node.name not in PRESCRIBED | FORMULAS
         if node.name.strip("_").split("_")[0] not in VERBS
+    )
+
+
+def test_iterators_are_named_iterate():
+    assert_none(
+        format_location(path, node)
+        for path, tree in parse_sources().items()
+        for node in ast.walk(tree)
+        if isinstance(node, Function) and node.name.strip("_").startswith("list_")
+        if node.returns and "Iterator" in ast.unparse(node.returns)
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.report.comparison import read_settings
-from resnet_recipes.run_folder.runs import RunRecord, list_runs
+from resnet_recipes.run_folder.runs import RunRecord, iterate_runs
 
 PROOF = Path(__file__).parents[1] / "proof"
 RECIPES = "tiny_baseline,tiny_mild,tiny_medium,tiny_hot"
@@ -37,7 +37,7 @@ def measure_rows(device: torch.device, quick: bool, images: str, runs: str) -> I
 
 def _list_finished(runs: Path, reported: set[Path]) -> Iterator[dict]:
     """Yield the rows of finished runs that have not been reported yet."""
-    for run in list_runs(runs) if runs.is_dir() else ():
+    for run in iterate_runs(runs) if runs.is_dir() else ():
         if run.state == "finished" and run.folder not in reported:
             reported.add(run.folder)
             yield _make_row(run)

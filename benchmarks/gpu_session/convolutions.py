@@ -15,7 +15,7 @@ from resnet_recipes.planning.roofline import (
     KERNEL_START_SECONDS,
     Convolution,
     Gpu,
-    list_convolutions,
+    iterate_convolutions,
 )
 
 SIDES, BATCH = (224, 88, 176), 256
@@ -28,7 +28,7 @@ def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dic
     for side in (32,) if quick else SIDES:
         rows = []
         # the layers after a convolution do not matter
-        convolutions = list_convolutions(model, side)
+        convolutions = iterate_convolutions(model, side)
         shapes = Counter(each._replace(relu=True, adds=False) for each in convolutions)
         for shape, layers_of_shape in shapes.items():
             case = f"{side} px: {name_convolution(shape)}"

@@ -18,7 +18,7 @@ from runs import find_gpu
 from torch import Tensor
 
 from resnet_recipes.doctor.rates import measure_seconds
-from resnet_recipes.planning.roofline import Convolution, list_convolutions
+from resnet_recipes.planning.roofline import Convolution, iterate_convolutions
 
 #: Programs that a weights' gradient is divided into, because its output has few tiles.
 PROGRAMS = 512
@@ -48,7 +48,7 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
         return  # Triton has no CPU backend
     batch = 2 if quick else BATCH
     for side in (32,) if quick else SIDES[:2]:
-        convolutions = list_convolutions("resnet50", side)
+        convolutions = iterate_convolutions("resnet50", side)
         shapes = Counter(each._replace(relu=True, adds=False) for each in convolutions)
         measured = []
         for shape, layers_of_shape in shapes.items():

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from resnet_recipes.report.comparison import group_seeds, read_settings
-from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes, list_runs
+from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes, iterate_runs
 
 CONFIDENCE = 0.95  # probability that all intervals of one table hold
 
@@ -91,7 +91,7 @@ def _list_cells(source: Path) -> Iterator[Cell]:
     if source.is_file():
         yield from _read_csv(source)
     else:
-        finished = [run for run in list_runs(source) if run.state == "finished"]
+        finished = [run for run in iterate_runs(source) if run.state == "finished"]
         shared = find_shared_changes(finished)
         yield from (_make_cell(group.runs, shared) for group in group_seeds(finished))
 

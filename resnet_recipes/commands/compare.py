@@ -30,7 +30,7 @@ from resnet_recipes.report.comparison import (
 from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
 from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.correct_images import CorrectImages
-from resnet_recipes.run_folder.runs import RunRecord, list_newest
+from resnet_recipes.run_folder.runs import RunRecord, iterate_newest_runs
 
 USAGE = Usage(
     "resnet-recipes compare RUN RUN ...",
@@ -92,7 +92,7 @@ def run(arguments: Arguments) -> int:
 def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
     """Read the runs to compare. Raises RecipeError unless they are at least two."""
     if len(arguments) < 2:
-        newest = [folder.name for folder in list_newest(ROOT)]
+        newest = [folder.name for folder in iterate_newest_runs(ROOT)]
         names = [*arguments, *(name for name in newest if name not in arguments)][:2]
         fix = shlex.join(["resnet-recipes", "compare", *names])
         fix = fix if len(names) == 2 else Hint(USAGE.line)

@@ -137,7 +137,7 @@ def format_script(shell: str) -> str:
         raise RecipeError([Problem("--completion", shell, "", valid=tuple(SCRIPT_PATHS))])
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     commands = [name for name in COMMANDS if re.search(" (NAME|RECIPE)", get_usage(name).line)]
-    keys = [*_list_file_settings()]
+    keys = [*_iterate_file_settings()]
     parts = {
         "keys": " ".join(keys),
         "places": "|".join(f"{key}*" for key in keys),
@@ -160,7 +160,7 @@ def format_script(shell: str) -> str:
     return text
 
 
-def _list_file_settings() -> Iterator[str]:
+def _iterate_file_settings() -> Iterator[str]:
     """Yield the prefixes of settings whose values are files."""
     yield from ("data=", "data.cache=")
     for method in ORDER:

@@ -12,7 +12,7 @@ from resnet_recipes.jobs.lookup import LAST, ROOT, find_run_path
 from resnet_recipes.recipe.library import Library, find_part
 from resnet_recipes.report.comparison import find_differences, format_settings
 from resnet_recipes.run_folder import CONFIG
-from resnet_recipes.run_folder.runs import list_newest
+from resnet_recipes.run_folder.runs import iterate_newest_runs
 
 USAGE = Usage(
     "resnet-recipes diff RECIPE|RUN RECIPE|RUN",
@@ -42,7 +42,7 @@ def run(arguments: Arguments) -> int:
 def _find_unknown(arguments: Sequence[str], folder: Path | None) -> Iterator[Problem]:
     """Yield the problems of arguments that are neither a recipe nor a run."""
     recipes = Library(folder).list_names()
-    runs = [path.name for path in list_newest(ROOT)]
+    runs = [path.name for path in iterate_newest_runs(ROOT)]
     names = [*recipes, *runs, *([LAST] if runs else [])]
     for argument in arguments:
         name = argument.removeprefix("recipe=")

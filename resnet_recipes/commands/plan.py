@@ -14,7 +14,7 @@ from resnet_recipes.commands.printing import get_page_width, say, show
 from resnet_recipes.commands.run_paths import find_resumed
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.group import count_ranks, list_warnings
+from resnet_recipes.jobs.group import count_ranks, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import find_nearest
 
@@ -90,8 +90,8 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
         *_describe_time(plan, forecast),
         *_describe_loading(plan, forecast),
     ]
-    machine += [(WARNING, text) for text in list_warnings(plan.recipe.launch)]
-    alarms = [*outline.list_notes(plan), *_note_large_images(plan)]
+    machine += [(WARNING, text) for text in iterate_warnings(plan.recipe.launch)]
+    alarms = [*outline.iterate_notes(plan), *_note_large_images(plan)]
     alarms += _note_evaluations(plan, forecast)
     alarms += [row for row in machine if row[0] == WARNING]
     rows += outline.describe_essentials(plan, [row for row in machine if row[0] != WARNING])
@@ -224,7 +224,7 @@ def _describe_forecast(
 
 def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield the images per second that steps need and that the loaders of this machine supply."""
-    from resnet_recipes.jobs.loading import list_supplies
+    from resnet_recipes.jobs.loading import iterate_supplies
 
     if forecast:
         sides = dict.fromkeys(
@@ -235,7 +235,7 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabeledR
             for side in sides
         )
         yield "need", f"{', '.join(needs)}, in images/s, without loading"
-    for index, rates, first_epoch, source in list_supplies(plan):
+    for index, rates, first_epoch, source in iterate_supplies(plan):
         each = ", ".join(f"{format_number(rate)} at {side} px" for side, rate in rates.items())
         first = f"{format_number(first_epoch)} in the first epoch"
         yield "supply", f"{index}: {each}, {first}, in images/s; {source}"

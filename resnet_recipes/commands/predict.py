@@ -89,7 +89,7 @@ def run(arguments: Arguments) -> int:
     if gallery:
         _write_gallery(gallery, network, paths, predictions)
     if bad:
-        say("\n".join(_list_unread(bad, len(paths))))
+        say("\n".join(_describe_unread(bad, len(paths))))
     failed = len(bad) == len(paths) or (bad and "--strict" in arguments)
     return ExitCode.NOT_READY if failed else ExitCode.DONE
 
@@ -193,7 +193,7 @@ def _write_csv(file_name: str, predictions: "Iterable[Prediction]", class_count:
             file.write(format_csv_line([one.file, *values, one.error]).encode())
 
 
-def _list_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
+def _describe_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
     """Yield the number and names of unreadable images."""
     yield f"{len(bad):,} of {count:,} images cannot be read:"
     yield from (f"  {one.file} {one.error}" for one in bad[:_MAX_NAMED])

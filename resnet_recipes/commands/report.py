@@ -7,7 +7,7 @@ from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import open_output, say
-from resnet_recipes.commands.run_paths import list_records
+from resnet_recipes.commands.run_paths import iterate_records
 from resnet_recipes.commands.runs import read_price
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
 from resnet_recipes.report.page.html import build_page, is_ours
@@ -46,7 +46,9 @@ def run(arguments: Arguments) -> int:
             parse_new_path("--png", pictures, is_folder=True)
         import_plotting("--png")
     runs = (
-        [] if "--published" in arguments else list(list_records(arguments.positional or ["runs"]))
+        []
+        if "--published" in arguments
+        else list(iterate_records(arguments.positional or ["runs"]))
     )
     if not runs and "--published" not in arguments:
         where = " ".join(arguments.positional or ["runs"])

@@ -35,7 +35,7 @@ from resnet_recipes.jobs.lookup import (
     find_runs,
 )
 from resnet_recipes.run_folder import CONFIG
-from resnet_recipes.run_folder.runs import RunRecord, list_runs, read_run
+from resnet_recipes.run_folder.runs import RunRecord, iterate_runs, read_run
 
 if TYPE_CHECKING:
     from resnet_recipes.inference.trained_network import TrainedNetwork
@@ -54,7 +54,7 @@ class Resumption(NamedTuple):
     changes: "Sequence[str] | Recipe"  # arguments, or a recipe that must be equal
 
 
-def list_records(arguments: Iterable[str]) -> Iterator[RunRecord]:
+def iterate_records(arguments: Iterable[str]) -> Iterator[RunRecord]:
     """Yield the runs given by arguments: runs, and folders of runs.
 
     Raises NotReadyError if a folder cannot be listed.
@@ -62,7 +62,7 @@ def list_records(arguments: Iterable[str]) -> Iterator[RunRecord]:
     for folder in find_runs(arguments):
         one = read_run(folder)
         try:
-            yield from [one] if one else list_runs(folder)
+            yield from [one] if one else iterate_runs(folder)
         except OSError as error:
             clause = f"cannot be listed: {error.strerror}"
             raise NotReadyError.at(folder, clause, LIST) from None
@@ -76,10 +76,10 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     RecipeError.raise_if_any([find_missing_network(arguments, usage.example)])
     path = find_network(arguments[0], "RUN|FILE")
     from resnet_recipes.inference.open import SETTINGS, open_trained
-    from resnet_recipes.network.open import list_notes
+    from resnet_recipes.network.open import iterate_notes
 
     network = open_trained(path, arguments[1:], SETTINGS[usage.line.split()[1]])
-    for note in list_notes(network.network):
+    for note in iterate_notes(network.network):
         text, *fixes = note.split("\n")
         say("\n".join([f"note: {text}", *(f"      {format_advice(fix)}" for fix in fixes)]))
     return network
@@ -128,14 +128,14 @@ def find_resumed(arguments: Arguments) -> Resumption | None:
             ]
         )
         return Resumption(find_runs([run_name], "--resume")[0], positional)
-    from resnet_recipes.jobs.resume import find_match, list_unfinished
+    from resnet_recipes.jobs.resume import find_match, iterate_unfinished_runs
 
     if is_named(arguments):
         recipe = compose_recipe(arguments).recipe
         folder = find_match(recipe, say)
         return Resumption(folder, recipe) if folder else None
     run_name, root = get_value(positional, "run.name", "run"), find_root(positional)
-    folder = root / run_name if run_name else next(list_unfinished(root), None)
+    folder = root / run_name if run_name else next(iterate_unfinished_runs(root), None)
     if folder is None or not folder.exists():
         fix = "resnet-train --resume auto mild data=PATH"
         clause = Statement(

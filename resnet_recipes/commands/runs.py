@@ -19,7 +19,7 @@ from resnet_recipes.commands.printing import (
     get_width,
     show,
 )
-from resnet_recipes.commands.run_paths import list_records
+from resnet_recipes.commands.run_paths import iterate_records
 from resnet_recipes.jobs.lookup import LIST, ROOT, find_run_path, find_runs
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
@@ -80,7 +80,7 @@ def run(arguments: Arguments) -> int:
     has_none = sources == [str(ROOT)] and not os.path.lexists(ROOT)
     runs = [
         run
-        for run in ([] if has_none else list_records(sources))
+        for run in ([] if has_none else iterate_records(sources))
         if all(
             value in run.name if key == "name" else value == getattr(run, key)
             for key, value in filters

@@ -72,7 +72,9 @@ def find_root_problem(path: str) -> Problem | None:
     if root.name in find_split_folders(root.parent) and _has_splits(root.parent):
         clause = "is one split; use the folder containing train/ and val/"
         return make_problem(root, clause, Value(root.parent))
-    if meant := next(filter(_has_splits, islice(_list_below(root), _MAX_SEARCHED)), None):
+    if meant := next(
+        filter(_has_splits, islice(_iterate_folders_below(root), _MAX_SEARCHED)), None
+    ):
         return make_problem(root, "has no train/ and val/, but a folder in it does", Value(meant))
     return None
 
@@ -202,7 +204,7 @@ def _has_splits(folder: Path) -> bool:
     ) or any(name.lower().endswith(TABLES) for name in os.listdir(folder))
 
 
-def _list_below(root: Path) -> Iterator[Path]:
+def _iterate_folders_below(root: Path) -> Iterator[Path]:
     """Yield the folders below `root`, three levels deep, upper levels first."""
     level = [root]
     for _ in range(3):

@@ -24,7 +24,7 @@ from resnet_recipes.data.beton.samples import (
 from resnet_recipes.data.files.class_folders import find_doubts, find_inner_folders, list_first
 from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
-from resnet_recipes.data.files.listing import Listing, list_images
+from resnet_recipes.data.files.listing import Listing, iterate_images
 from resnet_recipes.data.root import (
     LAYOUT,
     SPLITS,
@@ -83,7 +83,7 @@ def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, L
         len(train),
         len(val),
         train.classes,
-        (*_describe_source(root, parts), *_list_notes(config, train, val, has_table)),
+        (*_describe_source(root, parts), *_iterate_notes(config, train, val, has_table)),
         train.digest,
         val.digest,
         tuple(map(int, train.counts)),
@@ -99,7 +99,7 @@ def _find_part_problems(root: Path, parts: Mapping[str, Part]) -> Iterator[Probl
     if not flat:
         return
     folder, clause = flat[0] if len(flat) == 1 else root, "contains images without class folders"
-    some_image, quoted = next(list_images(folder), None), shlex.quote(str(root))
+    some_image, quoted = next(iterate_images(folder), None), shlex.quote(str(root))
     if some_image is None:
         yield make_problem(folder, "has no images", Hint(LAYOUT))
     elif tables := [*_list_tables(flat[0]), *_list_tables(root)]:
@@ -214,7 +214,9 @@ def _list_single_classes(config: DataConfig, train: Listing, val: Listing) -> li
     return _list_single_classes(unshared, list_split(unshared, "train"), val)
 
 
-def _list_notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:
+def _iterate_notes(
+    config: DataConfig, train: Listing, val: Listing, has_table: bool
+) -> Iterator[str]:
     """Yield advice on these images."""
     if others := train.others + (Counter() if config.sets_aside else val.others):
         yield f"ignored because of their suffixes: {_count_kinds(others)}"
@@ -320,7 +322,7 @@ def survey_betons(config: DataConfig) -> DataFacts:
         len(train),
         len(val),
         train.beton.classes,
-        tuple(_list_beton_notes(config, train, val.beton)),
+        tuple(_iterate_beton_notes(config, train, val.beton)),
         train.digest,
         val.digest,
         tuple(np.bincount(train.beton.labels, minlength=len(train.beton.classes)).tolist()),
@@ -353,7 +355,7 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
         yield problem
 
 
-def _list_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
+def _iterate_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     """Yield notes about these files on this machine."""
     train = samples.beton
     yield from describe_imbalance(np.bincount(train.labels), config)

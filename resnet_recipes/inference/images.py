@@ -27,7 +27,7 @@ from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.class_folders import list_first
 from resnet_recipes.data.files.layout import find_parts, list_split
-from resnet_recipes.data.files.listing import Listing, list_images
+from resnet_recipes.data.files.listing import Listing, iterate_images
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.images import build_eval_pipeline
 from resnet_recipes.data.images.decode import BadImageError, Pixels, read_pixels
@@ -180,7 +180,7 @@ def _list_folder(folder: Path) -> list[str]:
     Raises NotReadyError if there are none, or if the folder cannot be read.
     """
     try:
-        names = sorted(list_images(folder))
+        names = sorted(iterate_images(folder))
     except OSError as error:
         raise NotReadyError.at(folder, f"cannot be read: {error.strerror}") from None
     if not names:

@@ -34,7 +34,7 @@ from resnet_recipes.planning.published_results import (
 from resnet_recipes.planning.stable_phase import change_duration
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import DATA
-from resnet_recipes.run_folder.runs import list_runs
+from resnet_recipes.run_folder.runs import iterate_runs
 
 #: Images with a shorter side of at most this many pixels are small.
 MAX_SMALL_SIDE = 96
@@ -171,7 +171,7 @@ def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accura
     not affect accuracy.
     """
     accuracies: dict[tuple[str, float], list[float]] = {}
-    for run in list_runs(root) if root.is_dir() else ():
+    for run in iterate_runs(root) if root.is_dir() else ():
         if run.state != "finished" or run.top1_percent is None or not run.epochs:
             continue
         is_plain = all(change.startswith(_FREE_SETTINGS) for change in run.changes)

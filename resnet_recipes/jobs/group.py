@@ -115,7 +115,7 @@ def find_temporary_folder_problems() -> Iterator[Problem]:
         yield Problem("TMPDIR", folder, clause, "export TMPDIR=/tmp")
 
 
-def list_warnings(config: "LaunchConfig") -> Iterator[str]:
+def iterate_warnings(config: "LaunchConfig") -> Iterator[str]:
     """Yield warnings about unused GPUs and untested machines."""
     if config.device != "cpu":
         for alarm, finding in (

@@ -56,7 +56,7 @@ class Supply(NamedTuple):
         return cls("memory" if memory else here, rates, first_epoch_rate, sample.source_text)
 
 
-def list_supplies(plan: Plan) -> Iterator[Supply]:
+def iterate_supplies(plan: Plan) -> Iterator[Supply]:
     """Yield the speed of loaders for the location of the images, and for memory."""
     other = set_memory_pixels(plan, plan.recipe.data.memory_pixels or AUTO)
     for each in (set_memory_pixels(plan, 0), *([other] if plan_memory(other) else [])):

@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, State
 from resnet_recipes.base.paths import find_similar_path, parse_path
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.network import hub
-from resnet_recipes.run_folder.runs import list_newest
+from resnet_recipes.run_folder.runs import iterate_newest_runs
 
 ROOT = Path("runs")
 LAST = "last"  # the most recently started run
@@ -47,13 +47,13 @@ def find_run_path(key: str, word: str) -> Path | None:
     if os.path.lexists(path):
         return path
     if word == LAST:
-        return next(list_newest(ROOT), None)
+        return next(iterate_newest_runs(ROOT), None)
     return ROOT / word if os.path.lexists(ROOT / word) else None
 
 
 def describe_missing_run(key: str, word: str) -> Problem:
     """Return the problem of an argument that is not a run, with the most similar name."""
-    runs = [folder.name for folder in list_newest(ROOT)]
+    runs = [folder.name for folder in iterate_newest_runs(ROOT)]
     if word == LAST or (word == str(ROOT) and not runs):
         return Problem(key, word, Statement("there are no runs in ./runs yet"), "resnet-train demo")
     nearest = find_closest(word.rpartition("/")[2], [*runs, LAST] if runs else ())

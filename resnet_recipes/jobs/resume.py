@@ -34,7 +34,7 @@ from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, JOB, SUMMARY
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
-from resnet_recipes.run_folder.runs import list_newest
+from resnet_recipes.run_folder.runs import iterate_newest_runs
 from resnet_recipes.training.state import find_changed_settings
 
 
@@ -61,7 +61,7 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
         )
         return folder
     difference = ""
-    for folder in list_unfinished(root):
+    for folder in iterate_unfinished_runs(root):
         if not (problems := _find_changes(folder, recipe)):
             return folder
         keys = ", ".join(problem.key for problem in problems[:3])
@@ -214,9 +214,9 @@ def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
     return problem._replace(fix=(shlex.join(words), Hint("if the images were moved")))
 
 
-def list_unfinished(root: Path) -> Iterator[Path]:
+def iterate_unfinished_runs(root: Path) -> Iterator[Path]:
     """Yield the run folders without a summary, newest first."""
-    return (folder for folder in list_newest(root) if not (folder / SUMMARY).exists())
+    return (folder for folder in iterate_newest_runs(root) if not (folder / SUMMARY).exists())
 
 
 def _find_changes(folder: Path, recipe: Recipe) -> list[Problem]:

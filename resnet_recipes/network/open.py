@@ -59,7 +59,7 @@ def open_network(
     return network
 
 
-def list_notes(network: Network) -> Iterator[str]:
+def iterate_notes(network: Network) -> Iterator[str]:
     """Yield reasons to doubt the network of a file.
 
     Further lines of a note are settings to try.

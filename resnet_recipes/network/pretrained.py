@@ -32,7 +32,7 @@ class PretrainedWeights(NamedTuple):
         """The description of the file's network."""
         return self.network.about
 
-    def list_details(self, config: ModelConfig) -> Iterator[str]:
+    def iterate_details(self, config: ModelConfig) -> Iterator[str]:
         """Yield lines for the plan: weights loaded, replaced and frozen."""
         about = self.about
         yield f"{len(self.tensors)} tensors loaded"
@@ -43,7 +43,7 @@ class PretrainedWeights(NamedTuple):
             yield "summed over colors, for gray images"
         yield from describe_frozen(config)
 
-    def list_notes(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
+    def iterate_notes(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
         """Yield notes for the plan: image settings that the authors of the weights used.
 
         Further lines of a note are settings to try.

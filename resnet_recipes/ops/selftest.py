@@ -105,7 +105,7 @@ def _compute_results(function: Callable, arguments: tuple, dtype: torch.dtype) -
         torch.arange(y.numel()).add(i).cos().to(dtype).to(y.device, y.dtype).view(y.shape)
         for i, y in enumerate(outputs)
     ]
-    tensors = list(_list_tensors(arguments))
+    tensors = list(_iterate_tensors(arguments))
     inputs = [tensor for tensor in tensors if tensor.requires_grad]
     # differentiate a sum: for gradients of tensors, torch imports sympy, which takes a second
     total = sum((y * g).sum() for y, g in zip(outputs, upstream, strict=True))
@@ -114,13 +114,13 @@ def _compute_results(function: Callable, arguments: tuple, dtype: torch.dtype) -
     return [*(y.detach() for y in outputs), *gradients, *others]
 
 
-def _list_tensors(arguments: Iterable[object]) -> Iterator[Tensor]:
+def _iterate_tensors(arguments: Iterable[object]) -> Iterator[Tensor]:
     """Yield the tensors among nested arguments."""
     for value in arguments:
         if isinstance(value, Tensor):
             yield value
         elif isinstance(value, tuple):
-            yield from _list_tensors(value)
+            yield from _iterate_tensors(value)
 
 
 def _get_tolerance(dtype: torch.dtype) -> float:

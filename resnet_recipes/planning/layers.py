@@ -81,7 +81,7 @@ class Convolution(NamedTuple):
         return 1 + is_trained + has_gradient
 
 
-def list_convolutions(model: str, image_size: int) -> Iterator[Convolution]:
+def iterate_convolutions(model: str, image_size: int) -> Iterator[Convolution]:
     """Yield the convolutions of a torchvision ResNet for images of `image_size` pixels."""
     is_deep, blocks = NETWORKS[model]
     stem = Convolution(3, 64, 7, 2, image_size)
@@ -113,7 +113,7 @@ def count_backbone_weights(model: str, frozen: int = 0) -> int:
 
     Omits the first `frozen` stages.
     """
-    layers = [layer for layer in list_convolutions(model, 224) if layer.stage >= frozen]
+    layers = [layer for layer in iterate_convolutions(model, 224) if layer.stage >= frozen]
     return sum(layer.weights + 2 * layer.outputs for layer in layers)
 
 
@@ -129,7 +129,7 @@ def count_operations(
     frozen = FREEZABLE.index(model.freeze)  # number of frozen stages; 5: all but the head
 
     def count_layers() -> Iterator[LayerCost]:
-        for layer in list_convolutions(model.name, image_size):
+        for layer in iterate_convolutions(model.name, image_size):
             stride = layer.stride
             if stride > 1:
                 stride = methods.convolution_stride(stride, layer.inputs)

@@ -33,7 +33,7 @@ def describe_plan(plan: Plan) -> Iterator[OutlineRow]:
     yield BLANK
     yield from describe_extras(plan)
     yield BLANK
-    yield from list_notes(plan)
+    yield from iterate_notes(plan)
 
 
 def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Iterator[OutlineRow]:
@@ -58,7 +58,7 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
         yield "published", clause
 
 
-def list_notes(plan: Plan) -> Iterator[OutlineRow]:
+def iterate_notes(plan: Plan) -> Iterator[OutlineRow]:
     """Yield notes on settings that a user may want to change before the start."""
     for note in (*plan.facts.notes, *plan.notes):
         text, *fixes = note.split("\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.kinds import parse_texts
-from resnet_recipes.planning.layers import Convolution, count_backbone_weights, list_convolutions
+from resnet_recipes.planning.layers import Convolution, count_backbone_weights, iterate_convolutions
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def count_traffic(work: Work) -> Counter[str]:
             "gradients of sums": 3 * (stem // 4 + (0 if fused else sums - last)),
             "blur": sum(
                 4 * read if stride == 1 else 2 * (read + read // 4)
-                for read, stride in _list_blurs(work)
+                for read, stride in _iterate_blurs(work)
             ),
             "pool": 2 * (stem + pooled)
             + 2 * pooled * _count_index_bytes(work) // BYTES_PER_ACTIVATION,
@@ -187,7 +187,7 @@ def count_kept_bytes(work: Work) -> int:
         halves = sum(layer.read // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2))
         elements += halves + stem // 4
     else:
-        elements += pooled + sum(read + read // stride**2 for read, stride in _list_blurs(work))
+        elements += pooled + sum(read + read // stride**2 for read, stride in _iterate_blurs(work))
     return BYTES_PER_ACTIVATION * elements + _count_index_bytes(work) * pooled
 
 
@@ -198,7 +198,7 @@ def _count_index_bytes(work: Work) -> int:
 
 @cache
 def _list_layers(work: Work) -> tuple[Convolution, ...]:
-    return tuple(list_convolutions(work.model, work.image_size))
+    return tuple(iterate_convolutions(work.model, work.image_size))
 
 
 @cache
@@ -217,7 +217,7 @@ def _list_passes(work: Work) -> tuple[tuple[float, float], ...]:
     return tuple(passes)
 
 
-def _list_blurs(work: Work) -> Iterator[tuple[int, int]]:
+def _iterate_blurs(work: Work) -> Iterator[tuple[int, int]]:
     """Yield the input elements per image and the stride of each blur.
 
     A blur follows the max pool, and precedes each strided convolution.

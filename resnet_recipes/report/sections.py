@@ -172,11 +172,11 @@ def _make_headline(
     name, content = _name_data(runs[0]), _describe_data(runs)
     has_means = len(front) > 1 and any(row["seeds"] > 1 for row in front)
     tables = [_make_front_table(front, price)] if has_means else []
-    text = [*_describe_best(front, price, len(runs)), *conclusion, *_list_facts(runs, content)]
+    text = [*_describe_best(front, price, len(runs)), *conclusion, *_iterate_facts(runs, content)]
     return PageSection(name or "Runs", text, tables=tables)
 
 
-def _list_facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
+def _iterate_facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
     yield f"Data: {content}." if content else "The data are unknown."
     states = Counter(run.state for run in runs)
     yield ", ".join(f"{count} {state}" for state, count in states.most_common()) + "."

@@ -44,7 +44,7 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
         for key, title in QUANTITIES.items()
         if _is_worth_plotting(points, key)
     ]
-    bars = [row | {"name": name} for name, run in chosen.items() for row in _list_phases(run)]
+    bars = [row | {"name": name} for name, run in chosen.items() for row in _iterate_phases(run)]
     if bars:
         caption = (
             "The parts of the total time. Other: writing the weights at the end, and work that a "
@@ -97,7 +97,7 @@ def _downsample(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _list_phases(run: RunRecord) -> Iterator[dict[str, Any]]:
+def _iterate_phases(run: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield the minutes of each part of a run, which add up to its wall time."""
     records = read_metrics(run.folder / METRICS)
     steps, begins = filter_kind(records, "step"), filter_kind(records, "begin")

@@ -120,7 +120,7 @@ def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
     )
 
 
-def list_runs(root: Path) -> Iterator[RunRecord]:
+def iterate_runs(root: Path) -> Iterator[RunRecord]:
     """Yield the runs directly below `root`, by name; other files and folders are skipped.
 
     Names with a leading dot are skipped: a killed process may leave an unfinished run folder.
@@ -131,7 +131,7 @@ def list_runs(root: Path) -> Iterator[RunRecord]:
             yield run
 
 
-def list_newest(root: Path) -> Iterator[Path]:
+def iterate_newest_runs(root: Path) -> Iterator[Path]:
     """Yield the run folders directly below `root`, the most recently started run first."""
     configs = sorted(root.glob("[!.]*/config.yaml"), key=lambda path: path.stat().st_mtime)
     return (config.parent for config in reversed(configs))

@@ -92,7 +92,7 @@ class Confusion:
 
     def classes(self) -> list[ClassResult]:
         """Return every class that has images, the worst first."""
-        results = [result for result in self._list_classes() if result.images]
+        results = [result for result in self._iterate_classes() if result.images]
         return sorted(results, key=lambda result: (result.recall_percent, result.label))
 
     def means(self) -> dict[str, Means]:
@@ -100,7 +100,7 @@ class Confusion:
 
         As in scikit-learn, over all classes that have images or predictions.
         """
-        results = list(self._list_classes())
+        results = list(self._iterate_classes())
         rows = [row[3:] for row in results]
         images = [row.images for row in results]
         return {
@@ -108,7 +108,7 @@ class Confusion:
             "weighted": Means(*np.average(rows, axis=0, weights=images).tolist()),
         }
 
-    def _list_classes(self) -> Iterator[ClassResult]:
+    def _iterate_classes(self) -> Iterator[ClassResult]:
         """Yield every class that has images or predictions, in the order of labels."""
         labels, predicted_labels = self._labels, self._predicted
         num_classes = int(torch.cat([labels, predicted_labels]).max()) + 1

@@ -10,7 +10,7 @@ import pytest
 
 from resnet_recipes.api import compose
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.jobs.resume import list_unfinished
+from resnet_recipes.jobs.resume import iterate_unfinished_runs
 from resnet_recipes.recipe.frozen_recipe import freeze_sealed, read
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.data.remote.web_server import serve_folder
@@ -200,7 +200,7 @@ def test_resume_auto_finds_newest_unfinished_run(run_folders, run_command):
         run_command(f"{START} run={name}", 75)
         os.utime(f"runs/{name}/config.yaml", (index, index))
     Path("runs/done/summary.json").write_text("{}")
-    assert list(list_unfinished(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
+    assert list(iterate_unfinished_runs(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
     run_command("resnet-train --resume auto", 75)
     assert run_folders[-1].name == "new"
 

@@ -7,7 +7,7 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.run_paths import list_records, resolve_weights
+from resnet_recipes.commands.run_paths import iterate_records, resolve_weights
 from resnet_recipes.jobs.lookup import find_runs
 from tests.checks import get_error
 from tests.run_folders import create_run_folder
@@ -86,7 +86,7 @@ def test_missing_runs_suggest_how_to_start_one(word):
 
 
 def test_list_records_accepts_runs_and_folders(runs):
-    assert [one.name for one in list_records(["last", "runs"])] == ["alpha", "alpha", "beta"]
+    assert [one.name for one in iterate_records(["last", "runs"])] == ["alpha", "alpha", "beta"]
 
 
 @pytest.mark.parametrize(

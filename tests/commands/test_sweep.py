@@ -16,7 +16,7 @@ from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.jobs import measure
 from resnet_recipes.planning import network_facts
 from resnet_recipes.planning.estimate import Speeds
-from resnet_recipes.run_folder.runs import list_runs
+from resnet_recipes.run_folder.runs import iterate_runs
 from tests.images import create_random_images
 from tests.plans import TINY
 from tests.run_folders import create_run_folder
@@ -222,7 +222,7 @@ def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
     assert "already finished" in errors
     assert f"3 of 3 runs are finished in {killed / 'runs'}" in errors
     assert len(read_results(alone)) == 3
-    extended = [run.extends for run in list_runs(killed / "runs") if run.extends]
+    extended = [run.extends for run in iterate_runs(killed / "runs") if run.extends]
     assert len(extended) == 2
     assert read_results(killed) == read_results(alone)
 

@@ -22,7 +22,7 @@ from resnet_recipes.jobs.group import (
     build_command,
     build_environments,
     count_ranks,
-    list_warnings,
+    iterate_warnings,
     make_group,
 )
 from resnet_recipes.recipe.sections import LaunchConfig
@@ -114,14 +114,14 @@ def test_rank_command_has_only_its_folder():
 def test_warnings_name_unused_gpus(monkeypatch):
     monkeypatch.setattr(group, "explain_unused_gpu", lambda: None)
     monkeypatch.setattr(group, "explain_untested_machine", lambda: None)
-    assert list(list_warnings(LaunchConfig())) == []
+    assert list(iterate_warnings(LaunchConfig())) == []
     monkeypatch.setattr(
         group, "explain_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
     )
     monkeypatch.setattr(group, "explain_untested_machine", lambda: Finding("warn", "a Mac"))
     messages = ["NO GPU IS USED: it is hidden; unset X", "UNTRIED: a Mac"]
-    assert list(list_warnings(LaunchConfig())) == messages
-    assert list(list_warnings(LaunchConfig(device="cpu"))) == []
+    assert list(iterate_warnings(LaunchConfig())) == messages
+    assert list(iterate_warnings(LaunchConfig(device="cpu"))) == []
 
 
 def test_environments_override_inherited_rank_variables(monkeypatch):

@@ -11,7 +11,7 @@ from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.jobs import loading, memory
-from resnet_recipes.jobs.loading import Supply, add_loading, find_gain, list_supplies
+from resnet_recipes.jobs.loading import Supply, add_loading, find_gain, iterate_supplies
 from resnet_recipes.jobs.memory import plan_memory
 from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
@@ -154,7 +154,7 @@ def test_partial_memory_is_not_suggested(monkeypatch):
         < estimate(plan, make_fast_gpus(plan)).minutes
     )
     assert find_gain(plan, make_fast_gpus(plan)).memory is None
-    assert [supply.location for supply in list_supplies(plan)] == ["files"]
+    assert [supply.location for supply in iterate_supplies(plan)] == ["files"]
     assert Supply.of(plan_imagenet("mild cache=ram", 8)).location == "files"
 
 
@@ -180,7 +180,7 @@ def test_folder_beyond_memory_suggests_convert(monkeypatch):
 def test_list_supplies_returns_files_and_memory():
     rows = {
         supply.location: supply.first_epoch_images_per_second
-        for supply in list_supplies(plan_imagenet("mild", 8))
+        for supply in iterate_supplies(plan_imagenet("mild", 8))
     }
     assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
 
@@ -192,14 +192,14 @@ def test_damaged_images_leave_speeds_unchanged(monkeypatch):
     monkeypatch.setattr(sample.Sample, "crop_seconds", fail)
     plan, bare = plan_imagenet("mild", 8), Speeds({88: (1.0,)})
     assert add_loading(plan, bare) == bare
-    assert list(list_supplies(plan)) == []
+    assert list(iterate_supplies(plan)) == []
 
 
 def test_synthetic_images_leave_speeds_unchanged():
     plan, bare = plan_imagenet("mild", 8), Speeds({88: (1.0,)})
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert add_loading(plan, bare) == bare
-    assert list(list_supplies(plan)) == []
+    assert list(iterate_supplies(plan)) == []
 
 
 def test_supply_without_data_uses_the_table():

@@ -9,7 +9,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.network.matching import find_lookalikes
-from resnet_recipes.network.open import list_notes, open_network
+from resnet_recipes.network.open import iterate_notes, open_network
 from tests.checks import get_problem
 
 NAME = "timm:test_efficientnet"
@@ -49,7 +49,7 @@ def test_names_of_another_library_match_by_order(counters, tiny_efficientnet, tm
     torch.testing.assert_close(
         compute_logits_of_ones(network), compute_logits_of_ones(tiny_efficientnet)
     )
-    assert any("by order and shape" in note for note in list_notes(network))
+    assert any("by order and shape" in note for note in iterate_notes(network))
 
 
 def test_order_does_not_match_other_kinds_or_shapes(tiny_efficientnet, tmp_path):
@@ -107,7 +107,7 @@ def test_undescribed_file_notes_its_lookalikes(tmp_path):
     timm = pytest.importorskip("timm")
     path = tmp_path / "a b.pth"
     torch.save(timm.create_model("efficientnet_lite0", num_classes=2).state_dict(), path)
-    notes = list(list_notes(open_network(str(path), ModelConfig("timm:efficientnet_lite0"))))
+    notes = list(iterate_notes(open_network(str(path), ModelConfig("timm:efficientnet_lite0"))))
     assert len(notes) == 2
     assert "read as timm:efficientnet_lite0" in notes[0]
     assert ", ".join(EFFICIENTNET) in notes[1]

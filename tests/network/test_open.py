@@ -8,7 +8,7 @@ import torchvision
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import MEAN, STD
-from resnet_recipes.network.open import AbsentError, list_notes, open_network
+from resnet_recipes.network.open import AbsentError, iterate_notes, open_network
 from resnet_recipes.network.pretrained import open_weights
 from tests.checks import get_problem
 from tests.tiny_networks import build_narrow_resnet18
@@ -50,7 +50,7 @@ def test_published_name_sets_network_and_image_settings(published, put_in_hub):
     assert (about.eval_resize, about.eval_size, about.eval_interpolation) == (168, 160, "bicubic")
     images = torch.randn(2, 3, 160, 160)
     torch.testing.assert_close(network(images), model(images))
-    assert list(list_notes(network)) == []
+    assert list(iterate_notes(network)) == []
     assert network.classes[0] == "n01440764"
 
 
@@ -112,7 +112,7 @@ def test_undescribed_file_uses_named_network_and_images(tmp_path):
     network = open_network(str(path), ModelConfig("timm:test_vit"))
     assert (network.about.mean, network.about.num_classes) == (HALF, 3)
     assert network.classes == ("0", "1", "2")
-    assert any("mean of 0.5/0.5/0.5" in note for note in list_notes(network))
+    assert any("mean of 0.5/0.5/0.5" in note for note in iterate_notes(network))
 
 
 def test_resnet_file_is_recognized_by_its_names(tmp_path, monkeypatch):
@@ -122,7 +122,7 @@ def test_resnet_file_is_recognized_by_its_names(tmp_path, monkeypatch):
     assert network.about.architecture == "resnet18"
     assert (network.about.mean, network.about.std) == (MEAN, STD)
     assert network.about.eval_resize == 256
-    assert "without BlurPool" in next(list_notes(network))
+    assert "without BlurPool" in next(iterate_notes(network))
 
 
 def test_torchvision_weights_set_image_settings_of_each_file():

@@ -92,12 +92,12 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, positions, text, 
         if name.startswith("fc.")
     }
     assert is_identical(model.state_dict(), expected)
-    assert text in " ".join(start.list_details(CONFIG))
+    assert text in " ".join(start.iterate_details(CONFIG))
     stem = make_weights_config(path, freeze="stem")
-    assert "frozen up to stem" in [*start.list_details(stem)]
+    assert "frozen up to stem" in [*start.iterate_details(stem)]
     still = make_weights_config(path, freeze_bn=True)
-    assert "BatchNorm statistics frozen" in [*start.list_details(still)]
-    alone = [*start.list_details(replace(still, freeze="backbone"))]
+    assert "BatchNorm statistics frozen" in [*start.iterate_details(still)]
+    alone = [*start.iterate_details(replace(still, freeze="backbone"))]
     assert "only the classifier is trained" in alone
     assert not any("frozen" in line for line in alone)
 
@@ -160,7 +160,7 @@ def test_weights_of_another_stem_or_width_suggest_settings(weights_file, tmp_pat
 def test_color_weights_are_summed_for_gray_images(weights_file):
     gray = make_weights_config(weights_file, in_channels=1)
     start = pretrained.find(gray, SEVEN)
-    assert "summed over colors" in " ".join(start.list_details(gray))
+    assert "summed over colors" in " ".join(start.iterate_details(gray))
     summed = torch.load(weights_file, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
     assert torch.equal(start.tensors["conv1.weight"], summed)
 
@@ -173,7 +173,7 @@ def test_timm_weights_state_fit_of_non_square_images():
         assert images["fit"] == fit
         network = Network(nn.Linear(1, 1), NetworkDescription("timm:convnext_base", 1, **images))
         text = " ".join(
-            pretrained.PretrainedWeights(network, {}, "").list_notes(config, DataConfig())
+            pretrained.PretrainedWeights(network, {}, "").iterate_notes(config, DataConfig())
         )
         assert ("data.fit=squash" in text) == (fit == "squash")
 
@@ -196,7 +196,7 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(
     start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
     assert start.about.num_classes == 7
     images = DataConfig(eval_size=192, eval_interpolation="bicubic")
-    text = " ".join(start.list_notes(replace(CONFIG, weights="torchvision"), images))
+    text = " ".join(start.iterate_notes(replace(CONFIG, weights="torchvision"), images))
     assert (
         "the weights were published with other image settings\n"
         "data.eval_resize=256 data.eval_size=224 data.eval_interpolation=bilinear"
@@ -275,6 +275,6 @@ def test_freezing_random_weights_is_rejected():
 def test_own_weights_have_no_note_on_image_settings(weights_file):
     images = DataConfig(eval_size=192)
     config = make_weights_config(weights_file)
-    assert list(pretrained.find(config, SEVEN).list_notes(config, images)) == []
+    assert list(pretrained.find(config, SEVEN).iterate_notes(config, images)) == []
     published_as = replace(config, weights="torchvision")
-    assert list(pretrained.find(config, SEVEN).list_notes(published_as, images))
+    assert list(pretrained.find(config, SEVEN).iterate_notes(published_as, images))

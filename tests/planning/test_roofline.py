@@ -15,7 +15,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.fuse import fuse
-from resnet_recipes.planning.layers import count_operations, list_convolutions
+from resnet_recipes.planning.layers import count_operations, iterate_convolutions
 from resnet_recipes.planning.roofline import (
     FUSED_BANDWIDTH_FRACTION,
     GPUS,
@@ -115,7 +115,7 @@ def test_fused_traffic_matches_kernel_arguments(side, blurs):
 
 
 def test_blur_traffic_is_one_read_and_write():
-    stem, *layers = list_convolutions("resnet50", 64)
+    stem, *layers = iterate_convolutions("resnet50", 64)
     kinds = count_traffic(Work("resnet50", 64, 1, blur=True, fused=True))
     halved, whole = (
         sum(layer.read for layer in layers if layer.stride == 2 and layer.kernel == kernel)

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from resnet_recipes.run_folder.runs import find_shared_changes, list_runs, read_run
+from resnet_recipes.run_folder.runs import find_shared_changes, iterate_runs, read_run
 from tests.run_folders import create_run_folder
 
 
@@ -95,7 +95,7 @@ def test_list_runs_skips_other_folders_and_dead_links(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    assert [run.name for run in list_runs(tmp_path)] == ["a", "b"]
+    assert [run.name for run in iterate_runs(tmp_path)] == ["a", "b"]
 
 
 def test_shared_changes_ignores_unreadable_runs(tmp_path):
@@ -104,9 +104,9 @@ def test_shared_changes_ignores_unreadable_runs(tmp_path):
         (folder / "overrides.txt").write_text(
             f"optimizer.lr=1\nscale_schedule_ratio=1.0\nseed={seed}\nrun.name={name}\n"
         )
-    assert find_shared_changes(list(list_runs(tmp_path))) == ("optimizer.lr=1",)
+    assert find_shared_changes(list(iterate_runs(tmp_path))) == ("optimizer.lr=1",)
     (create_run_folder(tmp_path, "damaged") / "summary.json").write_text("[")
-    runs = list(list_runs(tmp_path))
+    runs = list(iterate_runs(tmp_path))
     assert [run.state for run in runs] == ["finished", "finished", "unreadable"]
     assert find_shared_changes(runs) == ("optimizer.lr=1",)
     assert find_shared_changes(runs[:1]) == ("optimizer.lr=1", "seed=1")

@@ -16,7 +16,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError, Rule, Statement
 from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
 from resnet_recipes.data.convert.encode import Original
-from resnet_recipes.data.convert.tar import Member, list_members
+from resnet_recipes.data.convert.tar import Member, iterate_members
 from resnet_recipes.data.files.table import LABEL
 from resnet_recipes.data.images import decode
 from resnet_recipes.data.root import SYNONYMS
@@ -192,7 +192,7 @@ def _read_bytes(path: str, start: int, size: int) -> bytes:
 def _read_tar(path: Path) -> Iterator[ShardSample]:
     """Yield the samples of a tar file: members with a common key, including one image."""
     try:
-        for key, group in groupby(list_members(path), lambda member: _split_name(member)[0]):
+        for key, group in groupby(iterate_members(path), lambda member: _split_name(member)[0]):
             yield _make_sample(path, key, [*group])
     except ValueError as error:
         clause = f"cannot be read as a tar file: {error}"

@@ -32,7 +32,7 @@ class _Headers(BufferedReader):
         return super().read(size)
 
 
-def list_members(path: Path) -> Iterator[Member]:
+def iterate_members(path: Path) -> Iterator[Member]:
     """Yield the files of an archive. Raises OSError, or ValueError with a phrase for the user.
 
     Python's tarfile treats a damaged header as the end of the archive, so that end is checked.

@@ -24,7 +24,7 @@ from resnet_recipes.data.root import DEBRIS, list_classes
 _MAX_DEPTH = 100  # maximum depth of nested folders
 
 
-def list_images(folder: Path) -> Iterator[str]:
+def iterate_images(folder: Path) -> Iterator[str]:
     """Yield the paths of images below `folder`, relative to it and unsorted; see `walk`.
 
     Makes no `stat` call per image.

@@ -54,7 +54,7 @@ def count_passes(data: bytes) -> int:
     is_sequential = data[frame + 1] in (0xC0, 0xC1)  # baseline, extended
     if data[:2] != _START or (scan and is_sequential and data[scan + 4] == data[frame + 9]):
         return 0
-    scans = sum(marker == _SCAN for marker, _ in _list_scan_segments(data))
+    scans = sum(marker == _SCAN for marker, _ in _iterate_scan_segments(data))
     return scans or data.count(b"\xff\xda")
 
 
@@ -63,11 +63,11 @@ def ends_early(data: bytes) -> bool:
 
     Reads the complete file.
     """
-    ends = (start for marker, start in _list_scan_segments(data) if marker == _END)
+    ends = (start for marker, start in _iterate_scan_segments(data) if marker == _END)
     return next(ends, 0) + 2 != len(data)
 
 
-def _list_scan_segments(data: bytes) -> Iterator[tuple[int, int]]:
+def _iterate_scan_segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield marker and start of each segment from the first scan to the end marker."""
     at = _find_header(data).scan or len(data)
     while match := _MARKER.search(data, at):

@@ -94,20 +94,20 @@ def make_blank_rows(count: int) -> np.ndarray:
 
 def describe_layout() -> str:
     """Return a line for each field of these structs: name, offset and size."""
-    lines = [*_list_fields(_ROW), f"row 0 {_ROW.itemsize}"]
-    lines += [*_list_fields(OPERATION), f"operation 0 {OPERATION.itemsize}"]
+    lines = [*_iterate_fields(_ROW), f"row 0 {_ROW.itemsize}"]
+    lines += [*_iterate_fields(OPERATION), f"operation 0 {OPERATION.itemsize}"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _list_fields(dtype: np.dtype, name: str = "", start: int = 0) -> Iterator[str]:
+def _iterate_fields(dtype: np.dtype, name: str = "", start: int = 0) -> Iterator[str]:
     """Yield a line for each number in a struct that starts at `start`."""
     if dtype.fields:
         for key, (kind, offset, *_) in dtype.fields.items():
-            yield from _list_fields(kind, f"{name}.{key}" if name else key, start + offset)
+            yield from _iterate_fields(kind, f"{name}.{key}" if name else key, start + offset)
     elif dtype.subdtype:
         kind, (count,) = dtype.subdtype
         for index in range(count):
-            yield from _list_fields(kind, f"{name}[{index}]", start + index * kind.itemsize)
+            yield from _iterate_fields(kind, f"{name}[{index}]", start + index * kind.itemsize)
     else:
         yield f"{name} {start} {dtype.itemsize}"
 

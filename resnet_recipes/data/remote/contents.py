@@ -95,7 +95,9 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
             elif head in tables:
                 only = "" if named else Path(head.name).stem
                 path = folder / head.name
-                names |= dict.fromkeys(_list_named(store, head, path, only, len(tables) > 1))
+                names |= dict.fromkeys(
+                    _iterate_image_names(store, head, path, only, len(tables) > 1)
+                )
     names = {name: None for name in names if name not in {head.name for head in heads}}
     images = list(_look_at_each(store.describe, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
@@ -147,7 +149,7 @@ def _parse_sums(store: Store, head: RemoteFile) -> dict[str, str]:
     return sums
 
 
-def _list_named(
+def _iterate_image_names(
     store: Store, head: RemoteFile, path: Path, only: str, is_beside: bool
 ) -> Iterator[str]:
     """Yield the names of the images in a table fetched to `path`; they must be below its folder.

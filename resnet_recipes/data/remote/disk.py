@@ -81,11 +81,11 @@ def is_local(folder: Path) -> bool:
     if existing == folder.absolute() and (folder.is_symlink() or facts.st_uid != os.getuid()):
         return False
     number = f"{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
-    kinds = [kind for device, kind in _list_mounts() if device == number]
+    kinds = [kind for device, kind in _iterate_mounts() if device == number]
     return not any(kind in _EXCLUDED_TYPES or kind.startswith("fuse") for kind in kinds)
 
 
-def _list_mounts() -> Iterator[tuple[str, str]]:
+def _iterate_mounts() -> Iterator[tuple[str, str]]:
     """Yield the device number and the type of each mounted file system (Linux)."""
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()

@@ -87,7 +87,7 @@ class Copy:
             self._find_pieces(
                 (remote, *part)
                 for remote in betons
-                for part in _list_descriptions(self.path / remote.name)
+                for part in _iterate_metadata_ranges(self.path / remote.name)
             )
         )
         self._fetch(range(min(len(self._pieces), 64)), stopped=stopped)
@@ -265,7 +265,7 @@ class Copy:
             raise NotReadyError.of("data.cache", str(self._home), clause, fix) from None
 
 
-def _list_descriptions(beton: Path) -> Iterator[tuple[int, int]]:
+def _iterate_metadata_ranges(beton: Path) -> Iterator[tuple[int, int]]:
     """Yield the byte ranges of a .beton file that are not images, from its header."""
     with open(beton, "rb") as file:
         header, size = file.read(HEADER.itemsize), os.fstat(file.fileno()).st_size

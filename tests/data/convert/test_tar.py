@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.data.convert.tar import Member, list_members
+from resnet_recipes.data.convert.tar import Member, iterate_members
 
 NAMES = [f"{index}.{suffix}" for index in range(20) for suffix in ("jpg", "cls")]
 
@@ -35,7 +35,7 @@ def find_header(path: Path, number: int) -> int:
 def read_members(path: Path) -> list[tuple[str, int]]:
     """Return name and number of every file."""
     whole = path.read_bytes()
-    return [(one.name, int(whole[one.offset : one.offset + 3])) for one in list_members(path)]
+    return [(one.name, int(whole[one.offset : one.offset + 3])) for one in iterate_members(path)]
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -59,7 +59,7 @@ def test_members_lists_every_file_of_gnu_tar(tmp_path):
 
 def test_members_keeps_no_header(tmp_path):
     path = write_archive(tmp_path / "a.tar")
-    members = list_members(path)
+    members = iterate_members(path)
     for _ in NAMES:
         next(members)
     assert sum(isinstance(each, tarfile.TarInfo) for each in gc.get_objects()) < len(NAMES)
@@ -128,7 +128,7 @@ def test_members_rejects_incomplete_archive(tmp_path, message, damage: Callable[
     path = write_archive(tmp_path / "a.tar")
     damage(path)
     with pytest.raises((ValueError, OSError), match=message):
-        list(list_members(path))
+        list(iterate_members(path))
 
 
 def test_members_misses_no_file_after_a_changed_header(tmp_path):

@@ -24,7 +24,7 @@ def copy_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pat
 def mounts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Mounted file systems, which a test can change; at first all folders are on a local disk."""
     file_systems: list[tuple[str, str]] = []
-    monkeypatch.setattr(disk, "_list_mounts", lambda: file_systems)
+    monkeypatch.setattr(disk, "_iterate_mounts", lambda: file_systems)
     return file_systems
 
 
