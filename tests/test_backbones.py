@@ -250,7 +250,7 @@ def test_flops_match_closed_form_of_same_resnet(frozen: str):
     config = ModelConfig("resnet18", freeze=frozen, weights="x", init="library")
     closed_form = make_network_facts(config, 7, Stack({}))
     counted = make_network_facts(replace(config, name="torchvision:resnet18"), 7, Stack({}))
-    assert counted.operations(64) == closed_form.operations(64)
+    assert counted.count_flops(64) == closed_form.count_flops(64)
     assert counted.parameters == closed_form.parameters
 
 
@@ -310,9 +310,9 @@ def test_plan_counts_flops_of_stem_and_width():
     # He et al., 2015, count 0.56 billion multiply-adds for this ResNet-18
     standard = make_network_facts(ModelConfig("resnet18", stem="small"), 10, Stack({}))
     half = make_network_facts(ModelConfig("resnet18", stem="small", width=0.5), 10, Stack({}))
-    assert standard.operations(32).training == pytest.approx(3 * 2 * 0.556e9, rel=0.01)
-    assert half.operations(32).training == pytest.approx(
-        standard.operations(32).training / 4, rel=0.01
+    assert standard.count_flops(32).training == pytest.approx(3 * 2 * 0.556e9, rel=0.01)
+    assert half.count_flops(32).training == pytest.approx(
+        standard.count_flops(32).training / 4, rel=0.01
     )
     assert standard.parameters == 11_173_962
 

@@ -19,7 +19,7 @@ from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.methods import ORDER
-from resnet_recipes.planning.network_facts import count_teaching
+from resnet_recipes.planning.network_facts import count_teacher_flops
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import (
     describe_file,
@@ -116,7 +116,7 @@ def plan_soft_labels(
     if os.path.exists(labels.part):
         missing = 0
     NotReadyError.raise_if_any([find_folder_problem("--out", path.parent, missing, need)])
-    flops = images * sum(count_teaching(plan.teachers, image_size) for image_size in sizes)
+    flops = images * sum(count_teacher_flops(plan.teachers, image_size) for image_size in sizes)
     say(
         f"{plan.teachers[0].text}: {outputs_per_image} outputs for each of {images:,} images in "
         f"{format_count(len(sizes), 'epoch')}, {size_text} and "

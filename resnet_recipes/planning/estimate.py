@@ -316,14 +316,14 @@ def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: floa
 
 def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
     """Return the speeds of a CPU with this many cores, guessed from the FLOPs of the network."""
-    is_slow, operations = is_emulated(plan.recipe.precision.dtype), plan.network.operations
+    is_slow, count_flops = is_emulated(plan.recipe.precision.dtype), plan.network.count_flops
     rate = 2e9 * CORE_GIGAMACS * cores / (EMULATION_FACTOR if is_slow else 1)
     return Speeds(
         {
-            image_size: (plan.passes * operations(image_size).training / rate,)
+            image_size: (plan.passes * count_flops(image_size).training / rate,)
             for image_size in plan.image_sizes
         },
-        rate / operations(plan.recipe.data.eval_size).forward,
+        rate / count_flops(plan.recipe.data.eval_size).forward,
     )
 
 
@@ -336,7 +336,7 @@ def predict_gpu_speeds(plan: Plan, gpu: Gpu) -> Speeds:
         for image_size in image_sizes
     }
     seconds = (ALL_REDUCE_FACTOR if devices > 1 else 1) * plan.passes / devices
-    forward, training = plan.network.operations(eval_size)
+    forward, training = plan.network.count_flops(eval_size)
     return Speeds(
         {
             image_size: (seconds / gpu_speed.images_per_second,)

@@ -14,7 +14,7 @@ class LayerCost(NamedTuple):
     passes: int  # passes per training step: forward, and one or two backward
 
 
-class OperationCount(NamedTuple):
+class FlopCount(NamedTuple):
     """The compute of a network for one image, independent of the machine.
 
     Counts convolutions and linear layers, with two operations per multiply-add, like
@@ -122,9 +122,7 @@ def count_features(model: str) -> int:
     return 2048 if NETWORKS[model][0] else 512
 
 
-def count_operations(
-    model: ModelConfig, classes: int, image_size: int, methods: Stack
-) -> OperationCount:
+def count_flops(model: ModelConfig, classes: int, image_size: int, methods: Stack) -> FlopCount:
     """Return the operations of a ResNet of the recipes for an image of `image_size` pixels."""
     frozen = FREEZABLE.index(model.freeze)  # number of frozen stages; 5: all but the head
 
@@ -137,4 +135,4 @@ def count_operations(
         flops = 2 * count_features(model.name) * classes
         yield LayerCost(flops, 3 - (model.freeze == "backbone"))
 
-    return OperationCount.of(count_layers())
+    return FlopCount.of(count_layers())

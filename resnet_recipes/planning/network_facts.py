@@ -15,11 +15,11 @@ from resnet_recipes.base.text import get_first_line
 from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.layers import (
+    FlopCount,
     LayerCost,
-    OperationCount,
     count_backbone_weights,
     count_features,
-    count_operations,
+    count_flops,
 )
 
 
@@ -33,10 +33,10 @@ class Teacher(NamedTuple):
     soft_labels: SoftLabels | None = None
 
 
-def count_teaching(teachers: Iterable[Teacher], image_size: int) -> int:
+def count_teacher_flops(teachers: Iterable[Teacher], image_size: int) -> int:
     """Return the operations of all teachers for one image of `image_size` pixels."""
     networks = (teacher.network for teacher in teachers)
-    return sum(network.operations(image_size).forward for network in networks if network)
+    return sum(network.count_flops(image_size).forward for network in networks if network)
 
 
 def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "NetworkFacts":
@@ -63,8 +63,8 @@ class ResNetFacts:
         frozen = FREEZABLE.index(model.freeze)
         self.parameters = count_backbone_weights(model.name) + head
         self.trained_parameters = count_backbone_weights(model.name, frozen) + head
-        self.operations = cache(
-            lambda image_size: count_operations(model, classes, image_size, methods)
+        self.count_flops = cache(
+            lambda image_size: count_flops(model, classes, image_size, methods)
         )
 
     def problems(self) -> Iterator[Problem]:
@@ -89,7 +89,7 @@ class BuiltNetworkFacts:
         self.trained_parameters = sum(
             weight.numel() for name, weight in self._plain.named_parameters() if not is_frozen(name)
         )
-        self.operations = cache(self._count_operations)
+        self.count_flops = cache(self._count_flops)
         is_resnet = backbones.is_resnet(self._plain)
         self.is_random_in_forward = not is_resnet
         library = backbones.get_library(model.name)
@@ -148,12 +148,12 @@ class BuiltNetworkFacts:
     def _explain_rejection(self, image_size: int) -> str:
         _ = self._changed  # errors of methods do not depend on the size
         try:
-            self.operations(image_size)
+            self.count_flops(image_size)
         except Exception as error:  # a network may raise any exception for a size
             return get_first_line(error)
         return ""
 
-    def _count_operations(self, image_size: int) -> OperationCount:
+    def _count_flops(self, image_size: int) -> FlopCount:
         """Count the operations for one image; also run the evaluation, which may differ.
 
         A layer has a second pass if its weights are trained, and a third pass if its input has a
@@ -174,9 +174,9 @@ class BuiltNetworkFacts:
             with FlopCounterMode(display=False) as counter:
                 self._check(network.train()(images))
             # layers other than convolutions and linear layers
-            rest = counter.get_total_flops() // 2 - OperationCount.of(costs).forward
+            rest = counter.get_total_flops() // 2 - FlopCount.of(costs).forward
             costs.append(LayerCost(rest, 1 if self._model.freeze == "backbone" else 3))
-            counted = OperationCount.of(costs)
+            counted = FlopCount.of(costs)
             with torch.no_grad():
                 self._check(network.eval()(images))
         finally:

@@ -15,7 +15,7 @@ from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import advise
 from resnet_recipes.planning.disk import Disk, estimate_disk
-from resnet_recipes.planning.network_facts import NetworkFacts, Teacher, count_teaching
+from resnet_recipes.planning.network_facts import NetworkFacts, Teacher, count_teacher_flops
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe
@@ -163,7 +163,7 @@ class Plan:
         """Passes of an image through the network: second gradients and teachers are parts."""
         pairs = zip(self.epoch_images, self.image_sizes, strict=True)
         return sum(self.flops) / sum(
-            images * self.network.operations(image_size).training for images, image_size in pairs
+            images * self.network.count_flops(image_size).training for images, image_size in pairs
         )
 
     @cached_property
@@ -174,8 +174,8 @@ class Plan:
         for epoch, image_size in enumerate(self.image_sizes):
             first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
             passes = last - first + last // interval - first // interval
-            per_image = passes * self.network.operations(image_size).training
-            per_image += (last - first) * count_teaching(self.teachers, image_size)
+            per_image = passes * self.network.count_flops(image_size).training
+            per_image += (last - first) * count_teacher_flops(self.teachers, image_size)
             flops.append(self.recipe.batch.global_size * per_image)
         return tuple(flops)
 

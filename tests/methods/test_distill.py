@@ -19,7 +19,7 @@ from resnet_recipes.network import about
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.estimate import estimate_gpu_memory
-from resnet_recipes.planning.network_facts import count_teaching
+from resnet_recipes.planning.network_facts import count_teacher_flops
 from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_digest, restore
@@ -141,10 +141,10 @@ def test_resume_rejects_another_teacher(teacher, make_run):
 
 def test_plan_counts_forward_pass_and_weights_of_teacher(teacher):
     plain, plan = plan_recipe(), plan_recipe(methods=make_methods(teacher))
-    forward = count_teaching(plan.teachers, plan.image_sizes[0])
+    forward = count_teacher_flops(plan.teachers, plan.image_sizes[0])
     # a third of the training FLOPs, except for the first layer and the classifier
     assert forward == pytest.approx(
-        plain.network.operations(plan.image_sizes[0]).training / 3, rel=0.1
+        plain.network.count_flops(plan.image_sizes[0]).training / 3, rel=0.1
     )
     images = plain.total_steps * plain.recipe.batch.global_size
     assert sum(plan.flops) - sum(plain.flops) == images * forward

@@ -205,7 +205,7 @@ def test_evaluation_with_flips_takes_two_forward_passes():
     """Expected: 36 evaluations, and one of the averaged weights."""
     once, twice = (plan_mild(f"evaluation.flip={flip} {FIXED}") for flip in ("false", "true"))
     assert once.evaluated_images == 37 * 50_000
-    forward = once.network.operations(once.recipe.data.eval_size).forward
+    forward = once.network.count_flops(once.recipe.data.eval_size).forward
     seconds = 37 * 50_000 * forward / (2e9 * speeds.CORE_GIGAMACS)
     assert 60 * estimate_on_cores(once).evaluation_minutes == pytest.approx(seconds)
     assert estimate_on_cores(twice).evaluation_minutes == pytest.approx(2 * seconds / 60)

@@ -11,7 +11,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.ops.blur import Blurring
-from resnet_recipes.planning.layers import count_operations
+from resnet_recipes.planning.layers import count_flops
 from tests.tables import parse_values
 
 
@@ -44,5 +44,5 @@ def test_operations_match_torch_flop_counter(name, side, frozen, blur):
         freeze(network, config)
     with FlopCounterMode(display=False) as counter:
         network(images).sum().backward()
-    operations = count_operations(config, 7, side, Stack(methods))
-    assert 2 * operations.training == counter.get_total_flops()
+    flops = count_flops(config, 7, side, Stack(methods))
+    assert 2 * flops.training == counter.get_total_flops()

@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning import network_facts
-from resnet_recipes.planning.layers import count_operations
+from resnet_recipes.planning.layers import count_flops
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
@@ -296,7 +296,7 @@ def test_flops_count_all_sizes_and_sam():
     assert len(plan.flops) == len(plan.image_sizes)
     assert min(plan.flops) < max(plan.flops) / 3.5  # 88 and 176 pixels
     full = plan_imagenet("mild methods.sam.interval=4 ~methods.progressive_resizing").flops
-    once = count_operations(ModelConfig(), 1000, 176, BlurPool()).training
+    once = count_flops(ModelConfig(), 1000, 176, BlurPool()).training
     assert sum(full) == steps * 2048 * once
     assert plan.as_dict()["training_pflops"] == sum(plan.flops) / 1e15
 
@@ -323,6 +323,6 @@ def test_make_plan_shares_networks_only_if_equal(monkeypatch):
     plans.append(make_plan(make_small_recipe(f"{base} seed=1"), make_facts(1000, 9), 1))
     assert len(built) == 2 * 4  # the library network and the changed network
     assert plans[0].network is plans[1].network
-    operations = [plan.network.operations(32).training for plan in plans]
-    assert len({*operations}) == 4
+    flops = [plan.network.count_flops(32).training for plan in plans]
+    assert len({*flops}) == 4
     assert plans[4].network.parameters < plans[0].network.parameters

@@ -15,7 +15,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.fuse import fuse
-from resnet_recipes.planning.layers import count_operations, iterate_convolutions
+from resnet_recipes.planning.layers import count_flops, iterate_convolutions
 from resnet_recipes.planning.roofline import (
     FUSED_BANDWIDTH_FRACTION,
     GPUS,
@@ -45,8 +45,8 @@ from tests.tables import parse_rows, parse_values
 )
 def test_traffic_matches_counted_operations(side, giga, megabytes):
     # without the classifier
-    operations = count_operations(ModelConfig("resnet50"), 0, side, Stack({})).training
-    assert operations / 1e9 == pytest.approx(giga, rel=0.003)
+    flops = count_flops(ModelConfig("resnet50"), 0, side, Stack({})).training
+    assert flops / 1e9 == pytest.approx(giga, rel=0.003)
     moved = count_traffic(Work("resnet50", side, 256)).total()
     assert moved / 1e6 == pytest.approx(megabytes, rel=0.01)
 
