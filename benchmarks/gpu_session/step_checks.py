@@ -69,7 +69,7 @@ def list_method_checks(device: torch.device) -> Iterator[Check]:
     """Yield three steps with each method alone."""
     for cls in ORDER:
         # GPUs sample different numbers; synthetic images are not augmented and have no teacher
-        in_workers = cls().provides("augment_sample")
+        in_workers = cls().provides("augment_image")
         if not (in_workers or cls().is_random_in_forward or cls.network_setting):
             alone = NO_METHODS | {cls.name: METHOD_SETTINGS.get(cls.name, {})}
             yield f"3 steps, {cls.name}", partial(_compare_with_cpu, alone, device)

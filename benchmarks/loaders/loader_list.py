@@ -187,7 +187,7 @@ def read_with_torchcodec(inputs: LoaderInput) -> Iterator:
     return _read_with_torch(inputs, datasets.ImageFolder(folder, transform, loader=decode_image))
 
 
-RANDAUGMENT = RandAugment().augment_sample()
+RANDAUGMENT = RandAugment().augment_image()
 
 LOADERS: dict[str, Callable[[LoaderInput], Iterator]] = {
     "files": lambda inputs: read_with_backend(inputs, "torchvision"),

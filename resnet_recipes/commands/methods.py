@@ -82,7 +82,7 @@ def _format_page(item: type, width: int) -> Iterator[str]:
 
 #: The call of each hook in a training loop.
 _CALLS = {
-    "augment_sample": "image = method.augment_sample()(image, np.random.default_rng(0))  # PIL",
+    "augment_image": "image = method.augment_image()(image, np.random.default_rng(0))  # PIL",
     "modify_model": "method.modify_model(model)                    # before creating the optimizer",
     "transform_batch": "batch = method.transform_batch(batch, now)",
     "loss": "loss = method.loss(model(batch.images), batch.targets).mean()",

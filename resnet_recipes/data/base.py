@@ -244,7 +244,7 @@ class DataFacts:
         return " and ".join(wrong)
 
     @property
-    def augments_samples(self) -> bool:
+    def augments_images(self) -> bool:
         """Whether this backend decodes images one by one, and so can augment each."""
         return self.backend in ("torchvision", "ffcv")
 

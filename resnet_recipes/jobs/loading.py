@@ -31,13 +31,13 @@ class Supply(NamedTuple):
     @classmethod
     def of(cls, plan: Plan) -> Self | None:
         """Return the speed of loaders; None if the run reads no images, or some are damaged."""
-        if not plan.facts.augments_samples:
+        if not plan.facts.augments_images:
             return None
         sample, memory, config = Sample.of(plan.facts), plan_memory(plan), plan.recipe.data
         fraction_in_memory = memory.fraction if memory else 1.0
         config = replace(config, memory_pixels=memory.longer_side if memory else 0)
         threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
-        augment = plan.new_stack().augment_sample()
+        augment = plan.new_stack().augment_image()
         image_sizes = plan.loader_sizes or (config.train_size,)
         try:
             costs = {

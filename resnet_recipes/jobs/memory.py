@@ -41,7 +41,7 @@ class InMemory(NamedTuple):
 def list_sizes(plan: Plan) -> list[InMemory]:
     """Return the images that a plan may keep in memory, the largest first: auto tries several."""
     data = plan.recipe.data
-    if not data.memory_pixels or not plan.facts.augments_samples:
+    if not data.memory_pixels or not plan.facts.augments_images:
         return []
     sample, available = Sample.of(plan.facts), get_available_memory()
     usable = max(0, available - compute_reserve(available) - plan.batch_memory)

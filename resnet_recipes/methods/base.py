@@ -21,7 +21,7 @@ from resnet_recipes.base.section import Section
 #: Every point in a run where a method can act, in the order of the data: loading, the network, a
 #: step, and evaluation.
 HOOKS = (
-    "augment_sample",
+    "augment_image",
     "modify_model",
     "transform_batch",
     "loss",
@@ -145,7 +145,7 @@ class Method(Section):
         super().__init_subclass__()
         cls._prefix = f"methods.{getattr(cls, 'name', '')}."
 
-    def augment_sample(self) -> ImageAugment:
+    def augment_image(self) -> ImageAugment:
         """Return the function that a loader worker applies to each image after crop and flip."""
         raise NotImplementedError
 

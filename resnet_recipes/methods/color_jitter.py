@@ -35,7 +35,7 @@ class ColorJitter(Method):
     # largest shift, as a fraction of a full turn
     hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0
 
-    def augment_sample(self) -> ImageAugment:
+    def augment_image(self) -> ImageAugment:
         return RandomOps(self.sample)
 
     def sample(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:

@@ -29,7 +29,7 @@ class Flips(Method):
     vertical: bool = True  # flip half of the images vertically
     turns: bool = True  # transpose half of the images, which gives 90-degree rotations
 
-    def augment_sample(self) -> ImageAugment:
+    def augment_image(self) -> ImageAugment:
         return RandomOps(self.sample)
 
     def sample(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:

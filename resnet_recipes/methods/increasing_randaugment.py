@@ -47,7 +47,7 @@ class IncreasingRandAugment(Method):
     # when moving pixels: bilinear | bicubic | random (either, for each image)
     interpolation: Annotated[str, OneOf(*_FILTERS)] = "random"
 
-    def augment_sample(self) -> ImageAugment:
+    def augment_image(self) -> ImageAugment:
         return self.augment
 
     def augment(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:

@@ -59,7 +59,7 @@ class RandAugment(Method):
                 f"\nrecipe={better}"
             )
 
-    def augment_sample(self) -> ImageAugment:
+    def augment_image(self) -> ImageAugment:
         return RandomOps(self.sample)
 
     def sample(self, image_size: int, rng: np.random.Generator) -> Iterator[Operation]:

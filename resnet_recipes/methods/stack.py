@@ -54,7 +54,7 @@ class Stack:
     def of(cls, methods: Any, sample_ops: bool = True, class_images: Sequence[int] = ()) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
-        `sample_ops` is true if the loader can run `augment_sample` on every image. If not, methods
+        `sample_ops` is true if the loader can run `augment_image` on every image. If not, methods
         that need it are omitted. `class_images` are the numbers of training images per class, if
         known.
         """
@@ -63,13 +63,13 @@ class Stack:
             {
                 name: method.with_counts(class_images)
                 for name, method in present.items()
-                if sample_ops or not method.provides("augment_sample")
+                if sample_ops or not method.provides("augment_image")
             }
         )
 
-    def augment_sample(self) -> ImageAugment | None:
+    def augment_image(self) -> ImageAugment | None:
         """Return the function that a loader worker applies to each image, or None."""
-        augments = tuple(augment() for augment in self._collect("augment_sample"))
+        augments = tuple(augment() for augment in self._collect("augment_image"))
         if not augments:
             return None
         in_engine = all(hasattr(augment, "sample_operations") for augment in augments)

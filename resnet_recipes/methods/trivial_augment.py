@@ -31,7 +31,7 @@ class TrivialAugment(Method):
     avoid_when = "The loader is short of CPU."
     conflicts = dict.fromkeys(("increasing_randaugment", "randaugment"), "both choose operations")
 
-    def augment_sample(self) -> ImageAugment:
+    def augment_image(self) -> ImageAugment:
         return RandomOps(_sample)
 
 

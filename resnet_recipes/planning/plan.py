@@ -114,7 +114,7 @@ class Plan:
     @property
     def batch_memory(self) -> int:
         """Bytes of the batches that all loaders keep; 0 for synthetic images on the device."""
-        if not self.facts.augments_samples:
+        if not self.facts.augments_images:
             return 0
         data, batching = self.recipe.data, self.batching(0)
         capacities = Capacity.for_training(data, batching), Capacity.for_evaluation(data, batching)
@@ -359,4 +359,4 @@ class Plan:
 
 def make_stack(recipe: Recipe, facts: DataFacts) -> Stack:
     """Return new instances of a recipe's methods, as they act on these images."""
-    return Stack.of(recipe.methods, facts.augments_samples, facts.class_images)
+    return Stack.of(recipe.methods, facts.augments_images, facts.class_images)

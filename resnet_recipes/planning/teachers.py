@@ -177,7 +177,7 @@ def describe_images(plan: Plan, cycle: int) -> dict[str, str]:
     if not cycle:
         values["epochs"] = len(plan.image_sizes)
     for name, method in list_enabled(recipe.methods).items():
-        if method.provides("augment_sample") or method.changes == "sizes":
+        if method.provides("augment_image") or method.changes == "sizes":
             values[f"methods.{name}"] = asdict(method)
     return {
         key: json.dumps(value).replace('"', "").replace(" ", "") for key, value in values.items()
@@ -208,7 +208,7 @@ def find_soft_label_problems(plan: Plan) -> Iterator[Problem]:
     if plan.recipe.data.class_balance:
         clause = "may show an image several times per epoch, and each time needs its own output"
         yield Problem("data.sampling", plan.recipe.data.sampling, clause, "data.sampling=natural")
-    if not plan.facts.augments_samples:
+    if not plan.facts.augments_images:
         clause = "has no stored images that a teacher could see"
         yield Problem("data.backend", plan.facts.backend, clause, "data=/path/to/images")
 

@@ -158,5 +158,5 @@ def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operation
 
 def open_rank_images(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
     """Open this rank's training images. Raises NotReadyError if they differ from the plan."""
-    batching, augment = plan.batching(rank.rank), methods.augment_sample()
+    batching, augment = plan.batching(rank.rank), methods.augment_image()
     return data.open_train(plan.recipe.data, plan.facts, batching, augment)

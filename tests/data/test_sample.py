@@ -70,7 +70,7 @@ def test_crops_with_equal_settings_are_timed_once(copied_images, monkeypatch):
     for depth in (None, 1, 2):
         for side in (16, 32):
             for _ in range(2):  # separate objects, as in the runs of a sweep
-                augment = RandAugment(depth=depth).augment_sample() if depth else None
+                augment = RandAugment(depth=depth).augment_image() if depth else None
                 times.append(sample.crop_seconds(make_small_config(copied_images), augment, side))
     assert times[::2] == times[1::2]
     assert all(first == later for first, later in times)  # nothing is kept

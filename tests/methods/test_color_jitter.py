@@ -35,7 +35,7 @@ def test_color_jitter_pixels_equal_torchvision():
                 expected = F.adjust_hue(expected, np.clip(turn * 1.0001, -0.5, 0.5))
             else:
                 expected = ADJUST[name](expected, value)
-        actual = method.augment_sample()(IMAGE, np.random.default_rng(seed))
+        actual = method.augment_image()(IMAGE, np.random.default_rng(seed))
         assert actual.tobytes() == expected.tobytes()
 
 

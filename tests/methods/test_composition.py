@@ -140,7 +140,7 @@ def test_conflicting_methods_are_one_problem(pair):
 def test_empty_stack_is_plain_training():
     stack, batch = Stack({}), make_batch()
     assert stack.list_by_hook() == {}
-    assert stack.augment_sample() is None
+    assert stack.augment_image() is None
     assert stack.transform_batch(batch, make_now()) is batch
     assert stack.gradient(lambda: "loss", [], make_now()) == "loss"
     with stack.eval_weights(make_network()):
@@ -155,25 +155,23 @@ def test_sample_augmentations_run_in_turn():
     image = make_noise(16, 16)
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)
-    expected = TrivialAugment().augment_sample()(
-        RandAugment().augment_sample()(image, again), again
-    )
-    assert stack.augment_sample()(image, rng).tobytes() == expected.tobytes()
+    expected = TrivialAugment().augment_image()(RandAugment().augment_image()(image, again), again)
+    assert stack.augment_image()(image, rng).tobytes() == expected.tobytes()
 
 
 def test_engine_augmentations_sample_operations_in_turn():
     """The methods use the random generator in turn."""
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment(depth=3)})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)
-    parts = [augment.sample_operations(16, again) for augment in stack.augment_sample().augments]
+    parts = [augment.sample_operations(16, again) for augment in stack.augment_image().augments]
     assert [len(part) for part in parts] == [3, 1]
-    assert stack.augment_sample().sample_operations(16, rng) == parts[0] + parts[1]
+    assert stack.augment_image().sample_operations(16, rng) == parts[0] + parts[1]
 
 
 def test_augmentation_without_operations_disables_the_engine(monkeypatch):
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
-    monkeypatch.setattr(TrivialAugment, "augment_sample", lambda self: lambda image, rng: image)
-    assert not hasattr(stack.augment_sample(), "sample_operations")
+    monkeypatch.setattr(TrivialAugment, "augment_image", lambda self: lambda image, rng: image)
+    assert not hasattr(stack.augment_image(), "sample_operations")
 
 
 def test_state_of_a_disabled_method_is_rejected():

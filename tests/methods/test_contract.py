@@ -108,11 +108,11 @@ def test_plan_counts_steps_with_two_gradients(method):
     assert not every or instance.provides("gradient")
 
 
-@parametrize_methods("augment_sample")
+@parametrize_methods("augment_image")
 def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
     image = make_noise(24, 24)
     before, state = image.tobytes(), torch.get_rng_state()
-    augment = pickle.loads(pickle.dumps(method().augment_sample()))
+    augment = pickle.loads(pickle.dumps(method().augment_image()))
     results = [augment(image, np.random.default_rng(seed)) for seed in (4, 4, *range(5, 15))]
     assert results[0].tobytes() == results[1].tobytes()
     assert {(result.mode, result.size) for result in results} == {("RGB", (24, 24))}

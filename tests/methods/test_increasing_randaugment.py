@@ -67,7 +67,7 @@ def test_operations_match_timm_increasing_policy():
 
 
 def test_half_of_sampled_operations_are_applied():
-    augment = IncreasingRandAugment(depth=1, p=0.5).augment_sample()
+    augment = IncreasingRandAugment(depth=1, p=0.5).augment_image()
     same = sum(
         augment(IMAGE, np.random.default_rng(seed)).tobytes() == IMAGE.tobytes()
         for seed in range(400)
@@ -86,6 +86,6 @@ def test_negative_magnitudes_are_clipped():
         )
         rng = np.random.default_rng(0)
         for _ in range(200):
-            method.augment_sample()(IMAGE, rng)
+            method.augment_image()(IMAGE, rng)
     assert 60 < sum(level == 0 for level in levels) < 140
     assert max(map(abs, levels)) == 1

@@ -95,7 +95,7 @@ def test_operations_are_sampled_uniformly(augmentation_set, operations, monkeypa
         monkeypatch.setitem(
             IMAGE_OPS, name, lambda image, _, name=name: counts.update([name]) or image
         )
-    augment = RandAugment(augmentation_set=augmentation_set).augment_sample()
+    augment = RandAugment(augmentation_set=augmentation_set).augment_image()
     image, rng = Image.new("RGB", (1, 1)), make_now().rng
     for _ in range(500 * operations):
         augment(image, rng)

@@ -225,9 +225,9 @@ def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
     recipe = make_small_recipe()
     recipe.methods.trivial_augment = TrivialAugment()
     synthetic, photographs = (plan_small(recipe, backend=each) for each in ("synthetic", backend))
-    assert "augment_sample" not in synthetic.hooks
+    assert "augment_image" not in synthetic.hooks
     assert synthetic.notes[0].startswith("trivial_augment is skipped: synthetic")
-    assert photographs.hooks["augment_sample"] == ["trivial_augment"]
+    assert photographs.hooks["augment_image"] == ["trivial_augment"]
     assert photographs.notes == synthetic.notes[1:]
 
 

@@ -105,7 +105,7 @@ def test_evaluation_crops_equal_python_decoder(files, bicubic):
 
 
 def test_native_augmentation_equals_python(files):
-    augment = RandAugment(augmentation_set="safe").augment_sample()
+    augment = RandAugment(augmentation_set="safe").augment_image()
     pixels = fill_all(open_in_engine(files, CROP, None, False), files)
     for index in range(len(files)):
         rng = CROP.generator(make_rows(2, [index], [index % 2]), 0)

@@ -91,7 +91,7 @@ VARIANTS = {
     "reduced": ({"train_size": 16}, None),
     "bicubic": ({"interpolation": "random"}, None),
     "tensorflow": ({"crop_rule": "tensorflow"}, None),
-    "randaugment": ({}, RandAugment().augment_sample()),
+    "randaugment": ({}, RandAugment().augment_image()),
     "in Python": ({}, Darken()),
     "in processes": ({"workers": 2}, Darken()),
     "padded": ({"fit": "pad"}, None),
