@@ -92,13 +92,13 @@ class ParsedModel(NamedTuple):
     others: list[str]
 
 
-def parse_model(words: Sequence[str]) -> ParsedModel:
+def parse_model(arguments: Sequence[str]) -> ParsedModel:
     """Return the network that `model.name` and `model.args` name, and the other arguments.
 
     Raises RecipeError with all problems.
     """
-    of_model = [word for word in words if word.startswith(_MODEL_SETTINGS)]
-    others = [word for word in words if word not in of_model]
+    of_model = [word for word in arguments if word.startswith(_MODEL_SETTINGS)]
+    others = [word for word in arguments if word not in of_model]
     if not of_model:
         return ParsedModel(None, others)
     keys = [word.partition("=")[0] for word in of_model]
@@ -109,16 +109,16 @@ def parse_model(words: Sequence[str]) -> ParsedModel:
     return ParsedModel(changed.model, others)
 
 
-def apply_changes(recipe: Recipe, words: Sequence[str], settings: Sequence[str]) -> Recipe:
+def apply_changes(recipe: Recipe, arguments: Sequence[str], settings: Sequence[str]) -> Recipe:
     """Return a recipe with some of `settings` changed. Raises RecipeError with all problems."""
-    changed, problems = _change_settings(recipe, settings, words)
+    changed, problems = _change_settings(recipe, settings, arguments)
     context = Context(
         recipe.name,
         partial(_get_setting, recipe),
         allowed=settings,
         meanings=TRAINED_MEANINGS,
     )
-    RecipeError.raise_if_any(explain(problem, words, context) for problem in problems)
+    RecipeError.raise_if_any(explain(problem, arguments, context) for problem in problems)
     return changed
 
 
@@ -131,18 +131,18 @@ def _get_setting(recipe: Recipe, key: str) -> object:
 
 
 def _change_settings(
-    recipe: Recipe, settings: Sequence[str], words: Sequence[str]
+    recipe: Recipe, settings: Sequence[str], arguments: Sequence[str]
 ) -> tuple[Recipe, list[Problem]]:
     """Return a recipe with changed settings, and the problems of the changes."""
-    changes, problems = overrides.parse(words)
+    changes, problems = overrides.parse(arguments)
     keys = [change.key for change in changes]
     # images in another folder are not split, unless requested
     if "data.root" in keys:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
     before = frozen_recipe.to_tree(recipe)
-    words = [change.argument for change in changes]
+    arguments = [change.argument for change in changes]
     changed, wrong = build_recipe(
-        hydra_compose.compose_tree("trained", {"trained": before}, changes=words)
+        hydra_compose.compose_tree("trained", {"trained": before}, changes=arguments)
     )
     # problems without the changes, for example in a file from an older version, and consequences
     # of a rejected change

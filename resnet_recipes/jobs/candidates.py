@@ -73,7 +73,7 @@ class Candidates(NamedTuple):
 
 
 def find_candidates(
-    words: Sequence[str],
+    arguments: Sequence[str],
     folder: Path | None,
     names: Sequence[str],
     min_top1_percent: float | None = None,
@@ -94,7 +94,7 @@ def find_candidates(
     best: tuple[str, ...] = ()
     for name in names:
         try:
-            recipe = compose(name, words, folder).recipe
+            recipe = compose(name, arguments, folder).recipe
             if facts is None:
                 facts = data.survey_images(recipe.data, on_progress=say)
                 side = find_usual_side(recipe.data, facts)
@@ -120,7 +120,7 @@ def find_candidates(
                 candidate.estimate.max_minutes if candidate.estimate else float("inf")
             )
         )
-    elif any("budget=" in word for word in words):
+    elif any("budget=" in word for word in arguments):
         order = {name: rank for rank, name in enumerate(best)}
         candidates.sort(key=lambda candidate: order.get(candidate.plan.recipe.name, len(order)))
         candidates.sort(

@@ -113,8 +113,11 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     if not parent.stable_steps:
         path, length = shlex.quote(str(folder)), recipe.max_duration
         clause = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
-        words = f"recipe={path}/{CONFIG} model.weights={path} epochs={length.removesuffix('ep')}"
-        fix = (f"resnet-train {words}", Hint(f"this starts a new run from the weights of {path}"))
+        epochs = length.removesuffix("ep")
+        fix = (
+            f"resnet-train recipe={path}/{CONFIG} model.weights={path} epochs={epochs}",
+            Hint(f"this starts a new run from the weights of {path}"),
+        )
         return [Problem(f"--extend {recipe.run.extends}", None, clause, fix)]
     if recipe.launch.budget:
         clause = "cannot be used with --extend"

@@ -73,7 +73,7 @@ def count_started_ranks() -> int:
 
 
 def train_as_rank(
-    words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: Say
+    arguments: Sequence[str], prepare: Callable[[], LockedFolder | None], say: Say
 ) -> int:
     """Train as one rank, in the folder that rank 0 prepares; end the process with its exit code.
 
@@ -89,13 +89,13 @@ def train_as_rank(
 
     rendezvous = _join_rendezvous("command")
     _await_others(rendezvous, launcher, say)
-    if code := _confirm_words(rendezvous, words):
+    if code := _confirm_arguments(rendezvous, arguments):
         return code
     locked: LockedFolder | None = None
     failure: BaseException | None = None
     if rendezvous.rank == 0:
         try:
-            RecipeError.raise_if_any(_find_problems(words, launcher))
+            RecipeError.raise_if_any(_find_problems(arguments, launcher))
             locked = prepare()
         except BaseException as error:  # raised once the other ranks have its exit code
             failure = error
@@ -110,7 +110,7 @@ def train_as_rank(
         from resnet_recipes.jobs.train import run_job
 
         held = locked or _open_folder(Path(path), rendezvous.rank)
-        run_rank(held, run_job, LaunchFacts(start, "--verbose" in words))
+        run_rank(held, run_job, LaunchFacts(start, "--verbose" in arguments))
     return code
 
 
@@ -213,12 +213,12 @@ def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
     return 1 if is_bound else tasks_here
 
 
-def _find_problems(words: Sequence[str], launcher: str) -> Iterator[Problem]:
+def _find_problems(arguments: Sequence[str], launcher: str) -> Iterator[Problem]:
     """Yield problems of settings that the launcher determines, and of GPUs without a rank."""
     import torch
 
     yield from find_temporary_folder_problems()
-    for word in words:
+    for word in arguments:
         if word.split("=")[0] in LAUNCHER_SETTINGS:
             yield Problem(
                 word,
@@ -236,14 +236,14 @@ def _find_problems(words: Sequence[str], launcher: str) -> Iterator[Problem]:
         yield Problem("srun", None, clause, f"--ntasks-per-node={gpus}")
 
 
-def _confirm_words(rendezvous: "Rendezvous", words: Sequence[str]) -> int:
-    """Check that all ranks have the same software and words; return an exit code.
+def _confirm_arguments(rendezvous: "Rendezvous", arguments: Sequence[str]) -> int:
+    """Check that all ranks have the same software and arguments; return an exit code.
 
     If they differ, raises NotReadyError on rank 0.
     """
     import torch
 
-    typed = {key: value for key, _, value in (word.partition("=") for word in words)}
+    typed = {key: value for key, _, value in (word.partition("=") for word in arguments)}
     try:
         rendezvous.confirm({**typed, "resnet-recipes": __version__, "torch": torch.__version__})
     except NotReadyError as error:

@@ -17,12 +17,12 @@ LAST = "last"  # the most recently started run
 LIST = "resnet-recipes runs"
 
 
-def find_runs(words: Iterable[str], key: str = "RUN") -> list[Path]:
+def find_runs(arguments: Iterable[str], key: str = "RUN") -> list[Path]:
     """Return the path for each argument.
 
     Raises NotReadyError, with the most similar names, for all that do not exist.
     """
-    paths = [(word, find_run_path(key, word)) for word in words]
+    paths = [(word, find_run_path(key, word)) for word in arguments]
     NotReadyError.raise_if_any(
         describe_missing_run(key, word) for word, path in paths if path is None
     )

@@ -210,8 +210,8 @@ def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
     if problem is None:
         return None
     suggestion = next((fix for fix in problem.fixes if isinstance(fix, Value)), "/where/it/is/now")
-    words = ["resnet-train", "--resume", str(folder), f"data={suggestion}"]
-    return problem._replace(fix=(shlex.join(words), Hint("if the images were moved")))
+    command = ["resnet-train", "--resume", str(folder), f"data={suggestion}"]
+    return problem._replace(fix=(shlex.join(command), Hint("if the images were moved")))
 
 
 def iterate_unfinished_runs(root: Path) -> Iterator[Path]:

@@ -113,7 +113,7 @@ class Sweep:
         return file.with_suffix(".json").exists()
 
     def _start(self, name: str) -> None:
-        words, head = self.runs[name], self._format_head(name)
+        arguments, head = self.runs[name], self._format_head(name)
         other, _ = self._parents.get(name, ("", 0))
         if other in self._failed and not self._has_parent(name):
             self._failed[name] = self._failed[other]
@@ -127,7 +127,7 @@ class Sweep:
             sys.executable,
             "-m",
             "resnet_recipes",
-            *words,
+            *arguments,
             *([f"run.extends={other}"] if other else []),
             f"run={name}",
             "--resume",

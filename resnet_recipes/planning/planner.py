@@ -162,8 +162,8 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
 def _suggest_finetuning(recipe: Recipe, facts: DataFacts, origin: Origin) -> Iterator[str]:
     """Yield the command that fine-tunes on the same images, unless the recipe has weights."""
     if recipe.data.root and not recipe.model.weights:
-        words = [word for word in origin.arguments if word.startswith("data")]
-        yield shlex.join(["resnet-train", "finetune", *words])
+        changes = [word for word in origin.arguments if word.startswith("data")]
+        yield shlex.join(["resnet-train", "finetune", *changes])
         yield Hint(f"{facts.train_examples:,} images are too few to train from random weights")
 
 

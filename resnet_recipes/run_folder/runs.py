@@ -188,7 +188,7 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
     ending = read_json(folder / EXIT, may_be_absent=True)
     records = read_last_records(folder / METRICS)
     state = _find_state(folder, ending, "begin" in records)
-    words = RESUME_SETTINGS.get(_get_text(ending, "error"), "") if state == "failed" else ""
+    settings = RESUME_SETTINGS.get(_get_text(ending, "error"), "") if state == "failed" else ""
     begin, step, evaluation, last = (
         records.get(kind, {}) for kind in ("begin", "step", "evaluation", "any")
     )
@@ -202,12 +202,12 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         "wall_minutes": _get_minutes(last, "wall_seconds"),
         "devices": _get_text(begin, "devices"),
         "resumable": state != "running"
-        and words is not None
+        and settings is not None
         and (
             ending.get("code") not in REJECTED_CODES
             or any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
         ),
-        "resume_words": words or "",
+        "resume_words": settings or "",
         "reason": _get_text(ending, "message") if state != "running" else "",
     }
 

@@ -143,7 +143,7 @@ def test_join_sets_allocator_as_our_launcher_does(bare_environment):
     bare_environment.setattr(cuda, "has_nvml", lambda: True)
     bare_environment.setattr(external_launcher, "_join_rendezvous", Mock())
     bare_environment.setattr(external_launcher, "_await_others", Mock())
-    bare_environment.setattr(external_launcher, "_confirm_words", lambda *_: ExitCode.NOT_READY)
+    bare_environment.setattr(external_launcher, "_confirm_arguments", lambda *_: ExitCode.NOT_READY)
     assert external_launcher.train_as_rank([], Path, do_nothing) == ExitCode.NOT_READY
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 

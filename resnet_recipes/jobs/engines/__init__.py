@@ -44,10 +44,10 @@ class Job(NamedTuple):
     def command(self) -> list[str]:
         """Arguments to start or resume the run: our launcher on one node, else a torchrun rank."""
         nodes, ranks, _ = self.allocation
-        words = ["resnet-train", "--resume", "auto", *self.arguments, f"run.name={self.run}"]
+        arguments = ["resnet-train", "--resume", "auto", *self.arguments, f"run.name={self.run}"]
         if self.storage:
-            words.append(f"run.root={STORAGE}/runs")
-        return words if nodes > 1 else [*words, f"gpus={ranks}"]
+            arguments.append(f"run.root={STORAGE}/runs")
+        return arguments if nodes > 1 else [*arguments, f"gpus={ranks}"]
 
 
 def format_yaml(value: object) -> str:

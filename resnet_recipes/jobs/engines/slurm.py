@@ -34,7 +34,7 @@ _SCRIPT = """\
 {choice}
 
 # Once a task has ended, the others get {wait} seconds to end.
-srun --kill-on-bad-exit=0 --wait={wait} --cpu-bind=none resnet-train --resume auto {words} &
+srun --kill-on-bad-exit=0 --wait={wait} --cpu-bind=none resnet-train --resume auto {arguments} &
 step=$!
 
 # On USR1 or TERM the ranks finish their step, save, and end with exit code 75.
@@ -70,14 +70,14 @@ case $SLURM_ARRAY_TASK_ID in
 esac"""
 
 
-def format_script(words: Sequence[str], allocation: Allocation, time: str = "24:00:00") -> str:
+def format_script(arguments: Sequence[str], allocation: Allocation, time: str = "24:00:00") -> str:
     """Return an sbatch script that trains with `resnet-train WORDS`, the recipe first.
 
     `time`, the limit of one job, must be in a form that `parse_seconds` accepts.
     """
-    name = make_title(words[0].removeprefix("recipe="))
+    name = make_title(arguments[0].removeprefix("recipe="))
     return _fill(
-        shlex.join(words) + ' "run.name=$run"',
+        shlex.join(arguments) + ' "run.name=$run"',
         allocation,
         name=name,
         time=time,
@@ -99,8 +99,8 @@ def format_array(
     Each run is one task.
     """
     cases = "\n".join(
-        f"{number}) arguments=({shlex.join([*words, f'run.name={name}'])}) ;;"
-        for number, (name, words) in enumerate(runs.items())
+        f"{number}) arguments=({shlex.join([*arguments, f'run.name={name}'])}) ;;"
+        for number, (name, arguments) in enumerate(runs.items())
     )
     tasks = f"0-{len(runs) - 1}" + (f"%{at_a_time}" if at_a_time else "")
     return _fill(
@@ -115,7 +115,7 @@ def format_array(
     )
 
 
-def _fill(words: str, allocation: Allocation, **parts: str) -> str:
+def _fill(arguments: str, allocation: Allocation, **parts: str) -> str:
     """Return the script.
 
     On one node `resnet-train` starts the ranks; on several nodes each task is a rank.
@@ -128,7 +128,7 @@ def _fill(words: str, allocation: Allocation, **parts: str) -> str:
         gpus="" if is_cpu else f"#SBATCH --gpus-per-node={ranks}\n",
         notice=NOTICE_SECONDS,
         wait=TASK_END_SECONDS,
-        words=words if nodes > 1 else f"{words} gpus={ranks}",
+        arguments=arguments if nodes > 1 else f"{arguments} gpus={ranks}",
         **parts,
     )
 

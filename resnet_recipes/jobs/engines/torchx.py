@@ -12,7 +12,7 @@ from torchx.components.dist import ddp
 from torchx.specs import AppDef
 
 WORDS = [
-{words}
+{arguments}
 ]
 
 
@@ -38,11 +38,11 @@ def train() -> AppDef:
 def format_script(job: Job) -> str:
     """Return the component of a job; all its nodes must have access to the folder of runs."""
     nodes, ranks, is_cpu = job.allocation
-    words = [word for word in job.command[1:] if not word.startswith("gpus=")]
+    arguments = [word for word in job.command[1:] if not word.startswith("gpus=")]
     return _COMPONENT.format(
         name=job.name,
         needs=f"The machines need resnet-recipes[{','.join(job.extras)}].\n" if job.extras else "",
-        words="\n".join(f"    {word!a}," for word in words),
+        arguments="\n".join(f"    {word!a}," for word in arguments),
         nodes=nodes,
         ranks=ranks,
         gpus=0 if is_cpu else ranks,
