@@ -50,7 +50,8 @@ def has_same_levels(name: str, other: str) -> bool:
 def find_default_tag(name: str) -> str:
     """Return the timm name of a network's default weights, NETWORK.TAG; "" if it has none."""
     facts = _read_timm_config(name)
-    return f"{name}.{facts['tag']}" if facts.get("tag") else ""
+    has_weights = facts.get("tag") and (facts.get("hf_hub_id") or facts.get("url"))
+    return f"{name}.{facts['tag']}" if has_weights else ""
 
 
 def _read_timm_config(name: str) -> Mapping[str, Any]:

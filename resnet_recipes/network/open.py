@@ -149,8 +149,9 @@ def _find_in_torchvision_cache(weights: str, name: str, model: ModelConfig | Non
     network = _get_short_name(model)
     if model.name.startswith("timm:"):
         clause = f"has no weights for {model.name}"
-        tagged = image_settings.find_default_tag(network) or f"{network}.TAG"
-        raise NotReadyError.at(weights, clause, Value(f"timm:{tagged}"))
+        tagged = image_settings.find_default_tag(network)
+        fix = Value(f"timm:{tagged}") if tagged else Hint("pass a weights file or another network")
+        raise NotReadyError.at(weights, clause, fix)
     members = torchvision.models.get_model_weights(network)
     if name not in ("", network, *members.__members__):
         others = tuple(Value(f"torchvision:{item.name}") for item in members)
