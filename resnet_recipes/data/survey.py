@@ -303,7 +303,8 @@ def _describe_unread(others: Counter) -> str:
 
 def _count_kinds(others: Counter) -> str:
     """Return the most common suffixes of other files: '12 .heic, 1 .txt'."""
-    hint = "; pip install pillow-heif  makes .heic readable" if ".heic" in others else ""
+    note = "; pip install pillow-heif  makes .heic readable; rename JPEG files to .jpg"
+    hint = note if ".heic" in others else ""
     common = others.most_common(5)
     return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in common) + hint
 

@@ -97,7 +97,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
     (copied_images / "val" / "bee" / "README").touch()
     text = (
         "ignored because of their suffixes: 3 .heic, 1 without a suffix; "
-        "pip install pillow-heif  makes .heic readable"
+        "pip install pillow-heif  makes .heic readable; rename JPEG files to .jpg"
     )
     assert data.survey_images(make_small_config(copied_images)).notes[0] == text
     for path in (copied_images / "train" / "ant").glob("*.jpg"):
