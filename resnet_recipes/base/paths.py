@@ -85,11 +85,16 @@ def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
         clause, free = "is the name of a file, and a folder is written", path.with_suffix("")
     elif not os.path.lexists(path):
         return path
-    stem, number = free.stem.rstrip("0123456789"), 2
-    while os.path.lexists(free):
-        free, number = free.parent / f"{stem}{number}{free.suffix}", number + 1
     flag = f"{key} " if key.startswith("-") else ""
-    raise RecipeError.of(key, text, clause, f"{flag}{shlex.quote(str(free))}")
+    raise RecipeError.of(key, text, clause, f"{flag}{shlex.quote(str(find_free_path(free)))}")
+
+
+def find_free_path(path: Path) -> Path:
+    """Return a path that does not exist: this one, or with a number after its name."""
+    stem, number = path.stem.rstrip("0123456789"), 2
+    while os.path.lexists(path):
+        path, number = path.parent / f"{stem}{number}{path.suffix}", number + 1
+    return path
 
 
 def is_fetched(text: str) -> bool:

@@ -324,16 +324,14 @@ def _explain_flags(
     settings: Mapping[str, str], usage: Usage, wrong: list[Problem]
 ) -> Iterator[Problem]:
     """Yield the problems of settings typed as flags, then the problems of other arguments."""
-    flags = (*usage.values, "--help")
     for argument, flag in settings.items():
         problem = next((one for one in wrong if one.key in (argument, *_list_keys(argument))), None)
         is_blank = problem and problem.typed != argument and argument[-1] == "="
         wrong = [one for one in wrong if one is not problem]
         if problem and not is_blank:
             is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
-            written = [] if is_unknown else [Hint(_WRITTEN)]
-            fixes = (_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes)
-            advice = list(filter(None, fixes))
+            fixes = [_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes]
+            advice = [fix for fix in fixes if fix]
             hints = [_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint)]
             is_bare = problem.kind is Kind.UNKNOWN and not (advice or hints)
             yield problem._replace(
@@ -341,8 +339,8 @@ def _explain_flags(
                 value=None,
                 typed=flag,
                 clause="unknown flag" if is_unknown else problem.clause,
-                fix=(*advice, *hints) or tuple(written),
-                valid=flags if is_bare else () if advice else problem.valid,
+                fix=(*advice, *hints) or (() if is_unknown else Hint(_WRITTEN)),
+                valid=(*usage.values, "--help") if is_bare else () if advice else problem.valid,
                 kind=Kind.UNKNOWN if is_unknown else problem.kind,
             )
         else:
@@ -420,13 +418,11 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         fix = shlex.join([*command.split(), *(rest or ["RUN"]), value or "IMAGE"])
     elif "[PATH]" in usage.line and is_data and value:
         clause, kind = "is typed without a flag", Kind.WRONG
-        topics = [word for word in rest if not word.startswith("-")] or usage.example.split()[2:3]
-        flags_typed = [word for word in rest if word not in topics]
-        fix = shlex.join([*command.split(), *topics, value, *flags_typed])
+        rest = [word for word in rest if word != "data"]
+        fix = shlex.join([*command.split(), "data", value, *rest])
     elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
         count = value.rpartition(":")[2]  # --gres=gpu:a100:2
-        arguments = ours.replacement.format(shlex.quote(value), count=count, flag=typed)
-        fix = (arguments, Hint(ours.hint))
+        fix = ours.replacement.format(shlex.quote(value), count=count, flag=typed), Hint(ours.hint)
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):

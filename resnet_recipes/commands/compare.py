@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import Hint, RecipeError
@@ -16,6 +17,7 @@ from resnet_recipes.commands.printing import (
     get_width,
     show,
 )
+from resnet_recipes.commands.run_paths import is_run
 from resnet_recipes.jobs.lookup import ROOT, find_run_path, find_runs
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
@@ -92,8 +94,11 @@ def run(arguments: Arguments) -> int:
 def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
     """Read the runs to compare. Raises RecipeError unless they are at least two."""
     if len(arguments) < 2:
+        find_runs(arguments)
         newest = [folder.name for folder in iterate_newest_runs(ROOT)]
-        names = [*arguments, *(name for name in newest if name not in arguments)][:2]
+        runs = [*filter(is_run, arguments)]
+        others = [name for name in newest if name not in [Path(run).name for run in runs]]
+        names = [*runs, *others][:2]
         fix = shlex.join(["resnet-recipes", "compare", *names])
         fix = fix if len(names) == 2 else Hint(USAGE.line)
         raise RecipeError.of("COMMAND", "compare", "needs at least two runs", fix)

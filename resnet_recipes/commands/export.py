@@ -3,9 +3,10 @@
 import re
 import shlex
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError, Rule
-from resnet_recipes.base.paths import parse_new_path
+from resnet_recipes.base.paths import find_free_path, parse_new_path
 from resnet_recipes.base.suggestions import FOREIGN_FORMATS, Meaning, find_misspelled, find_value
 from resnet_recipes.base.text import format_bytes, format_facts
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, drop_arguments, get_value
@@ -98,16 +99,19 @@ def _find_problems(
     arguments: Arguments, formats: Collection[str], dtype: str, lose: str
 ) -> Iterator[Problem]:
     """Yield problems of flags that are known before the network is opened."""
-    rest, flags = drop_arguments(arguments.positional, *_FORMAT_KEYS), arguments.flags
-    to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS) or "onnx"
-    path = shlex.quote(flags.get("--out", "exported"))
+    flags, named = arguments.flags, [each for each in arguments.positional[1:] if each in formats]
+    rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
+    rest = [each for each in rest if each not in named]
+    to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
+    to = to or next(iter(named), "onnx")
+    path = shlex.quote(flags.get("--out") or str(find_free_path(Path("exported"))))
     fix = f"resnet-recipes export {shlex.join(rest)} --to {to} --out {path}"
     fix = fix if rest and to in formats else ""
     if "--to" not in flags:
         near = f"--to {to}" if rest != arguments.positional and to in formats else ""
         yield Problem("--to", None, "", near, tuple(formats), Kind.MISSING)
     if "--out" not in flags:
-        yield Problem("--out", None, "", fix or "--out exported", kind=Kind.MISSING)
+        yield Problem("--out", None, "", fix or f"--out {path}", kind=Kind.MISSING)
     if "--to" in flags and to not in formats:
         meant, clause = FOREIGN_FORMATS.get(to.lower(), Meaning(to.lower()))
         meant = meant if meant in formats else find_misspelled(meant, formats)

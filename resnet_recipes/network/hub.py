@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.request import Request, urlopen
 
 from resnet_recipes.base import atomic, names
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Rule
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Rule, Value
 from resnet_recipes.base.extras import find_lacking_packages
 from resnet_recipes.base.paths import get_cache_folder
 
@@ -21,7 +21,9 @@ HUB_WEIGHTS = "model.safetensors"
 def parse_repository(key: str, address: str) -> str:
     """Return the USER/NAME in hf:USER/NAME. Raises RecipeError if `address` is not a repository."""
     if not names.REPOSITORY.fullmatch(address):
-        raise RecipeError.of(key, address, Rule("must name a repository"), Hint("hf:USER/NAME"))
+        full = f"hf:{address}"
+        fix = Value(full) if names.REPOSITORY.fullmatch(full) else Hint("hf:USER/NAME")
+        raise RecipeError.of(key, address, Rule("must name a repository"), fix)
     return address.removeprefix("hf:")
 
 

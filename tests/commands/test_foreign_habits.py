@@ -223,6 +223,9 @@ resnet-recipes slurm mild data=/d -t 1:00:00 | --time 1:00:00
 resnet-recipes predict --model first --source images | resnet-recipes predict first images
 resnet-recipes eval first --verbose | --json, --csv, --png
 resnet-recipes eval | resnet-recipes eval last
+resnet-recipes export first onnx | resnet-recipes export first --to onnx --out exported
+resnet-recipes export first --to timm --out x --push-to-hub me/it | --push me/it
+resnet-recipes export first --to timm --out x --push me/it | --push hf:me/it
 resnet-recipes ls mild | resnet-recipes show mild
 resnet-train --list mild | resnet-recipes show mild
 resnet-train --list mild data=x | resnet-recipes show mild

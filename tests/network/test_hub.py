@@ -227,7 +227,7 @@ def test_push_rejects_invalid_responses(hub, tmp_path, part, lie):
 
 
 def test_wrong_name_is_rejected_before_writing(trained_run, hub, run_command):
-    assert "hf:USER/NAME" in run_command(f"{EXPORT.format(trained_run)} me/net", 2).err
+    assert "--push hf:me/net" in run_command(f"{EXPORT.format(trained_run)} me/net", 2).err
     assert not (trained_run.parent / "out").exists()
 
 
