@@ -78,7 +78,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         images=total,
         bytes=int(size / len(chosen) * total * _PAGE_LOSS_FACTOR)
         + sum(map(len, splits)) * _METADATA_BYTES
-        + len(splits) * PAGE_SIZE,
+        + len(splits) * _choose_page_size(options),  # samples start on the second page
         minutes=(total - resumed) * seconds / options.processes / 60,
         free_bytes=shutil.disk_usage(find_existing_parent(Path(dst))).free,
         resumed_images=resumed,
@@ -169,9 +169,13 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
 
 
 def _open_writer(split: Split) -> BetonWriter:
-    longest = split.options.max_resolution
-    page_size = PAGE_SIZE if longest and 3 * longest**2 <= PAGE_SIZE else LARGE_PAGE_SIZE
+    page_size = _choose_page_size(split.options)
     return BetonWriter(split.target, len(split), page_size, split.compute_key())
+
+
+def _choose_page_size(options: ConvertOptions) -> int:
+    longest = options.max_resolution
+    return PAGE_SIZE if longest and 3 * longest**2 <= PAGE_SIZE else LARGE_PAGE_SIZE
 
 
 def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:

@@ -94,8 +94,11 @@ def test_convert_shuffles_by_seed_unless_disabled(image_folder, tmp_path):
     assert sorted(labels[0]) == sorted(labels[1]) == labels[2]
 
 
-def test_forecast_is_close_and_writes_nothing(image_folder, tmp_path):
-    prediction = forecast(image_folder, tmp_path, RAW)
+@pytest.mark.parametrize("max_resolution", [500, None])
+def test_forecast_is_close_and_writes_nothing(max_resolution, image_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(convert_module, "LARGE_PAGE_SIZE", 8 * SMALL_PAGE)
+    options = replace(RAW, max_resolution=max_resolution)
+    prediction = forecast(image_folder, tmp_path, options)
     assert (
         prediction.images,
         prediction.sampled_images,
@@ -103,7 +106,7 @@ def test_forecast_is_close_and_writes_nothing(image_folder, tmp_path):
         prediction.unreadable,
     ) == (48, 48, 0, ())
     assert not list_names(tmp_path)
-    convert(image_folder, tmp_path, RAW, do_nothing, prediction)
+    convert(image_folder, tmp_path, options, do_nothing, prediction)
     written = sum(path.stat().st_size for path in tmp_path.glob("*.beton"))
     assert abs(prediction.bytes / written - 1) < 0.05
     assert 0 < prediction.minutes < 1
@@ -179,6 +182,7 @@ def test_convert_rejects_resume_with_other_options_or_source(image_folder, tmp_p
 CONVERT = f"""
 import multiprocessing
 import sys
+from dataclasses import replace
 from pathlib import Path
 from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data.convert.encode import ConvertOptions
