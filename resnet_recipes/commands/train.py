@@ -64,7 +64,7 @@ Under another launcher:
   torchrun --nproc-per-node=8 -m resnet_recipes NAME data=PATH
   srun --ntasks-per-node=8 resnet-train NAME data=PATH
 
-Exit codes: 0 done; 1 training failed; 2 wrong command or recipe; 3 data or
+Exit codes: 0 done; 1 failed while running; 2 wrong command or recipe; 3 data or
 machine not ready; 75 interrupted and saved; 130 stopped by Ctrl-C and saved.
 After 75 and 130, --resume continues the run.
 
