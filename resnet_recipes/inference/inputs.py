@@ -31,7 +31,7 @@ class PreprocessingNetwork(nn.Module):
     """A network from uint8 RGB images [N, height, width, 3] of any size to probabilities [N, K].
 
     It resizes, crops and normalizes as in evaluation, with pixel values within 2 levels. In an
-    image more than five times as long as wide, pixels may move by less than a pixel. Resizing and
+    image at least six times as long as wide, pixels may move by less than a pixel. Resizing and
     center crop are two matrix products, with matrices of a fixed height that are computed from the
     size of the image. All runtimes have these operations, but not all can resize with antialiasing.
     """

@@ -61,7 +61,7 @@ def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
 class NativeImages:
     """A storage with the crops, random numbers and augmentation of another, read by the engine.
 
-    Evaluation pixels are equal, except for images longer than five squares; see _find_center_box.
+    Evaluation pixels are equal, except for images of six squares or more; see _find_center_box.
     Training pixels differ by at most one gray level. Python fills the rows that the engine rejects,
     and reports their errors.
     """

@@ -247,7 +247,7 @@ def _find_center_box(
 ) -> tuple[list[int], int, int]:
     """Return the box to resize, and the corner of the center crop: (box, top, left).
 
-    The box is the full image, or its middle if the image is longer than five squares. Otherwise a
+    The box is the full image, or its middle if the image is six squares long or more. Otherwise a
     line of 20,000 pixels would become 4.6 million by 232. The crop moves by less than a pixel.
     """
     box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
