@@ -194,7 +194,7 @@ class Launch:
         if self._has_trained():
             message = f"no checkpoint was saved within {SAVE_SECONDS} seconds of the signal"
             return self._end_run(ExitCode.FAILED, "no answer", message)
-        return self._end_run(code, message="stopped before the first step")
+        return self._end_run(code, message="stopped before the first step of this session")
 
     def _explain_kill(self, ranks: Ranks) -> Ending | None:
         """Return the ending of the first rank killed from outside, which could not write one."""

@@ -246,7 +246,7 @@ def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
     threading.Timer(0.02, make_sender(signal.SIGTERM)).start()
     run = StandInRun(tmp_path)
     assert run.ending.code == 75
-    assert run.ending.message in ("stopped before the first step", "SIGTERM")
+    assert run.ending.message in ("stopped before the first step of this session", "SIGTERM")
 
 
 def test_unresponsive_rank_is_killed_and_reported(tmp_path, monkeypatch):
