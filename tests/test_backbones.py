@@ -1,6 +1,7 @@
 """Networks of libraries: their names and arguments, and training as in their library."""
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -220,6 +221,14 @@ timm:deit_tiny_distilled_patch16_224 | several classifiers
 def test_unsupported_setting_is_rejected_with_fix(words: str, message: str):
     line = f"timm_a2 ~methods.stochastic_depth model.name={words}"
     assert message in str(get_error(RecipeError, plan_imagenet, line, 1))
+
+
+def test_advised_image_sizes_can_be_planned():
+    line = "mild ~methods.blurpool model.name=timm:vit_tiny_patch16_224"
+    (problem,) = get_error(RecipeError, plan_imagenet, line, 1).problems
+    advised = shlex.split(str(problem.fix))
+    assert "~methods.progressive_resizing" in advised
+    assert set(plan_imagenet(" ".join([line, *advised]), 1).image_sizes) == {224}
 
 
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch):

@@ -132,17 +132,22 @@ class BuiltNetworkFacts:
         rejected = [image_size for image_size in sorted(reasons) if reasons[image_size]]
         if not rejected:
             return
-        key = "data.eval_size" if rejected == [eval_size] else "data.train_size"
+        is_evaluation = rejected == [eval_size]
+        key = "data.eval_size" if is_evaluation else "data.train_size"
         sizes = ", ".join(map(str, rejected))
         clause = Statement(
             f"{self._model.name} does not take images of {sizes} px: {reasons[rejected[-1]]}"
         )
         native = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
-        fix = (
-            ""
-            if self._explain_rejection(native)
-            else f"data.train_size={native} data.eval_size={native}"
-        )
+        removed = [
+            f"'~methods.{method.name}'"
+            for method in self._methods
+            if method.provides("loaded_size") or method.provides("size_after")
+        ]
+        settings = [f"data.train_size={native}", f"data.eval_size={native}"]
+        fix = " ".join(settings if is_evaluation else settings + removed)
+        if self._explain_rejection(native):
+            fix = ""
         yield Problem(key, None, clause, fix)
 
     def _explain_rejection(self, image_size: int) -> str:
