@@ -1,1 +1,1 @@
-"""Train, evaluate, measure or fit, in one process or in ranks started by a launcher."""
+"""Train, evaluate, measure or fit a micro-batch, in one process or in ranks."""

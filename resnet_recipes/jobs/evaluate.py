@@ -39,7 +39,7 @@ def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[Ev
     assert network.path is not None  # a network in memory stays in this process
     path = network.path.absolute() if network.path.exists() else network.path
     job = {"place": str(path), "sizes": list(sizes)}
-    task = Task("evaluate", "the evaluation did not finish", job)
+    task = Task(run_job, "the evaluation did not finish", job)
     with task.run(network.recipe, None, group, say) as folder:
         return [
             _merge([get_result_path(folder, number, rank) for rank in range(group.ranks)])

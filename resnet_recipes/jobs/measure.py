@@ -149,7 +149,7 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
 def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
     """Measure the speeds of a run. Raises NotDoneError if a rank fails or is stopped."""
     task, single_attempt = (
-        Task("measure", "this machine was not measured"),
+        Task(run_job, "this machine was not measured"),
         replace(group, max_restarts=0),
     )
     with task.run(plan.recipe, plan.facts, single_attempt, say) as folder:

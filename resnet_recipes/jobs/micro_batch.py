@@ -41,7 +41,7 @@ def _find_largest(plan: Plan, say: Say) -> int:
         data=replace(plan.recipe.data, backend="synthetic"),
     )
     facts = replace(plan.facts, backend="synthetic")
-    task = Task("fit", "no micro-batch was found that fits")
+    task = Task(run_job, "no micro-batch was found that fits")
     with task.run(alone, facts, Group(), say) as folder:
         return int((folder / RESULT).read_text())
 

@@ -3,7 +3,7 @@
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import launcher, new_run
 from resnet_recipes.jobs.group import Group, make_group
-from resnet_recipes.jobs.rank import Spans
+from resnet_recipes.jobs.rank import RankProcess, Spans
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen_recipe import freeze_sealed
 from resnet_recipes.recipe.schema import Recipe
@@ -33,9 +33,9 @@ class NotDoneError(TrainingError):
 
 
 class Task(NamedTuple):
-    """A one-off job of ranks, named after the module in this package that defines its `run_job`."""
+    """A one-off job of ranks: the function `run_job` of a module in this package."""
 
-    job: str
+    run_job: Callable[[RankProcess], int]
     failure: str  # first line of the error if the ranks fail
     values: Mapping[str, object] = {}  # arguments for the ranks
 
@@ -47,7 +47,8 @@ class Task(NamedTuple):
 
         Raises NotDoneError if a rank fails or is stopped.
         """
-        files = {CONFIG: freeze_sealed(recipe), JOB: json.dumps({"job": self.job, **self.values})}
+        module = self.run_job.__module__.rpartition(".")[2]
+        files = {CONFIG: freeze_sealed(recipe), JOB: json.dumps({"job": module, **self.values})}
         files |= {DATA: facts.to_json()} if facts else {}
         folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
         for name, text in files.items():

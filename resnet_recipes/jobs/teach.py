@@ -55,7 +55,7 @@ class SoftLabelsPlan(NamedTuple):
         values = {"part": str(self.part), "cycle": self.cycle}
         failure = "the teacher's outputs are incomplete: the same command continues"
         recipe, group = self.plan.recipe, make_group(self.plan.recipe.launch)
-        ranks = Task("teach", failure, values).run(recipe, self.plan.facts, group, say)
+        ranks = Task(run_job, failure, values).run(recipe, self.plan.facts, group, say)
         with open_for_writing(self.part, *self.start) as file, ranks:
             os.fsync(file)
             self.part.rename(self.path)

@@ -26,7 +26,7 @@ def fit_on_gpu(tmp_path, monkeypatch):
 
         @contextmanager
         def run(task, recipe, facts, group, say):
-            asked.update(tried=recipe, job=task.job, ranks=group.ranks)
+            asked.update(tried=recipe, ranks=group.ranks)
             (tmp_path / RESULT).write_text("4")
             yield tmp_path
 
