@@ -86,7 +86,7 @@ class ModelConfig(Section):
     @property
     def arguments(self) -> ModelArguments:
         """Arguments of the network, except its name and number of classes."""
-        arguments = self._list_changes()
+        arguments = self._get_changes()
         stem: ModelArguments = {"small_stem": True} if arguments.pop("stem", "") else {}
         return self.args | stem | arguments
 
@@ -99,10 +99,10 @@ class ModelConfig(Section):
     def title(self) -> str:
         """The name, with the settings that differ from the torchvision network."""
         return " ".join(
-            [self.name, *(f"{key}={value}" for key, value in self._list_changes().items())]
+            [self.name, *(f"{key}={value}" for key, value in self._get_changes().items())]
         )
 
-    def _list_changes(self) -> dict[str, Any]:
+    def _get_changes(self) -> dict[str, Any]:
         return {
             key: getattr(self, key)
             for key in _TORCHVISION_VALUES
@@ -135,7 +135,7 @@ class ModelConfig(Section):
 
     def _find_misfits(self) -> Iterator[Problem]:
         """Yield a problem for each setting that the library of the network does not support."""
-        for key, value in self._list_changes().items():
+        for key, value in self._get_changes().items():
             clause = f"is for {', '.join(NETWORKS)}"
             yield Problem(key, value, clause, f"model.{key}={_TORCHVISION_VALUES[key]}")
         if _RESNETS.fullmatch(self.name):

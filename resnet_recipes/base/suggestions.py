@@ -84,7 +84,7 @@ def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
     return problem._replace(fix=(fix, Hint(hint)) if hint else fix)
 
 
-def list_every_setting(recipe: str = "mild") -> Hint:
+def suggest_printing_settings(recipe: str = "mild") -> Hint:
     """Return a hint with the command that prints every setting."""
     return Hint(f"resnet-train {recipe} --cfg   prints every setting")
 
@@ -93,7 +93,7 @@ def explain_key(problem: Problem) -> Problem:
     """Return the problem of an unknown recipe setting, with the meaning of its name."""
     meaning = find_meaning(problem.key, "")
     if meaning is None:
-        return problem._replace(fix=list_every_setting())
+        return problem._replace(fix=suggest_printing_settings())
     if meaning.replacement.startswith("-"):
         meaning = Meaning("", f"on the command line: {meaning.replacement}")
     return apply_meaning(problem, meaning)

@@ -14,7 +14,7 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.registry import COMMANDS, get_usage
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.methods import ORDER
-from resnet_recipes.recipe.build import list_settings
+from resnet_recipes.recipe.build import get_setting_types
 from resnet_recipes.recipe.library import GROUPS, Library, find_packaged_folder
 
 #: The path of the script, which each shell reads when it starts; one file for both commands.
@@ -170,7 +170,7 @@ def _iterate_file_settings() -> Iterator[str]:
 
 def _list_arguments() -> list[str]:
     """Return all arguments that a command accepts, without values."""
-    kinds = list_settings()
+    kinds = get_setting_types()
     sections = {key.rpartition(".")[0] for key in kinds if "." in key}
     methods = [key for key in kinds if key.startswith("methods.") and key.count(".") == 1]
     return [

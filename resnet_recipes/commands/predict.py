@@ -78,7 +78,7 @@ def run(arguments: Arguments) -> int:
     if "--csv" in arguments:
         _write_csv(arguments.flags["--csv"], each, class_count)
     elif "--json" in arguments:
-        print(json.dumps(list(map(_list_fields, each)), indent=1))
+        print(json.dumps(list(map(_make_row, each)), indent=1))
     else:
         for one in each:
             if not one.error:
@@ -171,7 +171,7 @@ def _count(
                 show(count, total)
 
 
-def _list_fields(one: "Prediction") -> dict[str, object]:
+def _make_row(one: "Prediction") -> dict[str, object]:
     if one.error:
         return {"file": one.file, "error": one.error}
     classes = [{"class": name, "probability": probability} for name, probability in one.classes]

@@ -21,7 +21,7 @@ from resnet_recipes.data.beton.samples import (
     fits_memory,
     open_samples,
 )
-from resnet_recipes.data.files.class_folders import find_doubts, find_inner_folders, list_first
+from resnet_recipes.data.files.class_folders import find_doubts, find_inner_folders, join_first
 from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, iterate_images
@@ -170,17 +170,17 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     if empty := sorted({*train.classes, *val.classes} - in_train - in_val):
         where = "" if config.sets_aside else " from both splits"
         hint = Hint(f"add images, or remove these folders{where}{unread}")
-        yield make_problem(config.root, f"has no images in {list_first(empty)}", hint)
+        yield make_problem(config.root, f"has no images in {join_first(empty)}", hint)
     sides = [("train", in_train, "val", val, in_val), ("val", in_val, "train", train, in_train)]
     for split, in_split, other, listing, in_other in [] if config.sets_aside else sides:
         hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
         missing = sorted(in_split - in_other)
         if empty := [name for name in missing if name in listing.classes]:
-            folders = list_first([f"{other}/{name}" for name in empty])
+            folders = join_first([f"{other}/{name}" for name in empty])
             clause = f"has no images in {folders}, but has some in {split}"
             yield make_problem(config.root, clause, hint)
         if absent := [name for name in missing if name not in listing.classes]:
-            clause = f"has {list_first(absent)} in {split} but not in {other}"
+            clause = f"has {join_first(absent)} in {split} but not in {other}"
             yield make_problem(config.root, clause, hint)
     if len(train.classes) < 2:
         fix: Fix = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
@@ -193,12 +193,12 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
             config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix
         )
     if odd := [ascii(name) for name in train.classes if not name.isprintable()]:
-        clause = f"has class names that are not printable UTF-8 text: {list_first(odd)}"
+        clause = f"has class names that are not printable UTF-8 text: {join_first(odd)}"
         yield make_problem(
             f"{config.root}/train", clause, Hint("rename these folders in both splits")
         )
     if config.sets_aside and (alone := _list_single_classes(config, train, val)):
-        clause = f"needs at least two images per class; these have one: {list_first(alone)}"
+        clause = f"needs at least two images per class; these have one: {join_first(alone)}"
         key = "data.fold" if config.fold else "data.val_share"
         value = config.fold or config.val_share
         yield Problem(key, value, clause, Hint("add images, or remove the class"))
@@ -267,7 +267,7 @@ def _describe_source(root: Path, parts: dict[str, Part]) -> Iterator[str]:
     ]
     unread = [str(path) for path in _list_tables(root) if str(path) not in labels]
     if unread or (root.is_dir() and any(part.is_table for part in parts.values())):
-        unread_note = f", not from {list_first(unread)}" if unread else ""
+        unread_note = f", not from {join_first(unread)}" if unread else ""
         yield f"labels come from {' and '.join(dict.fromkeys(labels))}{unread_note}"
 
 

@@ -25,7 +25,7 @@ from resnet_recipes.base.paths import parse_path
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
-from resnet_recipes.data.files.class_folders import list_first
+from resnet_recipes.data.files.class_folders import join_first
 from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, iterate_images
 from resnet_recipes.data.imagenet import get_wordnet_ids
@@ -118,8 +118,8 @@ def _map_labels(
         clause = f"has {len(folders)} classes; the network has {num_classes} classes, unnamed"
         raise make_error(root, clause, _OTHER_CLASSES)
     if unknown := sorted({*folders} - {*classes}):
-        hint = Hint(f"its classes are {list_first(classes)}")
-        clause = f"has classes that the network does not have: {list_first(unknown)}"
+        hint = Hint(f"its classes are {join_first(classes)}")
+        clause = f"has classes that the network does not have: {join_first(unknown)}"
         raise make_error(root, clause, hint)
     labels = {name: label for label, name in enumerate(classes)}
     return np.array([labels[name] for name in folders], np.int64)

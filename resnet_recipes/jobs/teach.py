@@ -27,7 +27,7 @@ from resnet_recipes.planning.teachers import (
     make_cycle,
     make_missing_teacher,
 )
-from resnet_recipes.recipe.schema import list_enabled
+from resnet_recipes.recipe.schema import get_enabled
 from resnet_recipes.training import distributed
 
 if TYPE_CHECKING:  # ranks never import Hydra
@@ -71,7 +71,7 @@ def _make_plan(composed: "Composed", say: Say) -> Plan:
         return plan_here(composed, say)
     except RecipeError as error:
         is_taught = any(
-            one.network_setting for one in list_enabled(composed.recipe.methods).values()
+            one.network_setting for one in get_enabled(composed.recipe.methods).values()
         )
         problems = [_keep_settings(problem) for problem in error.problems]
         raise type(error)(problems + ([] if is_taught else _list_missing_teachers())) from None

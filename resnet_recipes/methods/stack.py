@@ -131,7 +131,7 @@ class Stack:
             stride = method.convolution_stride(stride, inputs)
         return stride
 
-    def list_by_hook(self) -> dict[str, list[str]]:
+    def group_by_hook(self) -> dict[str, list[str]]:
         """Return the methods at each used hook: {"gradient": ["sam (every 5th step)"]}."""
         rows = {
             hook: [_make_label(method) for method in self.methods.values() if method.provides(hook)]

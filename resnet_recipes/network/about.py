@@ -13,7 +13,7 @@ from resnet_recipes.data.base import MEAN, STD, DataConfig, Deviation, Mean
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.recipe.schema import Recipe, list_enabled
+from resnet_recipes.recipe.schema import Recipe, get_enabled
 from resnet_recipes.run_folder.metrics import Metrics
 
 #: Version of these fields; files with a newer version are rejected.
@@ -104,7 +104,7 @@ def describe(
     metrics: Metrics | None = None,
 ) -> NetworkDescription:
     """Return the description of a recipe's network, with its measured accuracy, if any."""
-    methods, data = list_enabled(recipe.methods), recipe.data
+    methods, data = get_enabled(recipe.methods), recipe.data
     top1, top5, loss, examples, _ = metrics or (None, None, None, 0, None)
     return NetworkDescription(
         recipe.model.name,

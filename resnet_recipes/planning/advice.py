@@ -6,7 +6,7 @@ from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.text import format_count
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
-from resnet_recipes.recipe.schema import Recipe, list_enabled
+from resnet_recipes.recipe.schema import Recipe, get_enabled
 from resnet_recipes.recipe.sections import AUTO
 
 #: Minimum images per rank and step in advice: with fewer, BatchNorm statistics cost accuracy (Wu
@@ -25,7 +25,7 @@ def advise(
     `stack` has the methods that act on the images of the recipe, `origin` the settings that the
     user set.
     """
-    for name in list_enabled(recipe.methods):
+    for name in get_enabled(recipe.methods):
         if name not in stack.methods:
             yield f"{name} is skipped: synthetic images are not augmented"
     yield from _advise_on_length(recipe, horizon, recipe.batch.global_size // rank_size, origin)

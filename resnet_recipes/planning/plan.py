@@ -258,7 +258,7 @@ class Plan:
     @cached_property
     def hooks(self) -> dict[str, list[str]]:
         """The methods that act at each hook, in order, by hook."""
-        return self.new_stack().list_by_hook()
+        return self.new_stack().group_by_hook()
 
     def new_stack(self) -> Stack:
         """Return new instances of the recipe's methods, as they act on this data."""

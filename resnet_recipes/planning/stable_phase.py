@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.base.limits import IsDuration, get_limits
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.schema import Recipe, list_enabled
+from resnet_recipes.recipe.schema import Recipe, get_enabled
 
 #: Schedule settings that take effect after the stable phase.
 _COOLDOWN_SETTINGS = ("cooldown", "shape", "milestones")
@@ -42,7 +42,7 @@ def change_duration(plan: Plan, epochs: Fraction) -> Plan:
 def find_durations(recipe: Recipe) -> dict[str, str]:
     """Return the durations that determine the stable phase, by key."""
     sections: dict[str, Any] = {"schedule": recipe.schedule}
-    sections |= {f"methods.{name}": method for name, method in list_enabled(recipe.methods).items()}
+    sections |= {f"methods.{name}": method for name, method in get_enabled(recipe.methods).items()}
     return {
         f"{prefix}.{name}": getattr(section, name)
         for prefix, section in sections.items()

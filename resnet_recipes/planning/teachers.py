@@ -22,7 +22,7 @@ from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.planning.network_facts import NetworkFacts, Teacher, make_network_facts
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import change_duration
-from resnet_recipes.recipe.schema import list_enabled
+from resnet_recipes.recipe.schema import get_enabled
 
 if TYPE_CHECKING:  # it imports torchvision, which takes seconds
     from resnet_recipes.network.load import Network
@@ -176,7 +176,7 @@ def describe_images(plan: Plan, cycle: int) -> dict[str, str]:
     values["images"] = hashlib.sha256(images.encode()).hexdigest()
     if not cycle:
         values["epochs"] = len(plan.image_sizes)
-    for name, method in list_enabled(recipe.methods).items():
+    for name, method in get_enabled(recipe.methods).items():
         if method.provides("augment_image") or method.changes == "sizes":
             values[f"methods.{name}"] = asdict(method)
     return {
@@ -193,7 +193,7 @@ def make_cycle(plan: Plan, epochs: int) -> Plan:
         return plan
     methods = plan.recipe.methods
     fixed_size = {
-        name: method for name, method in list_enabled(methods).items() if method.changes != "sizes"
+        name: method for name, method in get_enabled(methods).items() if method.changes != "sizes"
     }
     recipe = replace(plan.recipe, methods=type(methods)(**fixed_size))
     return change_duration(replace(plan, recipe=recipe), Fraction(epochs))

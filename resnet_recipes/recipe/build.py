@@ -77,7 +77,7 @@ def complete_section(section: str, values: dict[str, Any]) -> dict[str, Any]:
 
     The settings of other optimizers are null, so that the result replaces the complete section.
     """
-    options = find_dataclasses(list_settings()[section])
+    options = find_dataclasses(get_setting_types()[section])
     choice = next((option for option in options if option.name == values.get("name")), options[0])
     unset = {name: None for option in options for name in get_kinds(option)}
     return unset | to_plain(asdict(choice())) | values
@@ -93,7 +93,7 @@ def build_recipe(tree: dict[str, Any]) -> BuildResult:
 
 
 @cache
-def list_settings() -> dict[str, Any]:
+def get_setting_types() -> dict[str, Any]:
     """Return the type of every setting by its full name, including sections and methods."""
     kinds: dict[str, Any] = {}
 
@@ -112,8 +112,8 @@ def get_kind(key: str) -> Any:
 
     A mapping with free names, such as `model.args`, has settings of any name.
     """
-    parent = list_settings().get(key.rpartition(".")[0])
-    return get_args(parent)[1] if get_origin(parent) is dict else list_settings().get(key)
+    parent = get_setting_types().get(key.rpartition(".")[0])
+    return get_args(parent)[1] if get_origin(parent) is dict else get_setting_types().get(key)
 
 
 def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -133,7 +133,7 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
     """Build one section; unknown names and values of the wrong type are problems."""
     result, kinds = cls(), get_kinds(cls)
     for key in (f"{prefix}{name}" for name in tree if name not in kinds):
-        meant = find_closest(key, list_settings())
+        meant = find_closest(key, get_setting_types())
         problems.append(Problem(key, None, "unknown setting", meant, kind=Kind.UNKNOWN))
     for name, kind in kinds.items():
         if name not in tree:

@@ -15,10 +15,10 @@ from resnet_recipes.base.suggestions import FOREIGN_VALUES, apply_meaning, expla
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe, complete_section, fit_sections
-from resnet_recipes.recipe.explain import Context, explain, list_methods_on
+from resnet_recipes.recipe.explain import Context, describe_enabled_methods, explain
 from resnet_recipes.recipe.library import Entry, Library, Link, Origin, read
 from resnet_recipes.recipe.overrides import Override, make_absolute
-from resnet_recipes.recipe.schema import Recipe, list_enabled
+from resnet_recipes.recipe.schema import Recipe, get_enabled
 from resnet_recipes.recipe.sections import ScheduleConfig
 from resnet_recipes.recipe.strict_yaml import Document
 from resnet_recipes.run_folder import CONFIG
@@ -143,7 +143,7 @@ def _resolve_paths(recipe: Recipe) -> None:
     weights = recipe.model.weights
     if weights and not names.PUBLISHED_WEIGHTS.fullmatch(weights):
         recipe.model.weights = make_absolute("model.weights", weights)
-    for name, method in list_enabled(recipe.methods).items():
+    for name, method in get_enabled(recipe.methods).items():
         for key in filter(None, (method.network_setting, method.soft_labels_setting)):
             if not names.PUBLISHED_WEIGHTS.fullmatch(path := getattr(method, key)):
                 setattr(method, key, make_absolute(f"methods.{name}.{key}", path))
@@ -240,7 +240,7 @@ def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[P
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on | accepted:
             clause = Statement(f"{name} is not on in {links[-1][0].name}")
-            yield Problem(override.typed, None, clause, list_methods_on(on))
+            yield Problem(override.typed, None, clause, describe_enabled_methods(on))
 
 
 def _list_methods(links: Links) -> set[str]:

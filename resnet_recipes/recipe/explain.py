@@ -18,10 +18,10 @@ from resnet_recipes.base.suggestions import (
     apply_meaning,
     find_meaning,
     find_misspelled,
-    list_every_setting,
+    suggest_printing_settings,
 )
 from resnet_recipes.base.value_suggestions import ON, read_time
-from resnet_recipes.recipe.build import build_recipe, get_kind, list_settings
+from resnet_recipes.recipe.build import build_recipe, get_kind, get_setting_types
 from resnet_recipes.recipe.hydra_compose import nest
 from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
@@ -76,11 +76,11 @@ def explain(problem: Problem, arguments: Sequence[str], context: Context) -> Pro
         return problem
     is_reset = argument[0] == "~" and problem.kind is Kind.WRONG
     if problem.kind is Kind.UNKNOWN or not ("=" in argument or is_reset):
-        if siblings := _list_siblings(argument):
+        if siblings := _describe_siblings(argument):
             return problem._replace(fix=siblings)
         if context.allowed:
             return problem._replace(valid=tuple(context.allowed))
-        return problem._replace(fix=list_every_setting(context.name))
+        return problem._replace(fix=suggest_printing_settings(context.name))
     if is_reset:
         problem = problem._replace(clause="cannot be removed: the optimizer needs it")
     before, source = context.before(problem.key), f"{context.name} uses"
@@ -117,12 +117,12 @@ def _drop_typed(meaning: Meaning, others: Iterable[str]) -> Meaning:
     )
 
 
-def list_methods_on(methods: Iterable[str]) -> Hint:
+def describe_enabled_methods(methods: Iterable[str]) -> Hint:
     """Return the names of the methods that a recipe uses, as a hint."""
     return Hint(f"methods that are on: {', '.join(sorted(methods)) or 'none'}")
 
 
-def _list_siblings(argument: str) -> Hint:
+def _describe_siblings(argument: str) -> Hint:
     """Return the settings in the section of an unknown setting; "" without a section."""
     section = argument.lstrip("~").partition("=")[0].rpartition(".")[0]
     names = [name for each in find_dataclasses(get_kind(section)) for name in get_kinds(each)]
@@ -222,7 +222,7 @@ def _find_method(name: str, choices: Iterable[str] = ()) -> str:
 
     Searches `choices`, by default all methods.
     """
-    every = get_kinds(find_dataclasses(list_settings()["methods"])[0])
+    every = get_kinds(find_dataclasses(get_setting_types()["methods"])[0])
     method = find_misspelled(name, choices or every)
     return f"methods.{method}" if method else ""
 
@@ -237,7 +237,7 @@ def _read_misshapen(argument: str, context: Context) -> Meaning | None:
     if argument[0] == "~":
         method = _find_method(argument[1:].removeprefix("methods."), context.methods)
         if not method and argument[1:].startswith("methods."):
-            return Meaning("", list_methods_on(context.methods))
+            return Meaning("", describe_enabled_methods(context.methods))
         return Meaning(shlex.quote(f"~{method}")) if method else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
         return _make_setting(key, value)
@@ -253,10 +253,10 @@ def _read_misshapen(argument: str, context: Context) -> Meaning | None:
 def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
     """Return the setting with a similar name, or the meaning of the name in other tools."""
     closest = ("." not in name and find_misspelled(name, SHORT_NAMES)) or find_misspelled(
-        name, list_settings()
+        name, get_setting_types()
     )
     is_placed = "." in name and name.lower().rpartition(".")[2] in {
-        key.rpartition(".")[2] for key in list_settings()
+        key.rpartition(".")[2] for key in get_setting_types()
     }
     foreign = None if is_placed and closest else find_meaning(name, value, table=context.meanings)
     if foreign is None and closest:

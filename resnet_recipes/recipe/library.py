@@ -113,8 +113,8 @@ class Library:
         package, self._folder = find_packaged_folder(), (folder or USER_FOLDER).absolute()
         if self._folder.resolve() == package.resolve():
             self._folder = package
-        self.packaged = _list_files(package)
-        self.user = {} if self._folder == package else _list_files(self._folder)
+        self.packaged = _find_files(package)
+        self.user = {} if self._folder == package else _find_files(self._folder)
 
     def list_entries(self) -> list[Entry]:
         """Return every recipe with a valid name, packaged recipes first, without hidden recipes."""
@@ -166,8 +166,8 @@ class Library:
 
     def find_option(self, group: str, name: str) -> Entry:
         """Return an option of a group. Raises RecipeError with the existing names."""
-        packaged = _list_files(find_packaged_folder() / group)
-        files = packaged | _list_files(self._folder / group)
+        packaged = _find_files(find_packaged_folder() / group)
+        files = packaged | _find_files(self._folder / group)
         if name not in files:
             raise _make_unknown_error(group, name, sorted(files))
         origin = "packaged" if files[name] in packaged.values() else "user"
@@ -325,6 +325,6 @@ def _parse_default(item: object) -> Default | None:
     return Default("", item) if usable else None
 
 
-def _list_files(folder: Path) -> dict[str, Path]:
+def _find_files(folder: Path) -> dict[str, Path]:
     """Return the recipe files directly in a folder, by stem."""
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}

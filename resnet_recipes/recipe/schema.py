@@ -101,13 +101,13 @@ class Recipe(Section):
         for section in fields(self):
             value: Any = getattr(self, section.name)
             if section.name == "methods":
-                for name, method in list_enabled(value).items():
+                for name, method in get_enabled(value).items():
                     yield from (problem.under(f"methods.{name}") for problem in method.problems())
             elif hasattr(value, "problems"):
                 yield from (problem.under(section.name) for problem in value.problems())
 
 
-def list_enabled(methods: Methods) -> dict[str, Any]:
+def get_enabled(methods: Methods) -> dict[str, Any]:
     """Return the methods that are on, by name, in running order."""
     return {
         item.name: value

@@ -132,7 +132,7 @@ class RunReporter:
             with run.methods.eval_weights(run.model):
                 metrics = measure()
                 best = run.best.with_evaluation(done, metrics, run.model)
-            if "eval_weights" in run.methods.list_by_hook():
+            if "eval_weights" in run.methods.group_by_hook():
                 averaged = metrics
             else:
                 raw = metrics

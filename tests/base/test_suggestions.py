@@ -27,7 +27,7 @@ from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.registry import get_usage
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.inference.open import SETTINGS, apply_changes
-from resnet_recipes.recipe.build import list_settings
+from resnet_recipes.recipe.build import get_setting_types
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
@@ -146,18 +146,18 @@ xyzzy.plugh |
     ),
 )
 def test_foreign_and_misspelled_names_suggest_settings(typed, meant):
-    assert find_closest(typed, list_settings()) == meant
+    assert find_closest(typed, get_setting_types()) == meant
 
 
 def test_one_wrong_letter_is_nearly_always_corrected():
     """Tries every setting with one letter removed, unless that gives another setting."""
     tried = right = 0
-    for key in list_settings():
+    for key in get_setting_types():
         for index in range(0, len(key), 12):
             typo = key[:index] + key[index + 1 :]
-            if typo not in list_settings() and key[index] != "." and "." in key:
+            if typo not in get_setting_types() and key[index] != "." and "." in key:
                 tried += 1
-                right += find_closest(typo, list_settings()) == key
+                right += find_closest(typo, get_setting_types()) == key
     assert right / tried > 0.95
 
 

@@ -95,10 +95,10 @@ def test_declared_order_gives_published_sizes_and_targets():
 
 def test_stack_order_does_not_depend_on_input_order():
     names = sorted(HOT)
-    expected = Stack.of(enable_methods(HOT)).list_by_hook()
+    expected = Stack.of(enable_methods(HOT)).group_by_hook()
     for seed in range(10):
         random.Random(seed).shuffle(names)
-        assert Stack({name: BY_NAME[name]() for name in names}).list_by_hook() == expected
+        assert Stack({name: BY_NAME[name]() for name in names}).group_by_hook() == expected
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_stack_order_does_not_depend_on_input_order():
     ),
 )
 def test_table_shows_how_often_sam_acts(interval, text):
-    assert Stack({"sam": SAM(interval=int(interval))}).list_by_hook() == {
+    assert Stack({"sam": SAM(interval=int(interval))}).group_by_hook() == {
         "gradient": [f"sam ({text})"]
     }
 
@@ -139,7 +139,7 @@ def test_conflicting_methods_are_one_problem(pair):
 
 def test_empty_stack_is_plain_training():
     stack, batch = Stack({}), make_batch()
-    assert stack.list_by_hook() == {}
+    assert stack.group_by_hook() == {}
     assert stack.augment_image() is None
     assert stack.transform_batch(batch, make_now()) is batch
     assert stack.gradient(lambda: "loss", [], make_now()) == "loss"

@@ -14,22 +14,22 @@ from tests.plans import plan_imagenet
 from tests.tables import parse_rows
 
 
-def list_plan_notes(line: str) -> str:
+def format_plan_notes(line: str) -> str:
     """Return the notes of a packaged recipe with changes, on ImageNet and usually eight GPUs."""
     ranks = re.findall(r"\bgpus=(\d+)", line) or [8]
     return "\n".join(plan_imagenet(line, int(ranks[0])).notes)
 
 
 def test_advice_for_frozen_statistics_omits_the_batch_size():
-    assert "batch.bn_size" in list_plan_notes(
+    assert "batch.bn_size" in format_plan_notes(
         "finetune model.freeze=none model.freeze_bn=false bs=8 gpus=1"
     )
-    assert "batch.bn_size" not in list_plan_notes("finetune bs=8 gpus=1")
+    assert "batch.bn_size" not in format_plan_notes("finetune bs=8 gpus=1")
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])
 def test_notes_on_published_recipes_are_empty(name):
-    assert list_plan_notes(name) == ""
+    assert format_plan_notes(name) == ""
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ mild optimizer=lars lr=0.5 | of lars for a batch of 2048\\nlr=8.3
     ),
 )
 def test_notes_name_settings_that_rarely_help(line, expected):
-    notes = list_plan_notes(line)
+    notes = format_plan_notes(line)
     assert expected.replace("\\n", "\n") in notes
     assert not re.search(r"\.$|^[A-Z][a-z]", notes, re.MULTILINE)
 
 
 def test_extending_run_gets_no_advice_on_fixed_settings():
-    assert list_plan_notes("mild bs=256 gpus=1 run.extends=first") == ""
+    assert format_plan_notes("mild bs=256 gpus=1 run.extends=first") == ""
 
 
 def test_notes_report_images_below_full_size():
     resizing = "methods.progressive_resizing"
-    text = list_plan_notes(f"mild {resizing}.finetune=0dur {resizing}.delay=0.8dur")
+    text = format_plan_notes(f"mild {resizing}.finetune=0dur {resizing}.delay=0.8dur")
     assert f"{resizing}.finetune=0.2dur\n'~{resizing}'" in text
 
 
@@ -75,11 +75,11 @@ def test_notes_report_images_below_full_size():
     "line", ["medium epochs=60", "hot epochs=240", "mild epochs=16", "mild optimizer=lamb"]
 )
 def test_notes_at_the_limit_are_empty(line):
-    assert list_plan_notes(line) == ""
+    assert format_plan_notes(line) == ""
 
 
 def test_advised_learning_rate_scales_with_its_batch():
-    advice = list_plan_notes("mild bs=204800 optimizer.lr=102.4 gpus=1")
+    advice = format_plan_notes("mild bs=204800 optimizer.lr=102.4 gpus=1")
     assert "\nbs=19200 lr=9.6\n" in advice
     few = replace(IMAGENET_FACTS, train_examples=100)
     for words, fix in (

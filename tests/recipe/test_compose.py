@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.compose import compose, from_config
 from resnet_recipes.recipe.frozen_recipe import freeze_sealed
-from resnet_recipes.recipe.schema import list_enabled
+from resnet_recipes.recipe.schema import get_enabled
 from tests.checks import get_error, get_problem, get_recipe_error
 from tests.tables import parse_values
 
@@ -35,7 +35,7 @@ def test_packaged_recipe_composes_as_it_is_written(write_recipe_file):
     composed = compose("mild", [DATA])
     assert composed.origin.entry.origin == "packaged"
     assert composed.recipe.optimizer.lr == 2.048
-    assert list(list_enabled(composed.recipe.methods)) == [
+    assert list(get_enabled(composed.recipe.methods)) == [
         "blurpool",
         "bce_loss",
         "progressive_resizing",

@@ -3,7 +3,7 @@
 import pytest
 
 from resnet_recipes.base.errors import Kind, RecipeError
-from resnet_recipes.base.suggestions import list_every_setting
+from resnet_recipes.base.suggestions import suggest_printing_settings
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen_recipe import _make_seal, freeze, freeze_sealed, read, read_sealed
 from resnet_recipes.recipe.schema import Recipe
@@ -72,7 +72,7 @@ def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
     path.write_text(add_setting(freeze_sealed(recipe), setting))
     problem = get_problem(RecipeError, read, path)
     assert (problem.key, problem.kind, problem.where) == ("schedule.old", Kind.UNKNOWN, str(path))
-    assert problem.advice == (list_every_setting(),)
+    assert problem.advice == (suggest_printing_settings(),)
 
 
 def test_edited_frozen_recipe_is_rejected_by_setting(tmp_path):

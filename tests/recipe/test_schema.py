@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from resnet_recipes.methods import ORDER
-from resnet_recipes.recipe.schema import Recipe, list_enabled
+from resnet_recipes.recipe.schema import Recipe, get_enabled
 from tests.tables import parse_rows
 
 
@@ -101,7 +101,7 @@ def test_methods_are_listed_in_running_order():
     recipe = Recipe()
     for method in reversed(ORDER):
         setattr(recipe.methods, method.name, method())
-    assert list(list_enabled(recipe.methods)) == [method.name for method in ORDER]
+    assert list(get_enabled(recipe.methods)) == [method.name for method in ORDER]
 
 
 def test_recipes_have_separate_sections():

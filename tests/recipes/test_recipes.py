@@ -12,7 +12,7 @@ from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen_recipe import to_tree
 from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
-from resnet_recipes.recipe.schema import list_enabled
+from resnet_recipes.recipe.schema import get_enabled
 from tests.plans import plan_imagenet
 from tests.tables import parse_rows
 
@@ -84,12 +84,12 @@ methods.stochastic_depth.distribution | null | null | linear | YAMLS
 OWN = {"name", "about", "published", "model.num_classes", "precision.dtype"}
 
 
-def list_settings(tree: dict, prefix: str = "") -> dict:
+def flatten_settings(tree: dict, prefix: str = "") -> dict:
     """Return the settings in a recipe file, by full name."""
     settings = {}
     for key, value in tree.items():
         settings |= (
-            list_settings(value, f"{prefix}{key}.")
+            flatten_settings(value, f"{prefix}{key}.")
             if isinstance(value, dict) and value
             else {f"{prefix}{key}": value}
         )
@@ -100,7 +100,7 @@ def list_settings(tree: dict, prefix: str = "") -> dict:
 def test_every_setting_equals_its_published_value(name):
     column = NAMES.index(name)
     expected = {key: row[column] for key, row in TABLE.items() if row[column] is not None}
-    settings = list_settings(strict_yaml.load(find_packaged_folder() / f"{name}.yaml").tree)
+    settings = flatten_settings(strict_yaml.load(find_packaged_folder() / f"{name}.yaml").tree)
     assert {key: value for key, value in settings.items() if key not in OWN} == expected
 
 
@@ -116,7 +116,7 @@ def test_every_method_setting_has_a_source(name):
         *(f"methods.bce_loss.{key}" for key in ("reduction", "threshold", "bias_init")),
     }
     recipe = compose(name, needs_data=False).recipe
-    for method, values in list_enabled(recipe.methods).items():
+    for method, values in get_enabled(recipe.methods).items():
         for key in asdict(values):
             full = f"methods.{method}.{key}"
             assert full in TABLE or full in omitted, full

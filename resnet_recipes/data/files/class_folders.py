@@ -34,7 +34,7 @@ def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
         return
     families = find_split_families(listing.classes).values()
     if named := [sorted(family) for family in families if is_train_and_val(family.values())]:
-        clause = f"has class folders with names of splits: {list_first(named[0])}"
+        clause = f"has class folders with names of splits: {join_first(named[0])}"
         yield make_problem(root, clause, (Hint(LAYOUT), *_CLASSES))
 
 
@@ -67,7 +67,7 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
 
 def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: set[str]) -> Problem:
     """Return the problem of class folders that contain the same folders."""
-    clause = f"has the same folders ({list_first(sorted(inner))}) in {list_first(similar)}"
+    clause = f"has the same folders ({join_first(sorted(inner))}) in {join_first(similar)}"
     if any(is_train_and_val(family.values()) for family in find_split_families(inner).values()):
         return make_problem(root, f"{clause}: a split for each class", (Hint(LAYOUT), *_CLASSES))
     if pair := _choose_pair(listing, similar):
@@ -94,6 +94,6 @@ def _choose_pair(listing: Listing, similar: list[str]) -> tuple[str, ...]:
     return tuple(sorted(similar, key=lambda name: -counts[name])) if len(similar) == 2 else ()
 
 
-def list_first(names: Sequence[str]) -> str:
+def join_first(names: Sequence[str]) -> str:
     """Return the first few names, and the number of names."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

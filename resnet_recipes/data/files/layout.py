@@ -43,7 +43,7 @@ class Part(NamedTuple):
         """
         if self.is_table:
             rows = table.read_rows(self.path, self.name.lower() if self.is_whole else "")
-            return table.list_rows(
+            return table.make_listing(
                 self.path, [row for row in rows if self.is_whole or row.split == self.name]
             )
         listing = Listing.of(self.path, on_progress)

@@ -105,7 +105,7 @@ def has_labels(table: Path) -> bool:
     return _find_first(columns or _read(table)[0], LABEL) is not None
 
 
-def list_rows(table: Path, rows: Sequence[TableRow]) -> Listing:
+def make_listing(table: Path, rows: Sequence[TableRow]) -> Listing:
     """Return the listing of these rows.
 
     Raises NotReadyError if files are missing or listed twice.

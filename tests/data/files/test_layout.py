@@ -52,7 +52,7 @@ def read_labels(root: Path) -> dict[str, str]:
     return dict(zip((Path(path).name for path in val.paths), labels, strict=True))
 
 
-def list_layout_notes(root: Path, **changes) -> str:
+def format_layout_notes(root: Path, **changes) -> str:
     """Return the notes about these images."""
     facts = data.survey_images(make_small_config(root, **changes))
     return "\n".join((*facts.notes, *facts.details))
@@ -83,7 +83,7 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
     assert count_images(flowers, val_share=0.25) == (28, 9, CLASSES)
     message = "9 images are set aside for validation, a share of 0.25 of each class"
-    assert message in list_layout_notes(flowers, val_share=0.25)
+    assert message in format_layout_notes(flowers, val_share=0.25)
     with closing(data.open_eval(config, data.survey_images(config), ONE_RANK)) as loader:
         labels = np.concatenate([batch.labels.numpy().copy() for batch in loader.batches()])
     assert np.bincount(labels).tolist() == [3, 3, 3]
@@ -120,13 +120,13 @@ def test_folds_put_each_image_in_one_validation(flowers, parts):
 
 def test_folds_are_described_and_divide_training_images(flowers, copied_images):
     message = "13 images are set aside for validation, part 1/3 of each class, the same with every"
-    assert message in list_layout_notes(flowers, fold="1/3")
+    assert message in format_layout_notes(flowers, fold="1/3")
     config = make_small_config(copied_images, fold="1/3")
     assert count_images(copied_images, fold="1/3") == (24, 13, CLASSES)
     assert list_validation(config) | list_training(config) == {
         *Listing.of(copied_images / "train").names
     }
-    assert "val is not used: data.fold divides the training images" in list_layout_notes(
+    assert "val is not used: data.fold divides the training images" in format_layout_notes(
         copied_images, fold="1/3"
     )
     next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
@@ -178,7 +178,7 @@ def test_share_is_taken_from_each_class_and_nested(copied_images):
     facts = data.survey_images(make_small_config(copied_images, share=0.3))
     assert facts.train_examples == len(chosen[2])
     assert facts.eval_examples == 11
-    assert "12 images are trained on, a fraction of 0.3" in list_layout_notes(
+    assert "12 images are trained on, a fraction of 0.3" in format_layout_notes(
         copied_images, share=0.3
     )
 
@@ -246,10 +246,10 @@ def test_nested_folders_become_classes_on_request(image_folder, tmp_path):
         for name, place in (("ant", "insects/ant"), ("bee", "insects/bee"), ("cat", "mammals")):
             shutil.copytree(image_folder / split / name, tmp_path / split / place)
     assert count_images(tmp_path) == (37, 11, ("insects", "mammals"))
-    assert "data.nested_classes=true makes each of these a class" in list_layout_notes(tmp_path)
+    assert "data.nested_classes=true makes each of these a class" in format_layout_notes(tmp_path)
     classes = ("insects/ant", "insects/bee", "mammals")
     assert count_images(tmp_path, nested_classes=True) == (37, 11, classes)
-    assert "nested_classes" not in list_layout_notes(tmp_path, nested_classes=True)
+    assert "nested_classes" not in format_layout_notes(tmp_path, nested_classes=True)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_foreign_split_names_are_read_and_reported(image_folder, tmp_path, train
     if more:
         (tmp_path / more).symlink_to(image_folder / "train")
     assert count_images(tmp_path) == (37, 11, CLASSES)
-    assert f"validation images come from {val}" in list_layout_notes(tmp_path).splitlines()
+    assert f"validation images come from {val}" in format_layout_notes(tmp_path).splitlines()
 
 
 def test_nested_split_folders_count_once(image_folder, tmp_path):
@@ -317,7 +317,7 @@ def image_table(image_folder: Path, tmp_path: Path) -> Path:
 
 def test_table_gives_images_and_labels_of_folders(image_folder, image_table):
     assert count_images(image_table) == (37, 11, CLASSES)
-    assert "validation images come from test" in list_layout_notes(image_table).splitlines()
+    assert "validation images come from test" in format_layout_notes(image_table).splitlines()
     share = replace(ONE_RANK, eval_size=11)
     mine, theirs = (
         next(
@@ -362,7 +362,7 @@ def test_tables_without_labels_are_named(copied_images):
     (copied_images / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
     (copied_images / "labels.csv").write_text("path,label\na.jpg,x\n")
     assert count_images(copied_images) == (37, 11, CLASSES)
-    assert f"not from {copied_images}/labels.csv, {copied_images}/train.csv" in list_layout_notes(
+    assert f"not from {copied_images}/labels.csv, {copied_images}/train.csv" in format_layout_notes(
         copied_images
     )
 
@@ -413,7 +413,7 @@ def test_table_next_to_folders_gives_labels_and_note(images_with_tables, image_f
     assert read_labels(images_with_tables) == theirs
     train = f"labels come from {images_with_tables}/train.csv"
     message = f"{train} and the names of folders in {images_with_tables}/val"
-    assert message in list_layout_notes(images_with_tables)
+    assert message in format_layout_notes(images_with_tables)
 
 
 def test_flat_images_are_labeled_by_their_table(images_with_tables):

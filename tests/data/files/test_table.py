@@ -99,7 +99,7 @@ def test_table_errors_name_their_line(listed_images, text, message):
     path = listed_images / "labels.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(NotReadyError) as caught:
-        table.list_rows(path, table.read_rows(path))
+        table.make_listing(path, table.read_rows(path))
     assert message in str(caught.value)
     assert all(problem.advice for problem in caught.value.problems)
 
@@ -121,7 +121,7 @@ def test_table_follows_absolute_paths_and_links(listed_images, tmp_path):
         f"path,label\n{tmp_path}/link/a.jpg,x\n../b.jpg,y\n"
     )
     path = tmp_path / "elsewhere" / "labels.csv"
-    listing = table.list_rows(path, table.read_rows(path))
+    listing = table.make_listing(path, table.read_rows(path))
     assert [Path(place).read_bytes() for place in listing.paths] == [b"12345"] * 2
     assert (listing.sizes.tolist(), listing.classes) == ([5, 5], ("x", "y"))
 
@@ -158,7 +158,7 @@ def test_listing_requests_thousand_sizes_per_task(listed_images, monkeypatch):
         (listed_images / f"{number}.png").write_bytes(bytes(number % 7))
     path = listed_images / "labels.csv"
     path.write_text("path,label\n" + "".join(f"{number}.png,a\n" for number in range(2500)))
-    listing = table.list_rows(path, table.read_rows(path))
+    listing = table.make_listing(path, table.read_rows(path))
     assert len(tasks) == 3
     sizes = dict(zip(listing.names, listing.sizes.tolist(), strict=True))
     assert sizes == {f"{number}.png": number % 7 for number in range(2500)}
