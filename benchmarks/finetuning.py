@@ -55,10 +55,10 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
     arguments = parser.parse_args()
     parts = {
-        "select": list_selection_runs,
-        "learning_rates": list_learning_rate_runs,
-        "equal_cost": list_equal_cost_runs,
-        "test": list_test_runs,
+        "select": iterate_selection_runs,
+        "learning_rates": iterate_learning_rate_runs,
+        "equal_cost": iterate_equal_cost_runs,
+        "test": iterate_test_runs,
     }
     runs = parts[arguments.part](arguments)
     for row, images, *stages in runs:
@@ -70,7 +70,7 @@ def main() -> None:
 Run = tuple[dict[str, str], Path, *tuple[list[str], ...]]
 
 
-def list_selection_runs(arguments: argparse.Namespace) -> Iterator[Run]:
+def iterate_selection_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the design, on each dataset in turn."""
     sets = prepare_selection(arguments)
     for levels in make_design():
@@ -92,7 +92,7 @@ def prepare_selection(arguments: argparse.Namespace) -> dict[str, Path]:
     }
 
 
-def list_learning_rate_runs(arguments: argparse.Namespace) -> Iterator[Run]:
+def iterate_learning_rate_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield runs of the composed recipe at other learning rates."""
     for seed, (name, images) in itertools.product((2, 3), prepare_selection(arguments).items()):
         for arm, settings in ARMS.items():
@@ -100,7 +100,7 @@ def list_learning_rate_runs(arguments: argparse.Namespace) -> Iterator[Run]:
             yield row, images, [*settings, f"seed={seed}"]
 
 
-def list_equal_cost_runs(arguments: argparse.Namespace) -> Iterator[Run]:
+def iterate_equal_cost_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield runs at larger sizes, and with a slower backbone, for about the same CPU seconds."""
     first = ARMS["0.001, backbone 0.0001, frozen statistics"]
     alone = ARMS["0.01, classifier alone"]
@@ -118,7 +118,7 @@ def list_equal_cost_runs(arguments: argparse.Namespace) -> Iterator[Run]:
         yield {"set": name, "seed": "2", "arm": arm}, images, *arms[arm]
 
 
-def list_test_runs(arguments: argparse.Namespace) -> Iterator[Run]:
+def iterate_test_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the test: 48 steps at 224 px, all with one seed before the next."""
     waste, imagenette = arguments.folders
     sets = {"waste": link_split(waste, arguments.work / "waste", 0.8, VAL_IMAGES)}

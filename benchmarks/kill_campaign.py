@@ -166,15 +166,15 @@ FAULTS: dict[str, tuple[Fault, set[int]]] = {
 def compute_state_digest(state: dict[str, Any]) -> str:
     """Return a digest of every tensor in the model, the optimizer and the methods, and its key."""
 
-    def list_tensors(value: Any, key: str) -> Iterator[tuple[str, torch.Tensor]]:
+    def iterate_tensors(value: Any, key: str) -> Iterator[tuple[str, torch.Tensor]]:
         if isinstance(value, torch.Tensor):
             yield key, value
         elif isinstance(value, dict):
             for name, item in value.items():
-                yield from list_tensors(item, f"{key}/{name}")
+                yield from iterate_tensors(item, f"{key}/{name}")
 
     parts = {part: state[part] for part in ("model", "optimizer", "methods")}
-    return compute_digest(dict(list_tensors(parts, "")), "")
+    return compute_digest(dict(iterate_tensors(parts, "")), "")
 
 
 def train_uninterrupted(root: Path) -> dict[int, str]:

@@ -11,7 +11,7 @@ PAGES = {
 }
 
 
-def list_code_blocks(page: str, *languages: str) -> Iterator[tuple[str, str]]:
+def iterate_code_blocks(page: str, *languages: str) -> Iterator[tuple[str, str]]:
     """Yield language and text of the code blocks in these languages; "" means unlabeled.
 
     A command in a table counts as an unlabeled block.

@@ -21,7 +21,7 @@ from resnet_recipes import cli
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.registry import get_usage
 from resnet_recipes.data import demo
-from tests.pages import PAGES, ROOT, list_code_blocks
+from tests.pages import PAGES, ROOT, iterate_code_blocks
 from tests.run_folders import create_run_folder
 
 #: Flags that make `resnet-train` exit without starting a run.
@@ -58,12 +58,12 @@ UNPLANNED = (
 )
 
 
-def list_command_arguments(page: str) -> Iterator[list[str]]:
+def iterate_command_arguments(page: str) -> Iterator[list[str]]:
     """Yield the arguments of every shell command of a page.
 
     Comments and output after a pipe are skipped.
     """
-    for _, block in list_code_blocks(page, *SHELL):
+    for _, block in iterate_code_blocks(page, *SHELL):
         yield from parse_block(block)
 
 
@@ -117,8 +117,8 @@ def home(thousands_of_images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         page
         for page in PAGES
-        if any(map(find_own_program, list_command_arguments(page)))
-        or any(list_code_blocks(page, "yaml"))
+        if any(map(find_own_program, iterate_command_arguments(page)))
+        or any(iterate_code_blocks(page, "yaml"))
     ],
 )
 def test_every_documented_command_works(page, thousands_of_images, home):
@@ -126,7 +126,7 @@ def test_every_documented_command_works(page, thousands_of_images, home):
         for number in range(2 if pattern else 1):
             create_run_folder(home / "runs", f"{name}{number or ''}")
     failed = []
-    for language, block in list_code_blocks(page, *SHELL, "yaml"):
+    for language, block in iterate_code_blocks(page, *SHELL, "yaml"):
         if language == "yaml":
             recipe = save_recipe(block, home)
             assert cli.main(["validate", str(recipe)]) == 0
@@ -244,7 +244,7 @@ def test_documented_targets_scripts_and_extras_exist(page):
     makefile = (ROOT / "Makefile").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     commands = [
-        *list_command_arguments(page),
+        *iterate_command_arguments(page),
         *(span.split() for span in re.findall(r"`([^`]+)`", PAGES[page])),
     ]
     for words in filter(None, commands):
@@ -266,7 +266,9 @@ def save_recipe(block: str, home: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(list_code_blocks(page, "python"))])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(iterate_code_blocks(page, "python"))]
+)
 def test_python_blocks_of_pages_are_valid(page):
-    for _, block in list_code_blocks(page, "python"):
+    for _, block in iterate_code_blocks(page, "python"):
         compile(block, page, "exec")

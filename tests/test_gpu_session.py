@@ -226,6 +226,6 @@ def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
         update[torch.arange(update.numel()).view(update.shape) % 100 == 0] = 0.0
     for results, is_correct in ((actual, True), (lost, False)):
         monkeypatch.setattr(step_checks, "compute_changes", Mock(side_effect=[expected, results]))
-        row = dict(step_checks.list_decisive_checks(cpu))["3 steps, no methods"]()
+        row = dict(step_checks.iterate_decisive_checks(cpu))["3 steps, no methods"]()
         assert ("fault" not in row) == is_correct, row
         assert row["value"] > 4 * row["allowed"] or row["value"] < row["allowed"] / 4, row

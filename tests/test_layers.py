@@ -44,7 +44,7 @@ def test_only_methods_package_names_methods():
         f"{module}:{node.lineno} {word}"
         for module, path in find_modules().items()
         if get_part(module) in packages
-        for node, words in list_words(parse_sources()[path])
+        for node, words in iterate_words(parse_sources()[path])
         for word in names.intersection(words)
     )
 
@@ -56,12 +56,12 @@ _DECIDES = {
 }
 
 
-def list_readings(tree: ast.Module) -> Iterator[ast.AST]:
+def iterate_readings(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield the places where a program decides by the text of an error or a problem."""
-    errors = {"problem", "error", *list_error_names(tree)}
+    errors = {"problem", "error", *iterate_error_names(tree)}
     for scope in ast.walk(tree):
         if isinstance(scope, ast.Module | ast.FunctionDef):
-            inside = [*list_own_nodes(scope)]
+            inside = [*iterate_own_nodes(scope)]
             texts = {
                 target.id
                 for node in inside
@@ -77,15 +77,15 @@ def list_readings(tree: ast.Module) -> Iterator[ast.AST]:
                     yield node
 
 
-def list_own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+def iterate_own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a module or function, without those of the functions inside it."""
     for node in ast.iter_child_nodes(scope):
         if not isinstance(node, ast.FunctionDef):
             yield node
-            yield from list_own_nodes(node)
+            yield from iterate_own_nodes(node)
 
 
-def list_error_names(tree: ast.Module) -> Iterator[str]:
+def iterate_error_names(tree: ast.Module) -> Iterator[str]:
     """Yield the variables that hold an error or its problem."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) and node.name:
@@ -144,7 +144,7 @@ def test_no_module_branches_on_problem_text():
     assert_none(
         f"{module}:{node.lineno} {ast.unparse(node)[:60]}"
         for module, path in find_modules().items()
-        for node in list_readings(parse_sources()[path])
+        for node in iterate_readings(parse_sources()[path])
     )
 
 
@@ -182,7 +182,7 @@ def test_clauses_starting_with_must_are_rules():
     ],
 )
 def test_search_finds_branches_on_problem_text(text):
-    assert [*list_readings(ast.parse(text))]
+    assert [*iterate_readings(ast.parse(text))]
 
 
 def test_only_planner_constructs_plans():
@@ -219,7 +219,7 @@ def test_package_defines_no_environment_variables():
         name: f"{module}:{node.lineno} {name}"
         for module, path in find_modules().items()
         for node in list_nodes(path)
-        for name in list_variables(node, sets=get_part(module) == "jobs")
+        for name in iterate_variables(node, sets=get_part(module) == "jobs")
     }
     assert {"RANK", "TERM", "PYTHONUNBUFFERED"} <= places.keys()
     assert_none(
@@ -229,7 +229,7 @@ def test_package_defines_no_environment_variables():
     )
 
 
-def list_variables(node: ast.AST, sets: bool) -> Iterator[str]:
+def iterate_variables(node: ast.AST, sets: bool) -> Iterator[str]:
     """Yield the environment variables that an expression reads, or `sets` in a dictionary."""
     names: list[ast.AST | None] = []
     match node:
@@ -245,7 +245,7 @@ def list_variables(node: ast.AST, sets: bool) -> Iterator[str]:
             yield text
 
 
-def list_words(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
+def iterate_words(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
     """Yield every node with the identifiers and words in it.
 
     Docstrings and help pages are skipped.

@@ -12,7 +12,7 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.doctor import cuda
 from resnet_recipes.methods import ORDER
-from tests.pages import PAGES, list_code_blocks
+from tests.pages import PAGES, iterate_code_blocks
 from tests.sources import ROOT, assert_none, list_nodes, parse_sources
 
 PACKAGE = ROOT / "resnet_recipes"
@@ -109,7 +109,7 @@ BARE = re.compile(r"(?<![\w.'`/{])(?:~(?:methods|optimizer)\.|[a-z][\w.]*=\[(?=[
 OTHERS = {"completion.py"}
 
 
-def list_messages() -> Iterator[str]:
+def iterate_messages() -> Iterator[str]:
     """Yield all strings of the package except docstrings, with their places."""
     for path in parse_sources():
         if path.name in OTHERS:
@@ -140,19 +140,19 @@ def test_determinism_lists_methods_that_sample_on_device():
 
 
 def test_messages_name_no_file_that_an_installation_lacks():
-    assert [text for text in list_messages() if re.search(r"docs/\w", text)] == []
+    assert [text for text in iterate_messages() if re.search(r"docs/\w", text)] == []
 
 
-def list_command_lines() -> Iterator[str]:
+def iterate_command_lines() -> Iterator[str]:
     """Yield the lines of the pages that run a command of this package, without comments."""
     for page in PAGES:
-        for _, block in list_code_blocks(page, "", "sh", "bash", "console"):
+        for _, block in iterate_code_blocks(page, "", "sh", "bash", "console"):
             yield from (
                 line.partition(" # ")[0] for line in block.splitlines() if "resnet-" in line
             )
 
 
-@pytest.mark.parametrize("texts", [list_messages, list_command_lines])
+@pytest.mark.parametrize("texts", [iterate_messages, iterate_command_lines])
 def test_suggested_commands_survive_every_shell(texts):
     commands = list(texts())
     assert len(commands) > 100

@@ -19,7 +19,7 @@ IMPERATIVE = re.compile(r"(?<=[.;] )(?:Also )?(?:Call|Keep|Raise|Return|Skip|Tak
 BARE_ERROR = re.compile(r"\bRaises \w+(?:,? (?:and|or) \w+)*\.")
 
 
-def list_docstrings() -> Iterator[tuple[Path, ast.AST, str]]:
+def iterate_docstrings() -> Iterator[tuple[Path, ast.AST, str]]:
     """Yield each docstring of the package, on one line."""
     return (
         (path, node, " ".join(text.split()))
@@ -67,7 +67,7 @@ def is_elif(node: ast.AST, child: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
 
 
-def list_functions(path: Path) -> Iterator[Function]:
+def iterate_functions(path: Path) -> Iterator[Function]:
     """Yield all functions of a file, including nested functions."""
     return (node for node in list_nodes(path) if isinstance(node, Function))
 
@@ -82,7 +82,7 @@ def test_functions_have_at_most_60_lines():
     assert_none(
         f"{format_location(path, node)} has {lines} lines"
         for path in parse_sources()
-        for node in list_functions(path)
+        for node in iterate_functions(path)
         if (lines := node.end_lineno - node.lineno + 1)
         > LONGER_FUNCTIONS.get(node.name, FUNCTION_LINES)
     )
@@ -92,7 +92,7 @@ def test_control_flow_is_not_nested_deeply():
     assert_none(
         format_location(path, node)
         for path in parse_sources()
-        for node in list_functions(path)
+        for node in iterate_functions(path)
         if measure_nesting(node) > NESTING
     )
 
@@ -108,7 +108,7 @@ def test_files_are_ascii():
 def test_docstrings_continue_in_the_third_person():
     assert_none(
         f"{format_location(path, node)}: {match[0]}"
-        for path, node, text in list_docstrings()
+        for path, node, text in iterate_docstrings()
         if (match := IMPERATIVE.search(text))
     )
 
@@ -116,7 +116,7 @@ def test_docstrings_continue_in_the_third_person():
 def test_docstrings_state_when_an_error_is_raised():
     assert_none(
         f"{format_location(path, node)}: {match[0]}"
-        for path, node, text in list_docstrings()
+        for path, node, text in iterate_docstrings()
         if (match := BARE_ERROR.search(text))
     )
 
@@ -180,7 +180,7 @@ def test_names_are_not_fillers():
         f"{format_location(path, node)} {name}"
         for path in list_files()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        for name in list_bound_names(node)
+        for name in iterate_bound_names(node)
         if name.strip("_") in FILLERS
     )
 
@@ -217,7 +217,7 @@ PRESCRIBED = {"forward", "events", "batches", "before_batch", "after_pred", "bef
 FORMULAS = {"cosine", "multistep", "polynomial", "wsd", "fused", "unfused"}
 
 
-def list_named_functions() -> Iterator[tuple[Path, Function]]:
+def iterate_named_functions() -> Iterator[tuple[Path, Function]]:
     """Yield all functions of benchmarks and tools, and the functions of modules of the package.
 
     A method may only derive a value, and then its name is a noun.
@@ -233,21 +233,27 @@ def list_named_functions() -> Iterator[tuple[Path, Function]]:
 def test_function_names_start_with_verbs():
     assert_none(
         format_location(path, node)
-        for path, node in list_named_functions()
+        for path, node in iterate_named_functions()
         if not is_property(node) and not node.name.startswith("__")
         if node.name not in PRESCRIBED | FORMULAS
         if node.name.strip("_").split("_")[0] not in VERBS
     )
 
 
-def test_iterators_are_named_iterate():
+def test_iterate_returns_iterators_and_list_never_does():
+    wrong = {"iterate": False, "list": True}
     assert_none(
         format_location(path, node)
-        for path, tree in parse_sources().items()
-        for node in ast.walk(tree)
-        if isinstance(node, Function) and node.name.strip("_").startswith("list_")
-        if node.returns and "Iterator" in ast.unparse(node.returns)
+        for path in list_files()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, Function)
+        if returns_iterator(node) == wrong.get(node.name.strip("_").split("_")[0])
     )
+
+
+def returns_iterator(node: Function) -> bool:
+    """Return whether a function is annotated as returning an iterator."""
+    return bool(node.returns) and ast.unparse(node.returns).strip("'").startswith("Iterator")
 
 
 def is_property(node: Function) -> bool:
@@ -255,7 +261,7 @@ def is_property(node: Function) -> bool:
     return any(getattr(item, "id", "") == "property" for item in node.decorator_list)
 
 
-def list_bound_names(node: ast.AST) -> Iterator[str]:
+def iterate_bound_names(node: ast.AST) -> Iterator[str]:
     """Yield the names that a node binds: functions, types, parameters and variables."""
     if isinstance(node, Function | ast.ClassDef):
         yield node.name
@@ -280,7 +286,7 @@ def get_type_name(node: ast.stmt) -> str | None:
 OF_TORCH = {"forward", "backward"}
 
 
-def list_members(tree: ast.Module) -> Iterator[Function]:
+def iterate_members(tree: ast.Module) -> Iterator[Function]:
     """Yield the functions and methods of a module, without those inside functions."""
     for node in tree.body:
         for item in node.body if isinstance(node, ast.ClassDef) else [node]:
@@ -316,7 +322,7 @@ def test_no_unnamed_tuple_leaves_its_module():
     assert_none(
         format_location(path, node)
         for path in parse_sources()
-        for node in list_members(parse_sources()[path])
+        for node in iterate_members(parse_sources()[path])
         if not node.name.startswith("_") and node.name not in OF_TORCH
         if is_unnamed_tuple(node.returns) and readers.get(node.name, set()) - {path}
     )

@@ -66,7 +66,7 @@ def make_pytorch_v1() -> dict:
     """Return the table of torch StepLR, as in references/classification/train.py."""
     optimizer = make_optimizer(0.1)
     scheduler = StepLR(optimizer, 30, 0.1)
-    return make_table(list_epoch_rates(optimizer, scheduler.step, 90, 5004), 5004, 0, [224] * 90)
+    return make_table(make_epoch_rates(optimizer, scheduler.step, 90, 5004), 5004, 0, [224] * 90)
 
 
 def make_pytorch_v2() -> dict:
@@ -77,7 +77,7 @@ def make_pytorch_v2() -> dict:
     norms = (module for module in MODEL.modules() if isinstance(module, torch.nn.BatchNorm2d))
     not_decayed = list_names(parameter for norm in norms for parameter in norm.parameters())
     return make_table(
-        list_epoch_rates(optimizer, scheduler.step, 600, 1251), 1251, 5, [176] * 600, not_decayed
+        make_epoch_rates(optimizer, scheduler.step, 600, 1251), 1251, 5, [176] * 600, not_decayed
     )
 
 
@@ -87,7 +87,7 @@ def make_timm(epochs: int, lr: float, decay: float, size: int) -> dict:
     scheduler = CosineLRScheduler(
         optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4
     )
-    rate = list_epoch_rates(optimizer, lambda: scheduler.step(next(numbers)), epochs, 625)
+    rate = make_epoch_rates(optimizer, lambda: scheduler.step(next(numbers)), epochs, 625)
     not_decayed = list_names(param_groups_weight_decay(MODEL, decay)[0]["params"])
     return make_table(rate, 625, 5, [size] * epochs, not_decayed)
 
@@ -133,10 +133,10 @@ def make_optimizer(lr: float) -> torch.optim.Optimizer:
     return torch.optim.SGD([torch.zeros(1)], lr=lr)
 
 
-def list_epoch_rates(
+def make_epoch_rates(
     optimizer: torch.optim.Optimizer, advance: Callable[[], None], epochs: int, steps: int
 ) -> Rate:
-    """Return the learning rates of a scheduler that advances once per epoch."""
+    """Return the learning rate at each step for a scheduler that advances once per epoch."""
     rates = []
     for _ in range(epochs):
         rates.append(optimizer.param_groups[0]["lr"])

@@ -62,7 +62,7 @@ def draw_terminal(command: str) -> str:
     return re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=""), flags=re.DOTALL)
 
 
-def list_results() -> Iterator[ChartRow]:
+def iterate_results() -> Iterator[ChartRow]:
     """Yield the published results on 8x A100 by training time, without prototypes and Medium."""
     for result in read_published():
         is_clear = result.recipe != AMBIGUOUS and not result.note.startswith("prototype")
@@ -78,7 +78,7 @@ def list_results() -> Iterator[ChartRow]:
 def main() -> None:
     """Write all pictures."""
     (DOCS / "plan.svg").write_text(draw_terminal(PLAN))
-    rows = list(list_results())
+    rows = list(iterate_results())
     lines = (
         find_pareto([row for row in rows if row["series"] == name], "minutes") for name in RECIPES
     )

@@ -30,12 +30,12 @@ def measure_rows(device: torch.device, quick: bool, images: str, runs: str) -> I
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr)
     while process.poll() is None:
         time.sleep(2)
-        yield from _list_finished(Path(runs), reported)
-    yield from _list_finished(Path(runs), reported)
+        yield from _iterate_finished(Path(runs), reported)
+    yield from _iterate_finished(Path(runs), reported)
     sys.exit(process.returncode)
 
 
-def _list_finished(runs: Path, reported: set[Path]) -> Iterator[dict]:
+def _iterate_finished(runs: Path, reported: set[Path]) -> Iterator[dict]:
     """Yield the rows of finished runs that have not been reported yet."""
     for run in iterate_runs(runs) if runs.is_dir() else ():
         if run.state == "finished" and run.folder not in reported:

@@ -8,9 +8,9 @@ import torch
 from faults import measure_or_report_fault
 
 CHECKS = {
-    "decisive": (operation_checks.list_decisive_checks, step_checks.list_decisive_checks),
-    "dtypes": (operation_checks.list_dtype_checks, step_checks.list_dtype_checks),
-    "methods": (step_checks.list_method_checks,),
+    "decisive": (operation_checks.iterate_decisive_checks, step_checks.iterate_decisive_checks),
+    "dtypes": (operation_checks.iterate_dtype_checks, step_checks.iterate_dtype_checks),
+    "methods": (step_checks.iterate_method_checks,),
 }
 
 

@@ -15,14 +15,14 @@ from resnet_recipes.ops.norm import Epilogue, Norm
 Check = tuple[str, Callable[[], dict]]
 
 
-def list_decisive_checks(device: torch.device) -> Iterator[Check]:
+def iterate_decisive_checks(device: torch.device) -> Iterator[Check]:
     """Yield the checks that all other checks depend on."""
     if device.type == "cuda":
         yield "fused operations, bf16", partial(_check_operations, torch.bfloat16, device)
         yield "300 BatchNorms while another stream runs", partial(_check_determinism, device)
 
 
-def list_dtype_checks(device: torch.device) -> Iterator[Check]:
+def iterate_dtype_checks(device: torch.device) -> Iterator[Check]:
     """Yield checks of fused operations in the other half precision, and with NaN."""
     if device.type == "cuda":
         yield "fused operations, fp16", partial(_check_operations, torch.float16, device)

@@ -44,7 +44,7 @@ METHOD_SETTINGS = {"sam": {"interval": 2, "rho": 0.05}, "ema": {"update_interval
 SAM_SETTINGS = {"methods": {"sam": METHOD_SETTINGS["sam"]}, "schedule": {"warmup": "1ba"}}
 
 
-def list_decisive_checks(device: torch.device) -> Iterator[Check]:
+def iterate_decisive_checks(device: torch.device) -> Iterator[Check]:
     """Yield checks of a step, and of GPU features: replays, no waiting, NCCL."""
     yield "3 steps, no methods", partial(_compare_with_cpu, NO_METHODS, device)
     if device.type == "cuda":
@@ -55,7 +55,7 @@ def list_decisive_checks(device: torch.device) -> Iterator[Check]:
         yield "12 steps of Medium over NCCL", partial(_check_all_reduce, device)
 
 
-def list_dtype_checks(device: torch.device) -> Iterator[Check]:
+def iterate_dtype_checks(device: torch.device) -> Iterator[Check]:
     """Yield steps of every optimizer in both half precisions, and an overflow."""
     yield "an overflow in fp16 changes nothing", partial(_check_overflow, device)
     if device.type == "cuda":
@@ -65,7 +65,7 @@ def list_dtype_checks(device: torch.device) -> Iterator[Check]:
                 yield case, partial(_check_weights_move, dtype, settings, device)
 
 
-def list_method_checks(device: torch.device) -> Iterator[Check]:
+def iterate_method_checks(device: torch.device) -> Iterator[Check]:
     """Yield three steps with each method alone."""
     for cls in ORDER:
         # GPUs sample different numbers; synthetic images are not augmented and have no teacher

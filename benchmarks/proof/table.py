@@ -53,7 +53,7 @@ def read_cells(sources: Iterable[Path]) -> list[Cell]:
     """
     cells: dict[tuple[str, float], Cell] = {}
     for source in sources:
-        cells |= {(cell.name, cell.epochs): cell for cell in _list_cells(source)}
+        cells |= {(cell.name, cell.epochs): cell for cell in _iterate_cells(source)}
     return sorted(cells.values(), key=lambda cell: (cell.epochs, cell.name))
 
 
@@ -87,7 +87,7 @@ def write_cells(path: Path, cells: Sequence[Cell]) -> None:
                 table.writerow((cell.name, f"{cell.epochs:g}", seed, top1, cost, minutes))
 
 
-def _list_cells(source: Path) -> Iterator[Cell]:
+def _iterate_cells(source: Path) -> Iterator[Cell]:
     if source.is_file():
         yield from _read_csv(source)
     else:

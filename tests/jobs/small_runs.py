@@ -83,21 +83,21 @@ def assert_same_weights(folder: Path, other: Path, step: int = STEPS) -> None:
     """Check that the weights of two runs are bit-identical."""
     a, b = read_state(folder, step), read_state(other, step)
     for part in ("model", "optimizer", "methods", "precision", "best"):
-        left, right = dict(list_tensors(a[part])), dict(list_tensors(b[part]))
+        left, right = dict(iterate_tensors(a[part])), dict(iterate_tensors(b[part]))
         assert left.keys() == right.keys()
         assert [name for name in left if not torch.equal(left[name], right[name])] == []
 
 
-def list_tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+def iterate_tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Yield every value in a state with its key; plain numbers as tensors."""
     if isinstance(value, torch.Tensor):
         yield key, value
     elif isinstance(value, dict):
         for name, item in value.items():
-            yield from list_tensors(item, f"{key}/{name}")
+            yield from iterate_tensors(item, f"{key}/{name}")
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            yield from list_tensors(item, f"{key}/{i}")
+            yield from iterate_tensors(item, f"{key}/{i}")
     elif isinstance(value, int | float):
         yield key, torch.tensor(value)
 

@@ -105,7 +105,7 @@ def test_training_crops_are_resized_as_torchvision_does(settings, photograph_fol
     rows = make_rows(0, order)
     (boxes, mirrored), bicubic = crop.sample_boxes(rows, sizes), crop.choose_bicubic(rows)
 
-    def list_theirs() -> Iterator[Image.Image]:
+    def iterate_theirs() -> Iterator[Image.Image]:
         for index, box, is_mirrored, is_bicubic in zip(
             order, boxes.tolist(), mirrored, bicubic, strict=True
         ):
@@ -114,5 +114,5 @@ def test_training_crops_are_resized_as_torchvision_does(settings, photograph_fol
             yield functional.hflip(cut) if is_mirrored else cut
 
     assert_similar(
-        read_first_batch(data.open_train, replace(settings, flip=True), None), list_theirs()
+        read_first_batch(data.open_train, replace(settings, flip=True), None), iterate_theirs()
     )
