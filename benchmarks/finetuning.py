@@ -55,23 +55,22 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
     arguments = parser.parse_args()
     parts = {
-        "select": iterate_selection_runs,
-        "learning_rates": iterate_learning_rate_runs,
-        "equal_cost": iterate_equal_cost_runs,
-        "test": iterate_test_runs,
+        "select": iterate_selection,
+        "learning_rates": iterate_learning_rates,
+        "equal_cost": iterate_equal_costs,
+        "test": iterate_tests,
     }
-    runs = parts[arguments.part](arguments)
-    for row, images, *stages in runs:
+    for row, images, *stages in parts[arguments.part](arguments):
         if not is_finished(arguments.csv, row):
             append_row(arguments.csv, row | train(images, stages, arguments))
 
 
 #: A row, the images, and the settings of one or several successive trainings.
-Run = tuple[dict[str, str], Path, *tuple[list[str], ...]]
+Experiment = tuple[dict[str, str], Path, *tuple[list[str], ...]]
 
 
-def iterate_selection_runs(arguments: argparse.Namespace) -> Iterator[Run]:
-    """Yield the runs of the design, on each dataset in turn."""
+def iterate_selection(arguments: argparse.Namespace) -> Iterator[Experiment]:
+    """Yield the experiments of the design, on each dataset in turn."""
     sets = prepare_selection(arguments)
     for levels in make_design():
         named = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
@@ -92,16 +91,16 @@ def prepare_selection(arguments: argparse.Namespace) -> dict[str, Path]:
     }
 
 
-def iterate_learning_rate_runs(arguments: argparse.Namespace) -> Iterator[Run]:
-    """Yield runs of the composed recipe at other learning rates."""
+def iterate_learning_rates(arguments: argparse.Namespace) -> Iterator[Experiment]:
+    """Yield experiments with the composed recipe at other learning rates."""
     for seed, (name, images) in itertools.product((2, 3), prepare_selection(arguments).items()):
         for arm, settings in ARMS.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
             yield row, images, [*settings, f"seed={seed}"]
 
 
-def iterate_equal_cost_runs(arguments: argparse.Namespace) -> Iterator[Run]:
-    """Yield runs at larger sizes, and with a slower backbone, for about the same CPU seconds."""
+def iterate_equal_costs(arguments: argparse.Namespace) -> Iterator[Experiment]:
+    """Yield experiments of about equal CPU seconds: larger sizes, and a slower backbone."""
     first = ARMS["0.001, backbone 0.0001, frozen statistics"]
     alone = ARMS["0.01, classifier alone"]
     arms = {
@@ -118,8 +117,8 @@ def iterate_equal_cost_runs(arguments: argparse.Namespace) -> Iterator[Run]:
         yield {"set": name, "seed": "2", "arm": arm}, images, *arms[arm]
 
 
-def iterate_test_runs(arguments: argparse.Namespace) -> Iterator[Run]:
-    """Yield the runs of the test: 48 steps at 224 px, all with one seed before the next."""
+def iterate_tests(arguments: argparse.Namespace) -> Iterator[Experiment]:
+    """Yield the experiments of the test: 48 steps at 224 px, one seed after the other."""
     waste, imagenette = arguments.folders
     sets = {"waste": link_split(waste, arguments.work / "waste", 0.8, VAL_IMAGES)}
     for count in (10, 50, 300):

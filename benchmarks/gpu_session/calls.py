@@ -8,7 +8,7 @@ QUICK_TIME_FACTOR = 5  # factor on time limits, for machines that only test a se
 
 
 class Part(NamedTuple):
-    """One process of a call: `measure_rows(device, quick, *words)` of a module."""
+    """One process of a call: `measure_rows(device, quick, *arguments)` of a module."""
 
     name: str
     seconds: int  # time limit

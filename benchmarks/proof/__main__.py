@@ -67,7 +67,10 @@ def main() -> int:
 
 
 def read_epochs(text: str) -> str:
-    """Return durations in epochs, joined by commas. Raises ArgumentTypeError."""
+    """Return durations in epochs, joined by commas.
+
+    Raises ArgumentTypeError if a duration is not a number.
+    """
     try:
         return ",".join(f"{float(part):g}" for part in text.split(","))
     except ValueError:
@@ -85,7 +88,7 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--recipes", default="tiny_baseline,tiny_mild")
     parser.add_argument("--root", type=Path, default=Path("runs/proof"))
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--table", type=Path, nargs="+", metavar="PLACE", help="folders, CSVs")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="RUNS", help="folders, CSVs")
     parser.add_argument("--against", nargs="+", default=[], metavar="A@EPOCHS:B@EPOCHS")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--minutes", type=Path, help="CSV of recipe, epochs and minutes")
@@ -96,7 +99,7 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
         parser.error("give a folder of images, or --table with a folder of runs")
     if arguments.minutes and not arguments.png:
         parser.error("--minutes is for the picture: add --png FILE")
-    if unknown := [word for word in settings if "=" not in word and not word.startswith("~")]:
+    if unknown := [each for each in settings if "=" not in each and not each.startswith("~")]:
         parser.error(f"unknown: {' '.join(unknown)}")
     return arguments, settings
 
