@@ -66,7 +66,7 @@ class SmallRun:
 
     def find_newest_step(self) -> int:
         """Return the step of the newest readable checkpoint."""
-        return Checkpoints(self.folder / "checkpoints", 2).load_newest()[0]
+        return Checkpoints(self.folder / "checkpoints", 2).load_newest().step
 
     def list_evaluations(self) -> list[int]:
         """Return the steps of the recorded evaluations."""

@@ -82,7 +82,7 @@ def test_save_copies_tensors_before_returning(checkpoints, monkeypatch):
     checkpoints.save(30, state)
     state["model"]["w"].zero_()
     checkpoints.wait()
-    assert is_identical(checkpoints.load_newest()[1], make_state(30))
+    assert is_identical(checkpoints.load_newest().state, make_state(30))
 
 
 def test_save_rejects_types_that_cannot_be_read(checkpoints):
@@ -149,10 +149,10 @@ def test_newest_skips_and_keeps_temporarily_unreadable_checkpoint(
     again = reopen(checkpoints, warnings.append)
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "open_regular", fail)
-        assert again.load_newest()[0] == 10
+        assert again.load_newest().step == 10
     assert os.strerror(code) in warnings[0]
     again.save(15, make_state(15), wait=True)
-    assert reopen(again).load_newest()[0] == 20
+    assert reopen(again).load_newest().step == 20
 
 
 def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
@@ -177,7 +177,7 @@ def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
     again.load_newest()
     again.save(step, make_state(step), wait=True)
     assert [get_file(again, each).exists() for each in (10, step, 20)] == [True, True, False]
-    assert reopen(again).load_newest()[0] == step
+    assert reopen(again).load_newest().step == step
 
 
 def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
@@ -185,13 +185,13 @@ def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
     again = reopen(checkpoints)
     again.load_newest()
     again.save(20, make_state(20), wait=True)
-    assert is_identical(reopen(again).load_newest()[1], make_state(20))
+    assert is_identical(reopen(again).load_newest().state, make_state(20))
 
 
 def test_open_deletes_only_parts_of_killed_saves(checkpoints):
     (checkpoints.folder / f"step-00000030.pt.{16 * 'a'}.part").write_bytes(b"half")
     (checkpoints.folder / "thesis.part").write_text("not ours")
-    assert reopen(checkpoints).load_newest()[0] == 20
+    assert reopen(checkpoints).load_newest().step == 20
     assert [path.name for path in checkpoints.folder.glob("*.part")] == ["thesis.part"]
 
 
@@ -205,7 +205,7 @@ def test_failed_write_warns_and_leaves_checkpoints_intact(checkpoints, warnings)
         "a checkpoint could not be written (File too large); training continues; the newest "
         "checkpoint is from step 20"
     ]
-    assert reopen(checkpoints).load_newest()[0] == 20
+    assert reopen(checkpoints).load_newest().step == 20
     assert not list(checkpoints.folder.glob("*.part"))
 
 
@@ -224,7 +224,7 @@ def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
     with pytest.raises(TrainingError, match=os.strerror(code)):
         checkpoints.wait()
     monkeypatch.undo()
-    assert reopen(checkpoints).load_newest()[0] == 20
+    assert reopen(checkpoints).load_newest().step == 20
 
 
 def test_open_rejects_run_that_exceeds_free_space(checkpoints, set_free_space):
@@ -246,7 +246,7 @@ def test_successful_save_resets_count_of_failures(checkpoints, warnings, monkeyp
         checkpoints.save(step, make_state(step))
         checkpoints._finish()
     assert len(warnings) == 4
-    assert checkpoints.load_newest()[0] == 90
+    assert checkpoints.load_newest().step == 90
 
 
 def test_failed_save_with_wait_raises(checkpoints):

@@ -60,7 +60,7 @@ def test_save_rejects_non_finite_model(name, value, make_run, tmp_path):
     with pytest.raises(TrainingError, match=message):
         reporter.save(2)
     checkpoints.wait()
-    assert checkpoints.load_newest()[0] == 1
+    assert checkpoints.load_newest().step == 1
 
 
 def test_saved_statistics_come_from_rank_0(make_run, tmp_path, monkeypatch):
@@ -70,7 +70,7 @@ def test_saved_statistics_come_from_rank_0(make_run, tmp_path, monkeypatch):
     )
     RunReporter(run, (Mock(), checkpoints), Interruption(), Mock()).save(1)
     checkpoints.wait()
-    assert set(checkpoints.load_newest()[1]["model"]["bn1.running_mean"].tolist()) == {7}
+    assert set(checkpoints.load_newest().state["model"]["bn1.running_mean"].tolist()) == {7}
 
 
 def test_interval_without_finite_loss_logs_nan(make_run):

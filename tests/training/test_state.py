@@ -66,7 +66,7 @@ def test_restore_accepts_lists_of_a_method(make_run, tmp_path):
     words = "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]]"
     checkpoints = Checkpoints(tmp_path, 2)
     checkpoints.save(3, capture(make_run(words), 3), wait=True)
-    assert restore(make_run(words), checkpoints.load_newest()[1]) == 3
+    assert restore(make_run(words), checkpoints.load_newest().state) == 3
 
 
 @pytest.mark.parametrize(
