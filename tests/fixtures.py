@@ -77,11 +77,11 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def set_free_space(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that sets the free bytes of all disks, of one block each."""
 
-    def leave(size: int) -> None:
+    def set_space(size: int) -> None:
         status = os.statvfs_result((1, 1, 1, 0, size, 0, 0, 0, 0, 255))
         monkeypatch.setattr(os, "statvfs", lambda _: status)
 
-    return leave
+    return set_space
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def make_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Run]]:
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     runs: list[Run] = []
 
-    def make(words: str = "", **changes: Any) -> Run:
-        runs.append(build(plan_recipe(words, **changes), Rank(0, 1, torch.device("cpu"))))
+    def make(line: str = "", **changes: Any) -> Run:
+        runs.append(build(plan_recipe(line, **changes), Rank(0, 1, torch.device("cpu"))))
         return runs[-1]
 
     yield make
@@ -103,7 +103,7 @@ def make_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Run]]:
 
 
 @pytest.fixture
-def trained_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
+def folder_with_weights(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """The folder `mine` of a run with BlurPool and random weights; its images are in `images`."""
     return create_folder_with_weights(make_run, tmp_path / "mine", methods={"blurpool": {}})
 
@@ -120,9 +120,9 @@ def run_command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Streams]:
     """Return a function that runs a command line, checks its exit code, and returns its output."""
 
     def run(line: str, code: int = 0) -> Streams:
-        program, *words = shlex.split(line)
+        program, *arguments = shlex.split(line)
         capsys.readouterr()
-        ended = {"resnet-train": cli.train, "resnet-recipes": cli.main}[program](words)
+        ended = {"resnet-train": cli.train, "resnet-recipes": cli.main}[program](arguments)
         streams = Streams(*capsys.readouterr())
         assert ended == code, streams
         return streams

@@ -29,7 +29,9 @@ from tests.tiny_networks import build_shallow_resnet18
 
 
 @pytest.fixture
-def run_eval(trained_run: Path, run_command: Callable[..., Streams]) -> Callable[..., dict | list]:
+def run_eval(
+    folder_with_weights: Path, run_command: Callable[..., Streams]
+) -> Callable[..., dict | list]:
     """Return a function that returns the output of `eval --json`, by default for ./mine."""
     return lambda words="", of="mine": json.loads(
         run_command(f"resnet-recipes eval {of} {words} --json").out
@@ -60,15 +62,15 @@ def count_right(report: dict) -> dict[str, int]:
     return {row["class"]: row["correct"] for row in report["classes"]}
 
 
-def test_eval_of_run_equals_its_training_evaluation(trained_run, run_eval):
-    report, (top1, loss, by_class) = run_eval(), evaluate_in_loop(trained_run)
+def test_eval_of_run_equals_its_training_evaluation(folder_with_weights, run_eval):
+    report, (top1, loss, by_class) = run_eval(), evaluate_in_loop(folder_with_weights)
     assert (report["top1_percent"], report["eval_examples"]) == (pytest.approx(top1), 30)
     assert report["loss"] == pytest.approx(loss, abs=1e-4)
     assert count_right(report) == by_class
     assert all(row["class"] != row["predicted"] for row in report["confusions"])
 
 
-def test_eval_fetches_remote_images_with_progress(trained_run, run_eval, monkeypatch):
+def test_eval_fetches_remote_images_with_progress(folder_with_weights, run_eval, monkeypatch):
     asked = []
 
     def fetch(config: DataConfig, progress: ProgressLine | None = None, **_) -> DataConfig:
@@ -77,13 +79,13 @@ def test_eval_fetches_remote_images_with_progress(trained_run, run_eval, monkeyp
 
     monkeypatch.setattr(data, "fetch", fetch)
     run_eval()
-    assert asked == [f"fetching {trained_run.parent / 'images'}", "opened"]
+    assert asked == [f"fetching {folder_with_weights.parent / 'images'}", "opened"]
 
 
-def test_eval_requests_no_address_from_a_run_folder(trained_run, run_command, monkeypatch):
-    recipe = read(trained_run / "config.yaml")
+def test_eval_requests_no_address_from_a_run_folder(folder_with_weights, run_command, monkeypatch):
+    recipe = read(folder_with_weights / "config.yaml")
     recipe.data.root, recipe.data.cache = "http://127.0.0.1:9/images", "elsewhere"
-    (trained_run / "config.yaml").write_text(freeze(recipe))
+    (folder_with_weights / "config.yaml").write_text(freeze(recipe))
     monkeypatch.setattr(data, "fetch", None)
     message = run_command("resnet-recipes eval mine", 3).err
     assert "comes from the run folder alone" in message
@@ -91,17 +93,20 @@ def test_eval_requests_no_address_from_a_run_folder(trained_run, run_command, mo
     assert f"try:   {command}\n" in message
 
 
-def test_eval_wraps_lines_on_narrow_terminals(trained_run, run_command, monkeypatch):
+def test_eval_wraps_lines_on_narrow_terminals(folder_with_weights, run_command, monkeypatch):
     for columns, heads in ((36, "TOP-1 OF F1 CLASS"), (80, "TOP-1 OF PRECISION F1 CLASS")):
         monkeypatch.setenv("COLUMNS", str(columns))
         lines = run_command("resnet-recipes eval mine data=images").out.splitlines()
         assert heads.split() in [line.split() for line in lines]
-        assert max(len(line) for line in lines if str(trained_run.parent) not in line) <= columns
+        assert (
+            max(len(line) for line in lines if str(folder_with_weights.parent) not in line)
+            <= columns
+        )
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--images"])
-def test_eval_never_overwrites_the_image_table(trained_run, flag, run_command, monkeypatch):
-    monkeypatch.setenv("HOME", str(trained_run.parent))
+def test_eval_never_overwrites_the_image_table(folder_with_weights, flag, run_command, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder_with_weights.parent))
     rows = [f"{path},{path.parent.name}" for path in Path().glob("images/val/*/*")]
     table = Path("images/labels.csv")
     table.write_text("\n".join(["path,label", *rows]).replace("images/", ""))
@@ -127,19 +132,19 @@ def test_eval_matches_class_folders_by_name(run_eval, run_command):
     assert "does not have: strange" in run_command("resnet-recipes eval mine data=some", 3).err
 
 
-def test_eval_sizes_scale_resize_and_print_a_table(trained_run, run_command):
+def test_eval_sizes_scale_resize_and_print_a_table(folder_with_weights, run_command):
     head, *rows = run_command("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
     assert head.split()[:3] == ["SIZE", "RESIZE", "TOP-1"]
     assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
     assert float(rows[1].split()[4]) == pytest.approx(
-        evaluate_in_loop(trained_run, 64, 72)[1], abs=1e-3
+        evaluate_in_loop(folder_with_weights, 64, 72)[1], abs=1e-3
     )
 
 
-def test_eval_uses_sizes_of_the_recipe(trained_run, run_eval, run_command):
-    recipe = read(trained_run / "config.yaml")
+def test_eval_uses_sizes_of_the_recipe(folder_with_weights, run_eval, run_command):
+    recipe = read(folder_with_weights / "config.yaml")
     recipe.evaluation.sizes = [32, 64]
-    (trained_run / "config.yaml").write_text(freeze(recipe))
+    (folder_with_weights / "config.yaml").write_text(freeze(recipe))
     assert [row["eval_size"] for row in run_eval()] == [32, 64]
     for flag in ("--png", "--images", "--gallery"):
         message = run_command(f"resnet-recipes eval mine {flag} x", 2).err
@@ -163,7 +168,7 @@ def test_eval_on_two_ranks_equals_one(run_eval, forks, tmp_path):
     assert two == one
 
 
-def test_eval_names_unreadable_image_and_doctor_command(trained_run, run_command):
+def test_eval_names_unreadable_image_and_doctor_command(folder_with_weights, run_command):
     Path("images/val/pattern0/\x1b.jpg").write_bytes(b"none")
     message = run_command("resnet-recipes eval mine", 1).err
     assert "\\x1b.jpg is not an image of a known format" in message

@@ -30,24 +30,26 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 
 
-def test_export_is_compared_and_has_a_card(trained_run, tmp_path, run_command):
+def test_export_is_compared_and_has_a_card(folder_with_weights, tmp_path, run_command):
     output = run_command("resnet-recipes export mine --to safetensors --out new/folder").out
     assert "on 30 validation images" in output
     out = tmp_path / "new/folder"
     assert sorted(path.name for path in out.iterdir()) == ["README.md", "model.safetensors"]
-    assert load(out / "model.safetensors").about == load(trained_run).about
+    assert load(out / "model.safetensors").about == load(folder_with_weights).about
 
 
-def test_export_compares_without_fetching_remote_images(trained_run, run_command, monkeypatch):
+def test_export_compares_without_fetching_remote_images(
+    folder_with_weights, run_command, monkeypatch
+):
     monkeypatch.setattr("resnet_recipes.data.fetch", lambda config, **_: None)
     output = run_command("resnet-recipes export mine --to safetensors --out out").out
     assert "on 64 random images" in output
 
 
-def test_export_follows_its_settings(run_command, trained_run):
-    network = load(trained_run)
+def test_export_follows_its_settings(run_command, folder_with_weights):
+    network = load(folder_with_weights)
     measured = replace(network.about, top1_percent=50.0, eval_examples=30)
-    write_weights(network.model, trained_run / "weights.safetensors", measured)
+    write_weights(network.model, folder_with_weights / "weights.safetensors", measured)
     run_command("resnet-recipes export mine --to safetensors --out own")
     assert load("own/model.safetensors").about == measured
     settings = "data.eval_size=24 data.eval_interpolation=bicubic evaluation.flip=true"
@@ -59,17 +61,17 @@ def test_export_follows_its_settings(run_command, trained_run):
     assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
-def test_export_names_a_damaged_image(trained_run):
+def test_export_names_a_damaged_image(folder_with_weights):
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
         _load_decoded_images(open_network(["mine"], USAGE).to_device())
 
 
-def test_documented_programs_read_16_bit_gray_like_predict(trained_run):
+def test_documented_programs_read_16_bit_gray_like_predict(folder_with_weights):
     deep = (np.arange(40 * 50, dtype=np.uint16) * 32).reshape(40, 50)
     Image.fromarray(deep).save("cat.jpg", "PNG")
-    network = load(trained_run)
+    network = load(folder_with_weights)
     expected = Picture(read_file("cat.jpg")).crop(0, 0, 40, 50)
     assert 0 < expected.mean() < 255
     assert torch.equal(network.transform(Image.open("cat.jpg")), network.transform("cat.jpg"))
@@ -83,7 +85,7 @@ def test_documented_programs_read_16_bit_gray_like_predict(trained_run):
         assert np.array_equal(names["pixels"], expected)
 
 
-def test_comparison_reads_16_bit_gray_like_documented_programs(trained_run):
+def test_comparison_reads_16_bit_gray_like_documented_programs(folder_with_weights):
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
     trained = open_network(["mine"], USAGE).to_device()
@@ -104,7 +106,7 @@ def test_generated_images_are_smooth_like_photographs():
     assert max(steps) < 20  # random images differ by 85
 
 
-def test_export_counts_the_images_it_compared(trained_run, tmp_path):
+def test_export_counts_the_images_it_compared(folder_with_weights, tmp_path):
     progress = []
     trained, show = (
         open_network(["mine"], USAGE).to_device(),
@@ -115,13 +117,15 @@ def test_export_counts_the_images_it_compared(trained_run, tmp_path):
 
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])
-def test_float16_export_halves_file_and_compares_all_images(to, trained_run, run_command, tmp_path):
+def test_float16_export_halves_file_and_compares_all_images(
+    to, folder_with_weights, run_command, tmp_path
+):
     flip = "evaluation.flip=true"
     output = run_command(
         f"resnet-recipes export mine {flip} --to {to} --dtype float16 --out float16"
     ).out
     if to == "safetensors":  # the other formats also contain code
-        whole = (trained_run / "weights.safetensors").stat().st_size
+        whole = (folder_with_weights / "weights.safetensors").stat().st_size
         assert 0.45 < Path("float16/model.safetensors").stat().st_size / whole < 0.6
     before, after = re.search(r"images ([\d.]+)%, of the file\s+([\d.]+)%", output).groups()
     report = json.loads(run_command(f"resnet-recipes eval mine {flip} --json").out)
@@ -130,25 +134,25 @@ def test_float16_export_halves_file_and_compares_all_images(to, trained_run, run
     images = torch.randn(5, 3, 32, 32)
     read = formats.TARGETS[to].read(tmp_path / "float16" / formats.TARGETS[to].file, None)
     with torch.no_grad():
-        logits, expected = read(images), load(trained_run)(images)
+        logits, expected = read(images), load(folder_with_weights)(images)
     assert logits.dtype == torch.float32
     assert 0 < (logits - expected).abs().max() < 0.02 * expected.abs().max()
 
 
-def test_int8_export_is_smaller_and_keeps_description(trained_run, run_command, tmp_path):
+def test_int8_export_is_smaller_and_keeps_description(folder_with_weights, run_command, tmp_path):
     output = run_command(
         "resnet-recipes export mine --to onnx --dtype int8 --lose 100 --out int8"
     ).out
     assert re.search(r"images [\d.]+%, of the file\s+[\d.]+%", output)
     file = tmp_path / "int8" / "model.onnx"
-    assert file.stat().st_size < 0.55 * (trained_run / "weights.safetensors").stat().st_size
+    assert file.stat().st_size < 0.55 * (folder_with_weights / "weights.safetensors").stat().st_size
     session = onnxruntime.InferenceSession(file)
     facts = session.get_modelmeta().custom_metadata_map
-    assert json.loads(facts["classes"]) == list(load(trained_run).classes)
-    images = torch.stack([load(trained_run).transform("images/val/pattern0/1.jpg")] * 3)
+    assert json.loads(facts["classes"]) == list(load(folder_with_weights).classes)
+    images = torch.stack([load(folder_with_weights).transform("images/val/pattern0/1.jpg")] * 3)
     (logits,) = session.run(["logits"], {"images": images.numpy()})
     with torch.no_grad():
-        expected = load(trained_run)(images)
+        expected = load(folder_with_weights)(images)
     difference = (torch.from_numpy(logits) - expected).abs().max()
     assert 0 < difference < 0.2 * expected.abs().max()
     output = run_command(
@@ -158,7 +162,7 @@ def test_int8_export_is_smaller_and_keeps_description(trained_run, run_command, 
     assert "--to onnx" in output
 
 
-def test_export_lines_fit_the_terminal(trained_run, run_command, monkeypatch):
+def test_export_lines_fit_the_terminal(folder_with_weights, run_command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     streams = run_command(
         "resnet-recipes export mine --to safetensors --dtype float16 --lose 100 --out out"
@@ -168,7 +172,7 @@ def test_export_lines_fit_the_terminal(trained_run, run_command, monkeypatch):
     assert "top-1 on all validation images" in " ".join(streams.out.split())
 
 
-def test_export_measures_accuracy_of_file_in_float32(trained_run, monkeypatch, run_command):
+def test_export_measures_accuracy_of_file_in_float32(folder_with_weights, monkeypatch, run_command):
     uses_autocast = []
 
     def compute(images: torch.Tensor) -> torch.Tensor:
@@ -184,7 +188,7 @@ def test_export_measures_accuracy_of_file_in_float32(trained_run, monkeypatch, r
     assert not any(uses_autocast)
 
 
-def test_export_that_loses_too_much_is_not_written(trained_run, tmp_path):
+def test_export_that_loses_too_much_is_not_written(folder_with_weights, tmp_path):
     trained = open_network(["mine"], USAGE).to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1"):
@@ -204,18 +208,18 @@ def test_export_that_loses_too_much_is_not_written(trained_run, tmp_path):
         ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
     ],
 )
-def test_export_rejects_unsupported_dtype_or_loss(words, key, trained_run, run_command):
+def test_export_rejects_unsupported_dtype_or_loss(words, key, folder_with_weights, run_command):
     assert key in run_command(f"resnet-recipes export mine --to onnx --out out {words}", 2).err
 
 
-def test_export_without_images_compares_generated_ones(trained_run, run_command):
+def test_export_without_images_compares_generated_ones(folder_with_weights, run_command):
     Path("images").rename("moved")
     out = run_command("resnet-recipes export mine --to exported_program --out out").out
     assert "on 64 random images" in out
 
 
-def test_export_that_accepts_one_size_states_it(trained_run, monkeypatch, run_command):
-    network = load(trained_run)
+def test_export_that_accepts_one_size_states_it(folder_with_weights, monkeypatch, run_command):
+    network = load(folder_with_weights)
 
     def compute(images: torch.Tensor) -> torch.Tensor:
         assert images.shape[2:] == (32, 32)
@@ -234,7 +238,7 @@ def test_export_that_accepts_one_size_states_it(trained_run, monkeypatch, run_co
 
 @pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
 def test_export_with_different_outputs_is_deleted(
-    flag, trained_run, tmp_path, monkeypatch, run_command
+    flag, folder_with_weights, tmp_path, monkeypatch, run_command
 ):
     even = formats.TARGETS["exported_program"]._replace(
         write=lambda network, path: path.touch(),
@@ -250,7 +254,7 @@ def test_export_with_different_outputs_is_deleted(
 
 
 def test_export_on_full_disk_is_reported_and_deleted(
-    trained_run, tmp_path, monkeypatch, run_command
+    folder_with_weights, tmp_path, monkeypatch, run_command
 ):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=full))
@@ -261,7 +265,7 @@ def test_export_on_full_disk_is_reported_and_deleted(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # torch takes minutes to write a graph on a busy machine
-def test_export_with_preprocessing_predicts_like_predict(trained_run, run_command):
+def test_export_with_preprocessing_predicts_like_predict(folder_with_weights, run_command):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     output = run_command("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
@@ -282,7 +286,9 @@ def test_export_with_preprocessing_predicts_like_predict(trained_run, run_comman
         )
 
 
-def test_export_without_package_suggests_install_command(trained_run, monkeypatch, run_command):
+def test_export_without_package_suggests_install_command(
+    folder_with_weights, monkeypatch, run_command
+):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     message = run_command("resnet-recipes export mine --to onnx --out out", 3).err
     assert suggest_install("export") in message

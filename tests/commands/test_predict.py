@@ -20,28 +20,28 @@ GOOD = "images/val/pattern0/1.jpg"
 
 @pytest.fixture
 def run_predict(
-    trained_run: Path, run_command: Callable[..., Streams]
+    folder_with_weights: Path, run_command: Callable[..., Streams]
 ) -> Callable[[str], list[dict]]:
     """Return a function that returns the output of `predict --json`."""
     return lambda words: json.loads(run_command(f"resnet-recipes predict mine {words} --json").out)
 
 
-def test_standard_input_is_not_an_image(trained_run, run_command):
-    message = run_command(f"resnet-recipes predict {trained_run} -", 3).err
+def test_standard_input_is_not_an_image(folder_with_weights, run_command):
+    message = run_command(f"resnet-recipes predict {folder_with_weights} -", 3).err
     assert "images are read from files, not from a pipe" in message
 
 
-def test_predict_rejects_non_finite_outputs(trained_run, run_command):
-    network = load(trained_run)
+def test_predict_rejects_non_finite_outputs(folder_with_weights, run_command):
+    network = load(folder_with_weights)
     network.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load
-    write_weights(network.model, trained_run / "weights.safetensors", network.about)
+    write_weights(network.model, folder_with_weights / "weights.safetensors", network.about)
     streams = run_command("resnet-recipes predict mine images/val/pattern0", 1)
     assert "nan" not in streams.out
     assert "outputs for this image are not finite" in streams.err
     assert "%" not in run_command("resnet-recipes eval mine", 1).out
 
 
-def test_predict_gallery_shows_images_with_heat_maps(trained_run, run_command):
+def test_predict_gallery_shows_images_with_heat_maps(folder_with_weights, run_command):
     Path("bad.jpg").write_text("no image")
     streams = run_command(
         f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html"
@@ -56,7 +56,7 @@ def test_predict_gallery_shows_images_with_heat_maps(trained_run, run_command):
         assert float(share) == pytest.approx(float(line[1]), abs=0.06), streams.out
 
 
-def test_predict_reports_unreadable_images_and_classifies_others(trained_run, run_command):
+def test_predict_reports_unreadable_images_and_classifies_others(folder_with_weights, run_command):
     folder = Path("mixed")
     folder.mkdir()
     (folder / "a.jpg").write_text("no image")
@@ -79,7 +79,7 @@ def test_predict_reports_unreadable_images_and_classifies_others(trained_run, ru
     assert "1 of 1" in run_command("resnet-recipes predict mine mixed/a.jpg", 3).err
 
 
-def test_predict_names_only_ten_unreadable_images(trained_run, run_command):
+def test_predict_names_only_ten_unreadable_images(folder_with_weights, run_command):
     Path("bad").mkdir()
     for number in range(12):
         Path(f"bad/{number:02}.jpg").write_text("no image")
@@ -96,21 +96,23 @@ def test_predict_accepts_pattern_and_number_of_classes(run_predict):
     assert len(run_predict(f"{GOOD} --top=99")[0]["classes"]) == 10
 
 
-def test_predict_prints_probabilities_in_percent(trained_run, run_command):
+def test_predict_prints_probabilities_in_percent(folder_with_weights, run_command):
     lines = run_command(f"resnet-recipes predict mine {GOOD} --top 10").out.splitlines()[1:]
     assert sum(float(line.split("%")[0]) for line in lines) == pytest.approx(100, abs=0.1)
 
 
-def test_predict_prints_names_of_imagenet_classes(trained_run, run_command, monkeypatch):
+def test_predict_prints_names_of_imagenet_classes(folder_with_weights, run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.imagenet.find_english_name", lambda name: "bee")
     out = run_command(f"resnet-recipes predict mine {GOOD} --top 1").out
     assert all(line.endswith(" bee") for line in out.splitlines() if "%" in line)
 
 
-def test_predict_suggests_name_like_missing_folder(trained_run, run_command, monkeypatch, tmp_path):
+def test_predict_suggests_name_like_missing_folder(
+    folder_with_weights, run_command, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain_disc").mkdir()
-    streams = run_command(f"resnet-recipes predict {trained_run} plain_disk", code=3)
+    streams = run_command(f"resnet-recipes predict {folder_with_weights} plain_disk", code=3)
     assert "plain_disk does not exist" in streams.err
     assert "use:   plain_disc" in streams.err
 
@@ -131,8 +133,8 @@ def test_predict_pattern_finds_linked_image_once(run_predict):
         assert [relpath(row["file"]) for row in run_predict(pattern)] == expected
 
 
-def test_predict_prints_five_best_classes(trained_run, run_command):
-    trained_run.rename("run")  # also a setting
+def test_predict_prints_five_best_classes(folder_with_weights, run_command):
+    folder_with_weights.rename("run")  # also a setting
     output = run_command(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
     first, *rest = output.splitlines()
     assert relpath(first) == GOOD

@@ -179,7 +179,7 @@ eval best.pth | 3 | a run (`resnet-recipes runs` lists them), a checkpoint
 def test_rejected_command_prints_reason_and_writes_nothing(
     words, code, message, request, tmp_path, run_command
 ):
-    run = request.getfixturevalue("trained_run") if "RUN" in words else Path("none")
+    run = request.getfixturevalue("folder_with_weights") if "RUN" in words else Path("none")
     values = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
     for name, value in values.items():
         words, message = words.replace(name, str(value)), message.replace("EOL", "\n")
@@ -190,7 +190,9 @@ def test_rejected_command_prints_reason_and_writes_nothing(
 
 
 @pytest.mark.parametrize("words", ["eval mine --csv new.csv", "convert images new.beton"])
-def test_command_reports_file_size_limit_with_fix(trained_run, run_command, words, monkeypatch):
+def test_command_reports_file_size_limit_with_fix(
+    folder_with_weights, run_command, words, monkeypatch
+):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python 3.11 would leave a partial file
     with limit_file_size(100):
         message = run_command(f"resnet-recipes {words}", 3).err
@@ -198,4 +200,6 @@ def test_command_reports_file_size_limit_with_fix(trained_run, run_command, word
         "error: a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited\n"
     )
     assert message.endswith(fix)
-    assert not [path for path in trained_run.parent.iterdir() if path.suffix in (".csv", ".beton")]
+    assert not [
+        path for path in folder_with_weights.parent.iterdir() if path.suffix in (".csv", ".beton")
+    ]

@@ -129,14 +129,14 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
 EXPORT = "resnet-recipes export {0} --to safetensors --out {0}/../out --push"
 
 
-def test_pushed_network_loads_and_serves_as_weights(trained_run, hub, run_command):
-    assert "/me/net" in run_command(f"{EXPORT.format(trained_run)} hf:me/net").out
+def test_pushed_network_loads_and_serves_as_weights(folder_with_weights, hub, run_command):
+    assert "/me/net" in run_command(f"{EXPORT.format(folder_with_weights)} hf:me/net").out
     card = huggingface_hub.ModelCard(hub.files["README.md"].decode())
     assert card.data.license_name
-    assert (trained_run.parent / "out" / "model.safetensors").read_bytes() == hub.files[
+    assert (folder_with_weights.parent / "out" / "model.safetensors").read_bytes() == hub.files[
         "model.safetensors"
     ]
-    assert resnet_recipes.load("hf:me/net").about == resnet_recipes.load(trained_run).about
+    assert resnet_recipes.load("hf:me/net").about == resnet_recipes.load(folder_with_weights).about
     assert "hub/me--net/model.safetensors" in run_command(f"resnet-recipes plan {WORDS}").out
     words = ["model.name=resnet18", "model.weights=hf:me/net"]
     assert resnet_recipes.compose("finetune", *words).methods.blurpool is not None
@@ -158,10 +158,10 @@ def list_relative_files(folder: Path) -> set[str]:
         {"X-Xet-Hash": "../planted", "X-Xet-Refresh-Route": "/../planted"},
     ],
 )
-def test_mirror_headers_never_become_paths(sent, trained_run, hub, tmp_path, monkeypatch):
+def test_mirror_headers_never_become_paths(sent, folder_with_weights, hub, tmp_path, monkeypatch):
     home = tmp_path / "one/two/three/four/home"
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
-    hub.files["model.safetensors"] = (trained_run / "weights.safetensors").read_bytes()
+    hub.files["model.safetensors"] = (folder_with_weights / "weights.safetensors").read_bytes()
     hub.sent = {key: value.format(outside=tmp_path) for key, value in sent.items()}
     before = list_relative_files(tmp_path)
     with suppress(NotReadyError):
@@ -174,9 +174,9 @@ def test_mirror_headers_never_become_paths(sent, trained_run, hub, tmp_path, mon
     assert not outside
 
 
-def test_fetch_downloads_only_changed_files(trained_run, hub, tmp_path, monkeypatch):
+def test_fetch_downloads_only_changed_files(folder_with_weights, hub, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    hub.files["model.safetensors"] = (trained_run / "weights.safetensors").read_bytes()
+    hub.files["model.safetensors"] = (folder_with_weights / "weights.safetensors").read_bytes()
     for _ in range(2):
         resnet_recipes.load("hf:me/net")
     assert hub.asked.count("GET") == 1
@@ -226,9 +226,9 @@ def test_push_rejects_invalid_responses(hub, tmp_path, part, lie):
     assert str(tmp_path) in problem.fixes[0]
 
 
-def test_wrong_name_is_rejected_before_writing(trained_run, hub, run_command):
-    assert "--push hf:me/net" in run_command(f"{EXPORT.format(trained_run)} me/net", 2).err
-    assert not (trained_run.parent / "out").exists()
+def test_wrong_name_is_rejected_before_writing(folder_with_weights, hub, run_command):
+    assert "--push hf:me/net" in run_command(f"{EXPORT.format(folder_with_weights)} me/net", 2).err
+    assert not (folder_with_weights.parent / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_valid_hub_name_is_accepted(name):
     assert names.PUBLISHED_WEIGHTS.fullmatch(f"hf:{name}")
 
 
-def test_interrupted_or_impossible_download_leaves_no_file(trained_run, hub, monkeypatch):
+def test_interrupted_or_impossible_download_leaves_no_file(folder_with_weights, hub, monkeypatch):
     with pytest.raises(NotReadyError, match="does not exist"):
         resnet_recipes.load("hf:me/net")
     hub.files["model.safetensors"], hub.cut = bytes(1000), 10

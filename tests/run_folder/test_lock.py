@@ -110,7 +110,7 @@ def test_lock_ignores_a_failure_to_close(tmp_path):
 
 
 @pytest.fixture
-def locked_run(tmp_path: Path) -> Path:
+def run_folder(tmp_path: Path) -> Path:
     """A run folder."""
     for name in ("run/checkpoints", "run/logs", "precious"):
         (tmp_path / name).mkdir(parents=True)
@@ -132,25 +132,25 @@ def locked_run(tmp_path: Path) -> Path:
     ],
     ids=["a link to nothing", "a link to a file", "a link to a folder", "fifo"],
 )
-def test_reject_links_rejects_links_and_special_files(name, make, locked_run):
-    reject_links(locked_run)
-    make(locked_run / name)
+def test_reject_links_rejects_links_and_special_files(name, make, run_folder):
+    reject_links(run_folder)
+    make(run_folder / name)
     with pytest.raises(NotReadyError, match=f"{name} is a symbolic link or a special file"):
-        reject_links(locked_run)
+        reject_links(run_folder)
 
 
 @pytest.mark.parametrize("then", ["deleted", "moved", "made again", "a file now"])
-def test_held_folder_notices_a_replaced_folder(then, locked_run):
-    held = HeldFolder(locked_run)
+def test_held_folder_notices_a_replaced_folder(then, run_folder):
+    held = HeldFolder(run_folder)
     held.confirm()
-    (locked_run / "more").mkdir()
+    (run_folder / "more").mkdir()
     held.confirm()
-    locked_run.rename(locked_run.with_name("moved"))
+    run_folder.rename(run_folder.with_name("moved"))
     if then == "deleted":
-        shutil.rmtree(locked_run.with_name("moved"))
+        shutil.rmtree(run_folder.with_name("moved"))
     elif then == "made again":
-        locked_run.mkdir()
+        run_folder.mkdir()
     elif then == "a file now":
-        locked_run.touch()
+        run_folder.touch()
     with pytest.raises(TrainingError, match="was moved, deleted or replaced"):
         held.confirm()
