@@ -48,7 +48,7 @@ def estimate_disk(recipe: Recipe, methods: Stack, network: NetworkFacts, saves: 
         1 + averaged + best
     ) * weight_bytes + recipe.optimizer.state_copies * trained
     stable = int(recipe.schedule.name == "wsd")  # the last checkpoint of the stable phase is kept
-    checkpoints = min(recipe.checkpoint.keep + 1, saves) + stable
+    checkpoints = min(recipe.checkpoint.keep + 1 + stable, saves)
     return Disk(checkpoint_bytes, checkpoints, (1 + averaged + best) * weight_bytes)
 
 

@@ -149,14 +149,16 @@ class Plan:
     @property
     def evaluated_images(self) -> int:
         """Images of all evaluations, each as often as it is computed."""
-        evaluations = -(-self.total_steps // self.intervals.evaluation)
+        offset = self.steps(self.recipe.evaluation.offset)
+        evaluations = self._count_due(self.intervals.evaluation, offset)
         evaluations += "eval_weights" in self.hooks
         return evaluations * (1 + self.recipe.evaluation.flip) * self.facts.eval_examples
 
     @property
     def saves(self) -> int:
-        """Number of checkpoints."""
-        return -(-self.total_steps // self.intervals.checkpoint)
+        """Number of checkpoints that the run writes."""
+        interval, stable = self.intervals.checkpoint, self.stable_steps
+        return self._count_due(interval) + (stable > 0 and not self._is_due(stable, interval))
 
     @property
     def passes(self) -> float:
@@ -292,6 +294,11 @@ class Plan:
 
     def _is_due(self, done: int, interval: int, offset: int = 0) -> bool:
         return done == self.total_steps or (done - offset) % interval == 0
+
+    def _count_due(self, interval: int, offset: int = 0) -> int:
+        """Return the number of steps after which something is due."""
+        before_end = (self.total_steps - 1 - offset) // interval - -offset // interval
+        return before_end + 1
 
     @property
     def published(self) -> list[Published]:

@@ -309,6 +309,29 @@ def test_evaluation_offset_sets_the_first_evaluation():
     assert evaluated == [30, 70, 100]
 
 
+#: Evaluations and checkpoints: an offset, one above the duration, and the stable phase, whose
+#: checkpoint may also be due at the interval.
+COUNTS = """
+evaluation.offset=0ep                                              | 3 | 3
+evaluation.offset=3ep                                              | 3 | 3
+evaluation.interval=20ep evaluation.offset=12ep                    | 1 | 3
+schedule.name=wsd schedule.cooldown=33ba checkpoint.interval=40ba  | 3 | 4
+schedule.name=wsd schedule.cooldown=20ba checkpoint.interval=40ba  | 3 | 3
+schedule.name=wsd schedule.cooldown=90ba checkpoint.interval=40ba  | 3 | 4
+"""
+
+
+@pytest.mark.parametrize(("words", "evaluations", "saves"), parse_rows(COUNTS))
+def test_plan_counts_evaluations_and_checkpoints(words, evaluations, saves):
+    intervals = "evaluation.interval=4ep checkpoint.interval=4ep"
+    plan = make_plan(make_small_recipe(f"{intervals} {words}"), make_facts(1000), 1)
+    assert plan.evaluated_images == int(evaluations) * plan.facts.eval_examples
+    assert plan.saves == int(saves)
+    steps = range(1, plan.total_steps + 1)
+    assert sum(map(plan.evaluates_at, steps)) == int(evaluations)
+    assert sum(map(plan.saves_at, steps)) == int(saves)
+
+
 def test_make_plan_shares_networks_only_if_equal(monkeypatch):
     built, structure = [], backbones.build_structure
     monkeypatch.setattr(
