@@ -144,8 +144,8 @@ def _find_in_torchvision_cache(weights: str, name: str, model: ModelConfig | Non
     Its name contains the first digits of its SHA-256.
     """
     if model is None:
-        fix = Value("torchvision:resnet50")
-        raise NotReadyError.at(weights, "does not name its network", fix)
+        clause = "does not name its network"
+        raise NotReadyError.at(weights, clause, Value("torchvision:resnet50"))
     network = _get_short_name(model)
     if model.name.startswith("timm:"):
         clause = f"has no weights for {model.name}"
