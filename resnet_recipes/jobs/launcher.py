@@ -193,7 +193,7 @@ class Launch:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
             message = f"no checkpoint was saved within {SAVE_SECONDS} seconds of the signal"
-            return self._end_run(ExitCode.FAILED, "no answer", message)
+            return self._end_run(ExitCode.FAILED, "timed out", message)
         return self._end_run(code, message="stopped before the first step of this session")
 
     def _explain_kill(self, ranks: Ranks) -> Ending | None:

@@ -254,7 +254,7 @@ def test_unresponsive_rank_is_killed_and_reported(tmp_path, monkeypatch):
     run = StandInRun(
         tmp_path, "stuck@0", then=act_when_stuck(tmp_path, make_sender(signal.SIGTERM))
     )
-    assert (run.ending.code, run.ending.error) == (1, "no answer")
+    assert (run.ending.code, run.ending.error) == (1, "timed out")
     assert not list_running(tmp_path)
 
 
