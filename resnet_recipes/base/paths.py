@@ -15,8 +15,8 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 #: URL schemes that images can be fetched from.
 FETCHED_SCHEMES = ("s3", "gs", "https", "http")
 
-#: Clause for an empty path.
-EMPTY_PATH_CLAUSE = "is empty (is a shell variable unset?)"
+#: Clause for an empty value.
+EMPTY_CLAUSE = "is empty (is a shell variable unset?)"
 
 #: File extensions, which are rejected for folders.
 _FILE_EXTENSIONS = frozenset(
@@ -50,7 +50,7 @@ def parse_path(key: str, text: str) -> Path:
     Raises RecipeError if the path is empty, names an unknown user or is a remote URL.
     """
     if not text.strip():
-        raise RecipeError.of(key, text, EMPTY_PATH_CLAUSE)
+        raise RecipeError.of(key, text, EMPTY_CLAUSE)
     if key == "data.root":
         text = re.sub("^hf:(?!//)", "hf://", text)  # the form used for networks
     if address := _ADDRESS.match(text):

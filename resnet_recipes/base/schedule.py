@@ -54,7 +54,7 @@ def wsd(step: int, *, total: int, cooldown: int, shape: str = "linear") -> float
     return 1 - (sqrt(progress) if shape == "sqrt" else progress)
 
 
-def get_rate_step(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float = 0.0) -> int:
+def get_lr_step(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float = 0.0) -> int:
     """Return the step whose learning rate applies to the entire epoch of `step`: its first step.
 
     An epoch in a warm-up from 0 uses the first step of the next epoch, but none after the warm-up,

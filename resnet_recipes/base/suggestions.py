@@ -15,7 +15,11 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import Hint, Kind, Problem, Value
 from resnet_recipes.base.names import expand_short_name
 
-MAX_SHORT_LETTERS = 3  # letters; in a shorter word only an extra letter counts as a typo
+#: In a word with fewer letters, only an extra letter counts as a typo.
+MIN_TYPO_LETTERS = 3
+
+#: Names with fewer letters have no similar names.
+MIN_SIMILAR_LETTERS = 4
 
 
 class Meaning(NamedTuple):
@@ -178,7 +182,7 @@ def _count_slips(typed: str, name: str, long: int) -> int | None:
     count = 0
     for one, other in pairs:
         edits, size = _count_edits(one, other), min(len(one), len(other))
-        is_other = size < MAX_SHORT_LETTERS and len(one) <= len(other)
+        is_other = size < MIN_TYPO_LETTERS and len(one) <= len(other)
         is_other = is_other or (size <= 4 and sorted(one[:1]) != sorted(other[:1]) and edits > 0)
         if edits > (2 if size >= long else 1) or (edits and is_other):
             return None
@@ -215,7 +219,7 @@ def find_meaning(
     if len(leaf) == 1 and "." in key:  # -a and -b are flags only without a dot
         candidates = []
     candidates = candidates or (
-        [] if exactly or len(leaf) <= MAX_SHORT_LETTERS else _find_nearest_names(leaf, table)
+        [] if exactly or len(leaf) < MIN_SIMILAR_LETTERS else _find_nearest_names(leaf, table)
     )
     if not candidates or len({table[word] for word in candidates}) > 1:
         return None

@@ -85,13 +85,13 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     return network
 
 
-def find_missing_network(arguments: Sequence[str], usage: str) -> Problem | None:
+def find_missing_network(arguments: Sequence[str], example: str) -> Problem | None:
     """Return the problem of arguments without a network, or None."""
     if arguments and not is_setting(arguments[0]):
         return None
     clause = "a run folder, a checkpoint or a weights file"
-    works = "~" not in usage and is_run(usage.split()[2])  # needs no images, and there are runs
-    return Problem("RUN|FILE", None, clause, usage if works else Hint(usage), kind=Kind.MISSING)
+    works = "~" not in example and is_run(example.split()[2])  # needs no images, and there are runs
+    return Problem("RUN|FILE", None, clause, example if works else Hint(example), kind=Kind.MISSING)
 
 
 def is_setting(argument: str) -> bool:

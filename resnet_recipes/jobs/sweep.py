@@ -59,7 +59,7 @@ class Sweep:
         self._waiting = deque(runs)
         self._active: list[_Child] = []
         self._elsewhere: set[str] = set()  # names of runs that another command trains
-        self._rejected: set[str] = set()  # names of runs that were not started at the first attempt
+        self._failed_once: set[str] = set()  # names of runs with a failed attempt
         self._failed: dict[str, int] = {}  # exit codes by name
         self._received: deque[int] = deque()  # signals that were not forwarded yet
         self._stop: int = ExitCode.DONE  # exit code of the sweep after a stop
@@ -178,8 +178,8 @@ class Sweep:
 
     def _was_started_elsewhere(self, name: str, code: int) -> bool:
         """Return whether another sweep started the run first; it may still be starting."""
-        is_first = name not in self._rejected and code in REJECTED_CODES
-        self._rejected.add(name)
+        is_first = name not in self._failed_once and code in REJECTED_CODES
+        self._failed_once.add(name)
         return is_running(self.root / name) or (is_first and (self.root / name).exists())
 
     def _format_head(self, name: str) -> str:

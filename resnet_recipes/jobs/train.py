@@ -29,7 +29,7 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run, RunStatus
-from resnet_recipes.training.state import compute_digest, list_resume_warnings, restore
+from resnet_recipes.training.state import compute_parameter_sum, list_resume_warnings, restore
 
 
 def run_job(process: RankProcess) -> int:
@@ -89,7 +89,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     model = run.plan.recipe.model
     if checkpoint is None and model.weights:
         pretrained.load(run.model, pretrained.find(model, run.plan.facts.classes))
-        if not distributed.is_same_on_all_ranks(compute_digest(run.model)):
+        if not distributed.is_same_on_all_ranks(compute_parameter_sum(run.model)):
             raise TrainingError(
                 "the ranks started from different weights",
                 Hint(f"model.weights={model.weights} must be the same file on all nodes"),

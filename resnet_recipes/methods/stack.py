@@ -51,19 +51,21 @@ class Stack:
         )
 
     @classmethod
-    def of(cls, methods: Any, sample_ops: bool = True, class_images: Sequence[int] = ()) -> "Stack":
+    def of(
+        cls, methods: Any, augments_images: bool = True, class_images: Sequence[int] = ()
+    ) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
-        `sample_ops` is true if the loader can run `augment_image` on every image. If not, methods
-        that need it are omitted. `class_images` are the numbers of training images per class, if
-        known.
+        `augments_images` is true if the loader can run `augment_image` on every image. If not,
+        methods that need it are omitted. `class_images` are the numbers of training
+        images per class, if known.
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls(
             {
                 name: method.with_counts(class_images)
                 for name, method in present.items()
-                if sample_ops or not method.provides("augment_image")
+                if augments_images or not method.provides("augment_image")
             }
         )
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelArguments
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.suggestions import MAX_SHORT_LETTERS
+from resnet_recipes.base.suggestions import MIN_SIMILAR_LETTERS
 from resnet_recipes.network import image_settings
 
 #: BatchNorm's batch counter, which files older than torch 0.4.1 do not have.
@@ -62,7 +62,7 @@ def find_fitting_networks(state: Mapping[str, Tensor], path: Path) -> list[str]:
         candidates += [f"timm:{name}" for name in backbones.list_networks("timm")]
     short = {name.partition(":")[2] for name in candidates}
     similar = get_close_matches(stem, short, n=_MAX_NETWORKS, cutoff=0.6)
-    if len(stem) > MAX_SHORT_LETTERS:  # "lite0" is part of efficientnet_lite0
+    if len(stem) >= MIN_SIMILAR_LETTERS:  # "lite0" is part of efficientnet_lite0
         similar += sorted(name for name in short if stem in name)[:_MAX_NETWORKS]
     fitting = [
         name
@@ -124,7 +124,7 @@ def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]
         if not image_settings.has_same_levels(name, f"timm:{other}"):
             differences.append("normalization")
         if differences:
-            how = sorted(_TITLES.get(candidate, candidate) for candidate in differences)
+            how = sorted(_TITLES.get(difference, difference) for difference in differences)
             yield Lookalike(f"timm:{other}", how)
 
 

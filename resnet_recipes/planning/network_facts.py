@@ -93,8 +93,8 @@ class BuiltNetworkFacts:
         is_resnet = backbones.is_resnet(self._plain)
         self.is_random_in_forward = not is_resnet
         library = backbones.get_library(model.name)
-        is_drawn = model.init == "library" and not model.weights
-        drawn = f", initialized by {library}" if is_drawn else ""
+        is_initialized_by_library = model.init == "library" and not model.weights
+        drawn = f", initialized by {library}" if is_initialized_by_library else ""
         kernels = "" if is_resnet else "; fused GPU operations exist only for ResNets"
         built = "".join(f", {key}={str(value).lower()}" for key, value in model.args.items())
         self.text = built + drawn + kernels

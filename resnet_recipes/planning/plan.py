@@ -205,9 +205,7 @@ class Plan:
         """Return the learning rate of a step, counted from 0."""
         size, start = self.steps_per_epoch, self.recipe.schedule.start
         if self.recipe.schedule.interval == "epoch":
-            step = schedule.get_rate_step(
-                step, steps_per_epoch=size, warmup=self.warmup, start=start
-            )
+            step = schedule.get_lr_step(step, steps_per_epoch=size, warmup=self.warmup, start=start)
         return (
             self.recipe.optimizer.lr
             * schedule.rise(step, self.warmup, start)

@@ -19,7 +19,7 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
-from resnet_recipes.base.paths import EMPTY_PATH_CLAUSE, is_fetched, parse_path
+from resnet_recipes.base.paths import EMPTY_CLAUSE, is_fetched, parse_path
 from resnet_recipes.base.value_suggestions import add_likely_value, read_epochs
 from resnet_recipes.recipe.build import fit_sections, get_kind
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, is_unlisted, nest, read_value
@@ -171,7 +171,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
     elif "???" in value:
         clause, fix = Statement("??? means a missing value"), Hint("write the value out")
     elif (key in _NEEDED or key in SHORT_NAMES) and not value.strip("'\" "):
-        clause, fix = EMPTY_PATH_CLAUSE, f"{key}={_NEEDED[key]}" if key in _NEEDED else ()
+        clause, fix = EMPTY_CLAUSE, f"{key}={_NEEDED[key]}" if key in _NEEDED else ()
     elif key == "epochs" and (value == "curve" or "," in value):
         clause, fix = "means several durations: a sweep", SWEEP
     elif key == "epochs" and (clause := find_epochs_rule(value)):

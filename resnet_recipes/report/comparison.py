@@ -128,17 +128,17 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
     return labels
 
 
-def label_runs(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, RunRecord]:
+def label_runs(groups: Iterable[SeedGroup], labels: Iterable[str]) -> dict[str, RunRecord]:
     """Return the runs by label: their name, or their folder if several runs have this name.
 
-    `names` are the settings of each group. They follow in parentheses, as far as runs differ.
+    The label of their group follows in parentheses, as far as runs differ.
     """
-    sides = list(zip(groups, names, strict=True))
+    sides = list(zip(groups, labels, strict=True))
     counts = Counter(run.name for group, _ in sides for run in group.runs)
     labeled: dict[str, RunRecord] = {}
-    for group, name in sides:
+    for group, group_label in sides:
         for run in group.runs:
-            facts = [name] if len(sides) > 1 else []
+            facts = [group_label] if len(sides) > 1 else []
             if len(group.runs) > 1:
                 facts.append(f"seed {read_settings(run.folder).get('seed')}")
             label = str(run.folder) if counts[run.name] > 1 else run.name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import atomic
 from resnet_recipes.report.progress import Pace
-from resnet_recipes.report.trackers import Background
+from resnet_recipes.report.trackers import BackgroundTracker
 from resnet_recipes.report.trackers.base import make_scalars
 from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.correct_images import CorrectImages
@@ -48,7 +48,7 @@ class Recorder:
         facts: RunFacts,
         console: "Console",
         started_at: float | None = None,
-        trackers: Sequence[Background] = (),
+        trackers: Sequence[BackgroundTracker] = (),
         on_record: Callable[[Record], None] | None = None,
     ):
         """Record into the run folder.
@@ -237,7 +237,7 @@ class Recorder:
                 tracker.scalars(done, values)
             self._show_failures(tracker)
 
-    def _show_failures(self, tracker: Background) -> None:
+    def _show_failures(self, tracker: BackgroundTracker) -> None:
         for failure in tracker.take_failures():
             self._console.show_note(failure)
 

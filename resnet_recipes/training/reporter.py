@@ -23,7 +23,7 @@ from resnet_recipes.training.evaluate import CutShortError, evaluate
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import NOT_FINITE_FIX
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture, compute_digest, is_finite
+from resnet_recipes.training.state import capture, compute_parameter_sum, is_finite
 
 #: Minimum compilation time that is recorded, in seconds.
 MIN_COMPILATION_SECONDS = 0.1
@@ -170,7 +170,7 @@ class RunReporter:
             start = time.perf_counter()
             # every rank then checks the weights that rank 0 saves
             broadcast_statistics(self.run.model)
-            if not is_same_on_all_ranks(compute_digest(self.run.model)):
+            if not is_same_on_all_ranks(compute_parameter_sum(self.run.model)):
                 raise TrainingError(
                     f"the ranks hold different weights at step {done}, which was not saved: a "
                     "device or its memory is faulty",

@@ -295,8 +295,8 @@ def is_finite(model: nn.Module) -> bool:
 
 
 @torch.no_grad()
-def compute_digest(model: nn.Module) -> Tensor:
-    """Return an int64 scalar that changes with any bit of a parameter.
+def compute_parameter_sum(model: nn.Module) -> Tensor:
+    """Return an int64 scalar that changes if any single bit of a parameter does.
 
     Takes one small kernel per parameter and no host sync.
     """

@@ -94,7 +94,7 @@ def test_rate_step_is_epoch_start_unless_zero():
         (15, 0.0, [10, 10, 15, 15, 20, 30]),  # a warm-up that ends within an epoch
     ):
         settings = {"steps_per_epoch": 10, "warmup": warmup, "start": start}
-        assert [schedule.get_rate_step(step, **settings) for step in steps] == used
+        assert [schedule.get_lr_step(step, **settings) for step in steps] == used
 
 
 def test_polynomial_falls_by_its_power_to_final_value():
@@ -116,9 +116,9 @@ def test_multistep_multiplies_from_the_milestone_on():
 def test_warmup_epoch_uses_rate_of_its_end():
     """As in NVIDIA DeepLearningExamples, warm-up epoch e of 8 uses (e + 1) / 8 of the peak."""
     for epoch in range(8):
-        step = schedule.get_rate_step(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)
+        step = schedule.get_lr_step(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)
         assert compute_cosine(step, 90 * S, 8 * S) == pytest.approx((epoch + 1) / 8)
-    step = schedule.get_rate_step(8 * S, steps_per_epoch=S, warmup=8 * S)
+    step = schedule.get_lr_step(8 * S, steps_per_epoch=S, warmup=8 * S)
     assert compute_cosine(step, 90 * S, 8 * S) == 1
 
 

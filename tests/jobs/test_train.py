@@ -98,7 +98,7 @@ def test_training_time_excludes_loading_weights_or_checkpoint(saved, seconds, mo
     for module, name in (
         (train.pretrained, "load"),
         (train, "restore"),
-        (train, "compute_digest"),
+        (train, "compute_parameter_sum"),
         (train.distributed, "is_same_on_all_ranks"),
     ):
         monkeypatch.setattr(module, name, wait)

@@ -22,7 +22,7 @@ from resnet_recipes.planning.estimate import estimate_gpu_memory
 from resnet_recipes.planning.network_facts import count_teacher_flops
 from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture, compute_digest, restore
+from resnet_recipes.training.state import capture, compute_parameter_sum, restore
 from tests.checks import get_error, get_problem
 from tests.methods.inputs import make_batch, make_now
 from tests.plans import plan_recipe
@@ -94,19 +94,19 @@ def get_teacher(method: Distill) -> nn.Module:
 
 def train_to_digest(run: Run) -> torch.Tensor:
     record(run)
-    return compute_digest(run.model)
+    return compute_parameter_sum(run.model)
 
 
 def test_teacher_is_frozen_and_network_approaches_it(teacher, make_run):
     run = make_run("max_duration=4ba", methods=make_methods(teacher))
     (method,) = run.methods
     model = get_teacher(method)
-    before = compute_digest(model)
+    before = compute_parameter_sum(model)
     train_to_digest(run)
     assert not model.training
-    assert torch.equal(compute_digest(model), before)
+    assert torch.equal(compute_parameter_sum(model), before)
     plain = make_run("max_duration=4ba")
-    assert not torch.equal(train_to_digest(plain), compute_digest(run.model))
+    assert not torch.equal(train_to_digest(plain), compute_parameter_sum(run.model))
 
 
 def test_teacher_is_folded_and_cast_once(teacher, make_run):

@@ -30,7 +30,7 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.soft_labels import write_soft_labels
-from resnet_recipes.training.state import capture, compute_digest, restore
+from resnet_recipes.training.state import capture, compute_parameter_sum, restore
 from tests.checks import get_error
 from tests.disk_faults import flip_bit
 from tests.images import CLASSES, create_random_images
@@ -118,7 +118,7 @@ def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> to
     reporter = Mock(spec=RunReporter)
     reporter.is_asked_to_stop.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
     train(run, reporter, first)
-    return compute_digest(run.model)
+    return compute_parameter_sum(run.model)
 
 
 @pytest.mark.parametrize(

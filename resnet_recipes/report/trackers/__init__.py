@@ -24,7 +24,7 @@ MAX_WAITING_EVENTS = 10_000
 CLOSING_SECONDS = (3.0, 27.0)
 
 
-class Background:
+class BackgroundTracker:
     """Passes events to a tracker from a thread.
 
     The first failure is reported and ends only the tracker.
@@ -109,13 +109,14 @@ def find_missing(names: Sequence[str]) -> Iterator[Problem]:
 
 def open_trackers(
     names: Sequence[str], folder: Path, settings: Mapping[str, object]
-) -> list[Background]:
+) -> list[BackgroundTracker]:
     """Return the trackers of a run, each in its own thread, where it cannot delay training.
 
     `settings` are the run's hyperparameters.
     """
     return [
-        Background(name, partial(_open, name, folder), settings) for name in dict.fromkeys(names)
+        BackgroundTracker(name, partial(_open, name, folder), settings)
+        for name in dict.fromkeys(names)
     ]
 
 

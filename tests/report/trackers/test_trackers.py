@@ -16,7 +16,7 @@ from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.report.trackers import Background, find_missing, open_trackers
+from resnet_recipes.report.trackers import BackgroundTracker, find_missing, open_trackers
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import WeightFiles
@@ -127,7 +127,7 @@ class FailingTracker:
 
 
 def test_failing_tracker_is_reported_once():
-    tracker = Background("wandb", FailingTracker, {})
+    tracker = BackgroundTracker("wandb", FailingTracker, {})
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
@@ -153,7 +153,7 @@ def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
     monkeypatch.setattr(trackers, "MAX_WAITING_EVENTS", 5)
     monkeypatch.setattr(trackers, "CLOSING_SECONDS", (0.05, 0.4))
     response = threading.Event()
-    tracker = Background("mlflow", lambda: UnresponsiveTracker(response), {})
+    tracker = BackgroundTracker("mlflow", lambda: UnresponsiveTracker(response), {})
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
@@ -171,7 +171,7 @@ def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
 
 def test_trackers_share_the_closing_seconds():
     response = threading.Event()
-    tracker = Background("mlflow", lambda: UnresponsiveTracker(response), {})
+    tracker = BackgroundTracker("mlflow", lambda: UnresponsiveTracker(response), {})
     tracker.begin(0)
     messages = []
     tracker.end(is_finished=True)
