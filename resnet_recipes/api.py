@@ -236,8 +236,8 @@ def prepare(
     `resnet-train --resume FOLDER` trains it, on this or another machine.
 
     `planned` is the result of `plan(recipe)`, if you have it; it saves a second count of the
-    images. The folder records `command`. Raises RecipeError if the name is taken, or if a
-    validation image is unreadable.
+    images. The folder records `command`. Raises RecipeError if the name is taken, and
+    NotReadyError if a run with the name is running or a validation image is unreadable.
     """
     with _create(_check(recipe), planned, command) as locked:
         return locked.path

@@ -49,7 +49,7 @@ class ExitCode(IntEnum):
 #: Exit codes of runs that were asked to stop and can be resumed.
 STOPPED_CODES = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
-#: Exit codes whose message is complete and identical on every rank.
+#: Exit codes of commands whose recipe, data or machine must be fixed first.
 REJECTED_CODES = (ExitCode.RECIPE, ExitCode.NOT_READY)
 
 
@@ -295,7 +295,7 @@ class BrokenRuleError(ValueError):
 
 
 class TrainingError(Exception):
-    """Training or another job had to stop: a statement, and a fix in the form of a Problem's."""
+    """Training or another task had to stop: a statement, and a fix as in a Problem."""
 
     exit_code = ExitCode.FAILED
 

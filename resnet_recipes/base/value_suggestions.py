@@ -33,7 +33,8 @@ _HOURS = re.compile(r"(\d{1,3}) ?h(?:ours?)? ?([0-5]?\d) ?(?:m(?:in(?:utes)?)?)?
 def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> Problem:
     """Return a problem of a section's setting with the most likely intended value added.
 
-    The problem is unchanged if it already has a fix, or if no intended value is found.
+    A found value replaces the problem's fix. Without one, a problem that has no fix gets the hint
+    of its limits.
     """
     key = f"{getattr(cls, '_prefix', '')}{name}"
     text = _make_text(value)

@@ -56,8 +56,8 @@ _COUNTS += tuple(f"SLURM_{name}" for name in _SLURM)
 def find_launcher() -> str:
     """Return the launcher of this process, torchrun or srun, if the process is a rank; else "".
 
-    A srun task is a rank, unless it is the only task: then it is our launcher. Raises NotReadyError
-    if environment variables contradict each other.
+    An srun task is a rank, unless it is the only task: then it is our launcher. Raises
+    NotReadyError if environment variables contradict each other.
     """
     NotReadyError.raise_if_any(_find_bad_variables(os.environ))
     if count_started_ranks():

@@ -58,14 +58,14 @@ RANK_MODULE = "resnet_recipes.jobs"
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a run on this machine."""
+    """How many ranks to start on this machine, and how often to restart them."""
 
     ranks: int = 1
     max_restarts: int = 0
 
 
 def make_group(config: "LaunchConfig") -> Group:
-    """Return the processes of a recipe.
+    """Return the group that a recipe asks for.
 
     Raises NotReadyError if GPUs or a usable TMPDIR are missing.
     """

@@ -1,4 +1,4 @@
-"""Estimate the speed of loaders on this machine, and the gain of images in memory."""
+"""Estimate the speed of loaders on this machine, and the gain of faster loading."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -89,7 +89,10 @@ class Gain(NamedTuple):
 
 
 def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
-    """Return the time saved by images in memory; None if loading does not limit the run."""
+    """Return how to shorten a run that loading limits; None if loading does not limit it.
+
+    Images in memory come first, then smaller files.
+    """
     free = replace(
         speeds,
         loader_images_per_second={},

@@ -71,7 +71,8 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
 
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name. It is locked from the start, so that no other command with this name replaces it before
-    its ranks start. Raises RecipeError if the name is taken, NotReadyError if it cannot be written.
+    its ranks start. Raises RecipeError if the name is taken, NotReadyError if a run
+    with the name is running or the folder cannot be written.
     """
     recipe, config, state = (
         plan.recipe,
@@ -204,10 +205,7 @@ def _make_name(plan: Plan) -> str:
 
 
 def _is_unused(folder: Path) -> bool:
-    """Return whether a folder belongs to a run that ended before its first step.
-
-    It contains nothing worth keeping, unless someone has put weights there.
-    """
+    """Return whether a folder has the recipe of a run, but no steps, checkpoints or weights."""
     metrics = folder / METRICS
     has_trained = (
         any((folder / CHECKPOINTS).glob(ALL_CHECKPOINTS))

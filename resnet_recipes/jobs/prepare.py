@@ -34,7 +34,8 @@ class RankPlan(NamedTuple):
 def prepare_rank(process: RankProcess) -> RankPlan | None:
     """Return the rank and plan for a job; None if this rank was already asked to stop.
 
-    Raises NotReadyError, the same on every rank, if recipe, software or images differ.
+    Raises NotReadyError, the same on every rank, if recipe, software, images or
+    teachers differ.
     """
     recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.launch.started_at)

@@ -65,7 +65,7 @@ class SoftLabelsPlan(NamedTuple):
 def _make_plan(composed: "Composed", say: Say) -> Plan:
     """Return the plan of the runs that use the labels.
 
-    Raises RecipeError with a missing teacher too, and without fixes that only train.
+    Its RecipeError also reports a missing teacher, and suggests no command that trains.
     """
     try:
         return plan_here(composed, say)

@@ -53,10 +53,9 @@ def estimate_disk(recipe: Recipe, methods: Stack, network: NetworkFacts, saves: 
 
 
 def find_lack_of_space(folder: Path, needed_bytes: int) -> Problem | None:
-    """Return a problem if checkpoints and weights of `needed` bytes do not fit.
+    """Return a problem if checkpoints and weights of `needed_bytes` do not fit, or None.
 
-    Existing checkpoints count as part of `needed`. None if everything fits. The folder may not
-    exist yet.
+    Existing checkpoints count as part of `needed_bytes`. The folder may not exist yet.
     """
     missing_bytes = needed_bytes - sum(path.stat().st_size for path in folder.glob("*"))
     need = f"the run needs another {format_bytes(missing_bytes)} for checkpoints and weights"

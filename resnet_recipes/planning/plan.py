@@ -162,7 +162,10 @@ class Plan:
 
     @property
     def passes(self) -> float:
-        """Passes of an image through the network: second gradients and teachers are parts."""
+        """Compute of a run in training passes of its images.
+
+        2 if every step takes two gradients; a teacher adds less than a pass.
+        """
         pairs = zip(self.epoch_images, self.image_sizes, strict=True)
         return sum(self.flops) / sum(
             images * self.network.count_flops(image_size).training for images, image_size in pairs

@@ -223,10 +223,10 @@ def is_lost_peer(error: BaseException) -> bool:
 
 
 def find_first_failure(candidates: Iterable[Ending]) -> Ending | None:
-    """Return the earliest failure that is not a consequence of another failure.
+    """Return the failure to report, or None if no ending is a failure.
 
-    If all are consequences, return the earliest. If several ranks reject the run, return the ending
-    of the lowest rank.
+    Consequences of other failures come last. Among the others, rejections come first, the lowest
+    rank first; then the earliest failure.
     """
 
     def order(one: Ending) -> tuple[bool, float, float]:

@@ -133,7 +133,11 @@ class LockedFolder(HeldFolder):
     """
 
     def __init__(self, path: Path):
-        """Acquire the lock. Raises NotReadyError, which names the process that holds it."""
+        """Acquire the lock.
+
+        Raises NotReadyError if another process holds it, which is named, or if the folder was
+        replaced or cannot be locked.
+        """
         super().__init__(path)
         with ExitStack() as stack:
             stack.callback(os.close, self._handle)

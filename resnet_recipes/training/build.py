@@ -47,7 +47,7 @@ def choose_searched_sizes(plan: Plan) -> list[int]:
 
 
 def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None) -> Run:
-    """Return a run ready for step 0. Every rank builds the same weights from the seed.
+    """Return a run ready for step 0, with the weights of rank 0, initialized from the seed.
 
     `searched_sizes` overrides the image sizes that start a cuDNN search. To measure
     another plan with this one, pass the sizes of that plan.

@@ -127,7 +127,8 @@ class Checkpoints:
         """Return the newest intact checkpoint up to `last_step`, or None.
 
         The state is memory-mapped: copy the tensors that you keep. Each damaged checkpoint is
-        noted. Raises TrainingError if all are damaged.
+        noted. Raises TrainingError if there are checkpoints but none can be read, or if a newer
+        version wrote one.
         """
         self._finish()
         skipped = []

@@ -1,7 +1,7 @@
 """Measure how fast this machine runs a recipe.
 
-It times steps at some image sizes, evaluation, the all-reduce and a checkpoint, all of synthetic
-images; and, on the images of the run, the loader alone and training.
+On synthetic images it times steps at some image sizes, evaluation, the all-reduce and a checkpoint.
+On the images of the run it times the loader alone, and training.
 """
 
 import time
