@@ -150,7 +150,8 @@ def _find_in_torchvision_cache(weights: str, name: str, model: ModelConfig | Non
     if model.name.startswith("timm:"):
         clause = f"has no weights for {model.name}"
         tagged = image_settings.find_default_tag(network)
-        fix = Value(f"timm:{tagged}") if tagged else Hint("pass a weights file or another network")
+        hint = Hint("pass a weights file or another network")
+        fix: Fix = Value(f"timm:{tagged}") if tagged else hint
         raise NotReadyError.at(weights, clause, fix)
     members = torchvision.models.get_model_weights(network)
     if name not in ("", network, *members.__members__):
