@@ -33,9 +33,9 @@ def get_problem(
     return problem
 
 
-def get_recipe_error(recipe: str, *words: str) -> RecipeError:
+def get_recipe_error(recipe: str, *arguments: str) -> RecipeError:
     """Compose a recipe with changes that must be rejected, without data; return the error."""
-    return get_error(RecipeError, compose, recipe, words, needs_data=False)
+    return get_error(RecipeError, compose, recipe, arguments, needs_data=False)
 
 
 def is_identical(ours: Any, theirs: Any) -> bool:

@@ -130,12 +130,12 @@ class Forked(subprocess.Popen):
 
 
 def _become(
-    words: Sequence[str],
+    arguments: Sequence[str],
     environment: dict[str, str],
     first: Callable[[], object] | None,
     inherited: Sequence[int],
 ) -> NoReturn:
-    """Run `python -m WORDS` in this process; files and folder are already set up."""
+    """Run `python -m ARGUMENTS` in this process; files and folder are already set up."""
     code = 1
     try:
         if first:
@@ -144,11 +144,11 @@ def _become(
         os.environ.clear()
         os.environ.update(environment)
         sys.path[:0] = [os.getcwd(), *filter(None, environment.get("PYTHONPATH", "").split(":"))]
-        sys.argv[:] = words
-        sys.modules.pop(words[0], None)
+        sys.argv[:] = arguments
+        sys.modules.pop(arguments[0], None)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as an interpreter does when it starts
             signal.signal(number, signal.SIG_IGN)
-        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -160,14 +160,14 @@ def _become(
         os._exit(code)
 
 
-def _fork_spawned(_: str, words: Sequence[str], files: Sequence[int]) -> int:
+def _fork_spawned(_: str, arguments: Sequence[str], files: Sequence[int]) -> int:
     """Fork the server process that multiprocessing would start; return its process id."""
     if pid := os.fork():
         return pid
     try:
         _close_all_but(files)
         sys.modules["__main__"] = ModuleType("__main__")  # the server does not import it
-        exec(words[-1], {})
+        exec(arguments[-1], {})
     finally:
         os._exit(0)
 

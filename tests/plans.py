@@ -30,27 +30,27 @@ TINY = (
 )
 
 
-def make_recipe(words: str = "", **changes: Any) -> Recipe:
+def make_recipe(arguments: str = "", **changes: Any) -> Recipe:
     """Return a small recipe with changes.
 
     Changes are arguments, `make_recipe("methods.ema={} seed=1")`, or sections,
     `make_recipe(methods=HOT)`. Raises RecipeError for invalid changes.
     """
-    recipe, problems = build_recipe(merge_sections(parse_settings(f"{SMALL} {words}"), changes))
+    recipe, problems = build_recipe(merge_sections(parse_settings(f"{SMALL} {arguments}"), changes))
     if problems:
         raise RecipeError(problems)
     return recipe
 
 
-def plan_recipe(words: str = "", ranks: int = 1, **changes: Any) -> Plan:
+def plan_recipe(arguments: str = "", ranks: int = 1, **changes: Any) -> Plan:
     """Return the plan of a small recipe with changes."""
-    recipe = make_recipe(words, **changes)
+    recipe = make_recipe(arguments, **changes)
     return make_plan(recipe, data.survey_images(recipe.data), ranks)
 
 
 @cache
-def plan_imagenet(words: str, ranks: int = 8) -> Plan:
+def plan_imagenet(arguments: str, ranks: int = 8) -> Plan:
     """Return the plan of a recipe for ImageNet with changes: `plan_imagenet("mild epochs=18")`."""
-    name, *changes = words.split()
+    name, *changes = arguments.split()
     composed = compose(name, changes, needs_data=False)
     return make_plan(composed.recipe, IMAGENET_FACTS, ranks, composed.origin)

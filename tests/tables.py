@@ -26,10 +26,10 @@ def merge_sections(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, A
     return result
 
 
-def parse_settings(words: str) -> dict[str, Any]:
+def parse_settings(arguments: str) -> dict[str, Any]:
     """Parse arguments such as `data.train_size=32 methods.ema={}` into sections."""
     tree: dict[str, Any] = {}
-    for word in words.split():
+    for word in arguments.split():
         key, _, text = word.partition("=")
         value = yaml.safe_load(text)
         for name in reversed(key.split(".")):

@@ -169,10 +169,10 @@ setattr(recipe, "lr", 0.1) | unknown setting lr=0.1; did you mean optimizer.lr
 @pytest.mark.parametrize(("call", "message"), parse_rows(MISUSED.replace("\n    ", "\\n    ")))
 def test_misused_function_raises_one_message(call, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ("data.backend=synthetic", "schedule.warmup=0ep")
+    arguments = ("data.backend=synthetic", "schedule.warmup=0ep")
     names = {"rr": resnet_recipes, "Path": Path, "np": np, "torch": torch}
-    names["recipe"] = resnet_recipes.compose("small", *words)
-    names["several"] = resnet_recipes.compose("small", *words, gpus=2)
+    names["recipe"] = resnet_recipes.compose("small", *arguments)
+    names["several"] = resnet_recipes.compose("small", *arguments, gpus=2)
     with pytest.raises(resnet_recipes.RecipeError, match=message):
         eval(call, names)
     assert list(tmp_path.iterdir()) == []
@@ -235,8 +235,8 @@ def test_plan_needs_no_images_but_prepare_does(image_folder, monkeypatch):
     assert resnet_recipes.plan(recipe, ranks=2).facts.train_examples > 1_000_000
     with pytest.raises(resnet_recipes.RecipeError, match=r"data\.root"):
         resnet_recipes.prepare(recipe)
-    words = [word.strip('"') for word in SMALL.split(", ")]
-    small = resnet_recipes.compose("demo", *words, "schedule.warmup=1ba", data="images")
+    arguments = [word.strip('"') for word in SMALL.split(", ")]
+    small = resnet_recipes.compose("demo", *arguments, "schedule.warmup=1ba", data="images")
     folder = resnet_recipes.prepare(small)
     assert (folder / "command.txt").read_text() == "python\n"
     # a long temporary path wraps the line
@@ -245,8 +245,8 @@ def test_plan_needs_no_images_but_prepare_does(image_folder, monkeypatch):
 
 def test_prepare_rejects_unreadable_validation_images(image_folder, monkeypatch):
     monkeypatch.chdir(image_folder)
-    words = [word.strip('"') for word in SMALL.split(", ")]
-    recipe = resnet_recipes.compose("demo", *words, "schedule.warmup=1ba", data="images")
+    arguments = [word.strip('"') for word in SMALL.split(", ")]
+    recipe = resnet_recipes.compose("demo", *arguments, "schedule.warmup=1ba", data="images")
     next(Path("images/val").rglob("*.jpg")).write_bytes(b"no image")
     with pytest.raises(resnet_recipes.RecipeError, match="unreadable images in val: 1, "):
         resnet_recipes.prepare(recipe)
@@ -259,10 +259,10 @@ def test_example_of_the_readme_runs(image_folder, monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
-    words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
-    arguments = '"finetune", pretrained, data="ants-bees", epochs=5, seed=1'
-    assert arguments in example
-    exec(example.replace(arguments, words), names)
+    arguments = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
+    documented = '"finetune", pretrained, data="ants-bees", epochs=5, seed=1'
+    assert documented in example
+    exec(example.replace(documented, arguments), names)
     assert names["network"](torch.zeros(1, 3, 64, 64)).shape == (1, 2)
     assert read_ending(names["run"].folder / "exit.json").code == 0
 
@@ -307,7 +307,7 @@ def test_stopped_run_has_reason_and_no_summary(train_here):
 TEACH = """
 import resnet_recipes
 from resnet_recipes.methods import Distill
-recipe = resnet_recipes.compose("demo", {words}, epochs=2)
+recipe = resnet_recipes.compose("demo", {arguments}, epochs=2)
 recipe.methods.distill = Distill(teacher="teacher.safetensors")
 print(resnet_recipes.teach(recipe, "said", cycle=1))
 """
@@ -315,9 +315,9 @@ print(resnet_recipes.teach(recipe, "said", cycle=1))
 
 def test_teach_stores_outputs_that_a_run_uses(image_folder, monkeypatch, forks):
     monkeypatch.chdir(image_folder)
-    words = [word.strip('"') for word in SMALL.split(", ")]
-    words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
-    recipe = resnet_recipes.compose("demo", *words, epochs=2)
+    arguments = [word.strip('"') for word in SMALL.split(", ")]
+    arguments += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
+    recipe = resnet_recipes.compose("demo", *arguments, epochs=2)
     described = about.describe(recipe, ("cat", "dog"), 2)
     write_weights(build_shallow_resnet18(2), image_folder / "teacher.safetensors", described)
     recipe.methods.distill = resnet_recipes.methods.Distill(teacher="teacher.safetensors")
@@ -329,7 +329,7 @@ def test_teach_stores_outputs_that_a_run_uses(image_folder, monkeypatch, forks):
     with pytest.raises(TrainingError, match="the same command continues") as stopped:
         resnet_recipes.teach(recipe, "stopped", cycle=1)
     assert stopped.value.exit_code == 75
-    Path("program.py").write_text(TEACH.format(words=", ".join(map(repr, words))))
+    Path("program.py").write_text(TEACH.format(arguments=", ".join(map(repr, arguments))))
     code, out, err = forks.run(image_folder, "program").wait()
     assert (code, out) == (0, f"{image_folder}/said.safetensors\n"), err
     recipe.methods.distill = resnet_recipes.methods.Distill(labels=out.strip())

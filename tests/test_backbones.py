@@ -194,7 +194,7 @@ def test_fine_tuning_starts_from_library_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     parse_rows(
         """
 timm:convnxt_tiny | model.name=timm:convnext_tiny
@@ -218,8 +218,8 @@ timm:deit_tiny_distilled_patch16_224 | several classifiers
 """
     ),
 )
-def test_unsupported_setting_is_rejected_with_fix(words: str, message: str):
-    line = f"timm_a2 ~methods.stochastic_depth model.name={words}"
+def test_unsupported_setting_is_rejected_with_fix(arguments: str, message: str):
+    line = f"timm_a2 ~methods.stochastic_depth model.name={arguments}"
     assert message in str(get_error(RecipeError, plan_imagenet, line, 1))
 
 
@@ -264,16 +264,16 @@ def test_flops_match_closed_form_of_same_resnet(frozen: str):
 
 
 def test_plan_lists_parts_of_recipe_without_effect():
-    words = ["model.name=timm:test_convnext", "model.args.drop_path_rate=0.1"]
-    words += ["~methods.blurpool", "~methods.progressive_resizing", "data.train_size=64"]
-    result = make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET_FACTS, 1)
+    arguments = ["model.name=timm:test_convnext", "model.args.drop_path_rate=0.1"]
+    arguments += ["~methods.blurpool", "~methods.progressive_resizing", "data.train_size=64"]
+    result = make_plan(compose("mild", arguments, needs_data=False).recipe, IMAGENET_FACTS, 1)
     text = "\n".join(outline.format_lines(outline.describe_plan(result), width=200))
     assert "drop_path_rate=0.1, initialized by timm; fused GPU operations exist" in text
     assert "results are for resnet50, not for timm:test_convnext" in text
     assert result.published == []
-    words = ["model.stem=small", "~methods.progressive_resizing"]  # a single size to count
+    arguments = ["model.stem=small", "~methods.progressive_resizing"]  # a single size to count
     assert (
-        make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET_FACTS, 8).published
+        make_plan(compose("mild", arguments, needs_data=False).recipe, IMAGENET_FACTS, 8).published
         == []
     )
 

@@ -50,11 +50,11 @@ def imagenette(monkeypatch: pytest.MonkeyPatch) -> dict:
 
 
 def run_benchmark(
-    benchmark: str, *words: str, rows: Path, patched: pytest.MonkeyPatch
+    benchmark: str, *arguments: str, rows: Path, patched: pytest.MonkeyPatch
 ) -> list[dict]:
     """Run a benchmark in this process, and return the rows that it wrote."""
     path = BENCHMARKS / benchmark
-    patched.setattr(sys, "argv", [str(path), *words, "--json", str(rows)])
+    patched.setattr(sys, "argv", [str(path), *arguments, "--json", str(rows)])
     with suppress(SystemExit):
         runpy.run_path(str(path), run_name="__main__")
     return json.loads(rows.read_text())
@@ -88,9 +88,9 @@ def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
     for recipe, seed, top1 in (("base", 1, 50.0), ("base", 2, 52.0), ("mild", 1, 53.0)):
         create_run_folder(tmp_path / "runs", f"{recipe}-{seed}", recipe, top1, seed)
     table, picture, rows = (tmp_path / name for name in ("runs.csv", "proof.png", "rows.json"))
-    words = ["--csv", str(table), "--png", str(picture), "--against", "base@4:mild@4"]
+    arguments = ["--csv", str(table), "--png", str(picture), "--against", "base@4:mild@4"]
     of_runs, of_table = (
-        run_benchmark("proof", "--table", str(place), *words, rows=rows, patched=monkeypatch)
+        run_benchmark("proof", "--table", str(place), *arguments, rows=rows, patched=monkeypatch)
         for place in (tmp_path / "runs", table)
     )
     assert of_runs == of_table
@@ -152,8 +152,8 @@ def test_cells_are_named_by_settings_that_differ(tmp_path, load_proof):
         settings = {"optimizer": {"lr": float(place)}}
         name = f"run{place}"
         folder = create_run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
-        words = ["data.root=images", "seed=1", *changes]
-        (folder / "overrides.txt").write_text("".join(f"{word}\n" for word in words))
+        arguments = ["data.root=images", "seed=1", *changes]
+        (folder / "overrides.txt").write_text("".join(f"{word}\n" for word in arguments))
     names = {cell.name for cell in load_proof("table")["read_cells"]([tmp_path])}
     assert names == {"mild with lr=1", "mild with lr=2", "mild without ema with lr=1"}
 
@@ -174,9 +174,9 @@ def test_factor_effects_match_means_of_published_table(load_proof):
 
 def test_loader_predictions_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
     images, rows = create_random_images(tmp_path / "images", train=6), tmp_path / "rows.json"
-    words = str(images), "--sizes", "16", "--memory"
+    arguments = str(images), "--sizes", "16", "--memory"
     measured_rows = run_benchmark(
-        "loader_predictions.py", *words, "48", rows=rows, patched=monkeypatch
+        "loader_predictions.py", *arguments, "48", rows=rows, patched=monkeypatch
     )
     assert [row["case"].removeprefix("images, 16 px, ") for row in measured_rows] == [
         "files",
@@ -185,7 +185,7 @@ def test_loader_predictions_and_smaller_images_measure_every_case(tmp_path, monk
     ]
     assert all(row["predicted"] > 0 and row["measured"] > 0 for row in measured_rows)
     measured_rows = run_benchmark(
-        "smaller_images.py", *words, "30,60", rows=rows, patched=monkeypatch
+        "smaller_images.py", *arguments, "30,60", rows=rows, patched=monkeypatch
     )
     # no image is larger than the last limit
     assert [row["changed_percent"] for row in measured_rows[1:]] == [100, 0]

@@ -24,13 +24,13 @@ def run_shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("entry", [cli.train, cli.main])
-@pytest.mark.parametrize("words", [["--help"], ["-h"], ["--version"]])
-def test_help_and_version_go_to_stdout(capsys, entry, words):
-    assert entry(words) == 0
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"]])
+def test_help_and_version_go_to_stdout(capsys, entry, arguments):
+    assert entry(arguments) == 0
     out, err = capsys.readouterr()
     assert out
     assert err == ""
-    if words == ["--version"]:
+    if arguments == ["--version"]:
         assert out == f"resnet-recipes {__version__}\n"
     else:
         assert max(map(len, out.splitlines())) <= 80
@@ -44,8 +44,8 @@ def test_training_without_recipe_prints_help_page(capsys):
 @pytest.mark.parametrize("first", ["mild", "recipe=mild"])
 @pytest.mark.parametrize("verb", [[], ["train"]])
 def test_recipe_name_needs_no_key_in_any_position(capsys, first, verb):
-    for words in ([first, "data=nowhere", "--dry-run"], ["--dry-run", "data=nowhere", first]):
-        assert (cli.main if verb else cli.train)([*verb, *words]) == 3
+    for arguments in ([first, "data=nowhere", "--dry-run"], ["--dry-run", "data=nowhere", first]):
+        assert (cli.main if verb else cli.train)([*verb, *arguments]) == 3
         assert "nowhere" in capsys.readouterr().err
 
 
@@ -190,16 +190,16 @@ def test_closed_stdout_changes_code_if_results_are_lost(line, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"],
 )
 @pytest.mark.parametrize("kind", ["long", "loop", "locked"])
-def test_unresolvable_path_is_reported(kind, words, capsys, tmp_path, monkeypatch):
+def test_unresolvable_path_is_reported(kind, arguments, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "locked").mkdir(mode=0)
     place = {"long": "x" * 300, "loop": "loop", "locked": "locked/inside"}[kind]
-    assert cli.train(words.replace("PATH", place).split()) in (2, 3)
+    assert cli.train(arguments.replace("PATH", place).split()) in (2, 3)
     assert place.split("/")[0] in capsys.readouterr().err
 
 

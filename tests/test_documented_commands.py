@@ -77,16 +77,16 @@ def parse_block(block: str) -> Iterator[list[str]]:
                 continue
 
 
-def find_own_program(words: list[str]) -> tuple[str, list[str]] | None:
+def find_own_program(arguments: list[str]) -> tuple[str, list[str]] | None:
     """Return the program, resnet-train or resnet-recipes, and its arguments, under any launcher.
 
     None for other lines, also for one that enters the folder of a clone.
     """
-    if words[:1] == ["cd"]:
+    if arguments[:1] == ["cd"]:
         return None
     for name in ("resnet-train", "resnet-recipes", "resnet_recipes"):
-        if name in words:
-            return name.replace("_recipes", "-train"), words[words.index(name) + 1 :]
+        if name in arguments:
+            return name.replace("_recipes", "-train"), arguments[arguments.index(name) + 1 :]
     return None
 
 
@@ -131,18 +131,18 @@ def test_every_documented_command_works(page, thousands_of_images, home):
             recipe = save_recipe(block, home)
             assert cli.main(["validate", str(recipe)]) == 0
             continue
-        for name, words in filter(None, map(find_own_program, parse_block(block))):
+        for name, arguments in filter(None, map(find_own_program, parse_block(block))):
             # the run already exists, for later commands
-            words = [word for word in words if not word.startswith("run=")]
-            code, output = run_documented(name, place_paths(words, thousands_of_images, home))
+            arguments = [word for word in arguments if not word.startswith("run=")]
+            code, output = run_documented(name, place_paths(arguments, thousands_of_images, home))
             if code:
-                failed.append(f"{name} {shlex.join(words)}\n{output}")
+                failed.append(f"{name} {shlex.join(arguments)}\n{output}")
     assert not failed, "\n\n".join(["", *failed])
 
 
-def place_paths(words: list[str], images: Path, home: Path) -> list[str]:
+def place_paths(arguments: list[str], images: Path, home: Path) -> list[str]:
     """Return the arguments with paths under `home`, with links to the images as data folders."""
-    moved = [re.sub(r"(^|=)(/data/|/storage/|~/)", rf"\1{home}/", word) for word in words]
+    moved = [re.sub(r"(^|=)(/data/|/storage/|~/)", rf"\1{home}/", word) for word in arguments]
     moved = [re.sub(r"^data=\w+://(.*?)/[\w.]*$", rf"data={home}/\1", word) for word in moved]
     sources = [
         word.removeprefix("data=") for word in moved if word.startswith(("data=", f"{home}/"))
@@ -153,7 +153,7 @@ def place_paths(words: list[str], images: Path, home: Path) -> list[str]:
             os.unlink(target)  # another command reads the link
     elif moved[:2] == ["doctor", "data"]:
         sources += moved[2:3]
-    wants_val = any(word.startswith("data.val_share=") for word in words)
+    wants_val = any(word.startswith("data.val_share=") for word in arguments)
     for place in sources:
         if not Path(place).exists():
             Path(place).parent.mkdir(parents=True, exist_ok=True)
@@ -165,14 +165,19 @@ def place_paths(words: list[str], images: Path, home: Path) -> list[str]:
     ]
 
 
-def run_documented(name: str, words: list[str]) -> tuple[int, str]:
+def run_documented(name: str, arguments: list[str]) -> tuple[int, str]:
     """Run a command, or the part of it that can run here.
 
     Return its exit code, 0 for success, and its output.
     """
-    target = words[words.index(">") + 1] if ">" in words else None
-    words = [FEWER.get(word, word) for word in (words[: words.index(">")] if target else words)]
-    code, output = plan_training(tuple(words)) if name == "resnet-train" else run_subcommand(words)
+    target = arguments[arguments.index(">") + 1] if ">" in arguments else None
+    arguments = [
+        FEWER.get(word, word)
+        for word in (arguments[: arguments.index(">")] if target else arguments)
+    ]
+    code, output = (
+        plan_training(tuple(arguments)) if name == "resnet-train" else run_subcommand(arguments)
+    )
     if target and not code:
         Path(target).parent.mkdir(exist_ok=True)
         Path(target).write_text(output)
@@ -180,28 +185,28 @@ def run_documented(name: str, words: list[str]) -> tuple[int, str]:
 
 
 @cache
-def plan_training(words: tuple[str, ...]) -> tuple[int, str]:
+def plan_training(arguments: tuple[str, ...]) -> tuple[int, str]:
     """Plan the training, or only compose it if its plan needs downloaded weights.
 
     No run is started.
     """
-    is_new = "--extend" not in words and any(word.startswith("recipe=") for word in words)
-    if {"--resume", "--extend"} & set(words) and not is_new:
-        return 0, "\n".join(split(words, get_usage("train")).positional)
-    if "--resume" in words:
-        at = words.index("--resume")
-        words = words[:at] + words[at + 2 :]
-    ask = "--cfg" if any(word.startswith(UNPLANNED) for word in words) else "--dry-run"
-    return run_program(cli.train, [*words] if ASKS & set(words) else [*words, ask])
+    is_new = "--extend" not in arguments and any(word.startswith("recipe=") for word in arguments)
+    if {"--resume", "--extend"} & set(arguments) and not is_new:
+        return 0, "\n".join(split(arguments, get_usage("train")).positional)
+    if "--resume" in arguments:
+        at = arguments.index("--resume")
+        arguments = arguments[:at] + arguments[at + 2 :]
+    ask = "--cfg" if any(word.startswith(UNPLANNED) for word in arguments) else "--dry-run"
+    return run_program(cli.train, [*arguments] if ASKS & set(arguments) else [*arguments, ask])
 
 
-def run_subcommand(words: list[str]) -> tuple[int, str]:
+def run_subcommand(arguments: list[str]) -> tuple[int, str]:
     """Run a subcommand of `resnet-recipes`; a doctor may report problems with this machine."""
-    verb, *rest = words
+    verb, *rest = arguments
     if verb in LONG and "--help" not in rest:
-        arguments = split(rest, get_usage(verb))
-        recipe = any(word.startswith("recipe=") for word in arguments.positional)
-        return plan_training(tuple(arguments.positional)) if recipe else (0, "")
+        parsed = split(rest, get_usage(verb))
+        recipe = any(word.startswith("recipe=") for word in parsed.positional)
+        return plan_training(tuple(parsed.positional)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest):
         split(rest, get_usage(verb))  # plots take seconds; --fix-val needs a file
         return 0, ""
@@ -211,28 +216,28 @@ def run_subcommand(words: list[str]) -> tuple[int, str]:
     return (0 if verb == "doctor" and code == 3 else code), output
 
 
-def run_program(entry: object, words: list[str]) -> tuple[int, str]:
+def run_program(entry: object, arguments: list[str]) -> tuple[int, str]:
     """Run one of the two programs in this process; return its exit code and output."""
     with redirect_stdout(StringIO()) as out:
-        return entry(words), out.getvalue()
+        return entry(arguments), out.getvalue()
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_in_prose_use_existing_flags(page):
     text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.DOTALL | re.MULTILINE)
     for span in re.findall(r"`(resnet-(?:train|recipes) [^`]*)`(?!\]\(#)", text):  # no links
-        name, words = find_own_program(shlex.split(span.replace("...", "")))
-        if name == "resnet-recipes" and words[0].startswith("-"):
+        name, arguments = find_own_program(shlex.split(span.replace("...", "")))
+        if name == "resnet-recipes" and arguments[0].startswith("-"):
             continue
-        usage = get_usage("train") if name == "resnet-train" else get_usage(words[0])
-        split([word for word in words[name == "resnet-recipes" :] if word != "--help"], usage)
+        usage = get_usage("train") if name == "resnet-train" else get_usage(arguments[0])
+        split([word for word in arguments[name == "resnet-recipes" :] if word != "--help"], usage)
 
 
-def find_script(words: list[str]) -> Path | None:
+def find_script(arguments: list[str]) -> Path | None:
     """Return the script of this repository that a Python command runs, also on the null device."""
-    if words[0] not in ("python", "python3"):
+    if arguments[0] not in ("python", "python3"):
         return None
-    names = [word for word in words[1:] if word != "tools/null_device/run.py"]
+    names = [word for word in arguments[1:] if word != "tools/null_device/run.py"]
     if not names or not names[0].startswith(("benchmarks/", "tools/")):
         return None
     path = ROOT / names[0]
@@ -247,14 +252,14 @@ def test_documented_targets_scripts_and_extras_exist(page):
         *iterate_command_arguments(page),
         *(span.split() for span in re.findall(r"`([^`]+)`", PAGES[page])),
     ]
-    for words in filter(None, commands):
-        if words[0] == "make" and len(words) == 2:
-            assert f"\n{words[1]}:" in makefile
-        if script := find_script(words):
+    for arguments in filter(None, commands):
+        if arguments[0] == "make" and len(arguments) == 2:
+            assert f"\n{arguments[1]}:" in makefile
+        if script := find_script(arguments):
             source = script.read_text(encoding="utf-8")
-            flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+            flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
             assert [flag for flag in flags if f'"{flag}"' not in source] == []
-        for extra in re.findall(r"(?:'\.|resnet-recipes)\[([\w,]+)\]", " ".join(words)):
+        for extra in re.findall(r"(?:'\.|resnet-recipes)\[([\w,]+)\]", " ".join(arguments)):
             assert set(extra.split(",")) <= set(project["optional-dependencies"])
 
 

@@ -33,10 +33,10 @@ def session(monkeypatch: pytest.MonkeyPatch):
             del sys.modules[name]
 
 
-def run_call(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> tuple[int, list[dict]]:
+def run_call(monkeypatch: pytest.MonkeyPatch, out: Path, *arguments: str) -> tuple[int, list[dict]]:
     """Run a call in this process; return its exit code and the rows in its file."""
-    words = "--out", str(out), "--device", "cpu", "--quick", *words
-    monkeypatch.setattr(sys, "argv", [str(SESSION), *words])
+    arguments = "--out", str(out), "--device", "cpu", "--quick", *arguments
+    monkeypatch.setattr(sys, "argv", [str(SESSION), *arguments])
     error = get_error(SystemExit, runpy.run_path, str(SESSION), run_name="__main__")
     return error.code, list(map(json.loads, out.read_text().splitlines()))
 
@@ -68,7 +68,7 @@ def fail_second_call(function):
 
 
 @pytest.mark.parametrize(
-    ("module", "words", "what", "last"),
+    ("module", "arguments", "what", "last"),
     [
         ("kernels", (), "measure_seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
         ("convolutions", ("searched",), "measure_seconds", "256->512 at 2, input's gradient"),
@@ -77,10 +77,10 @@ def fail_second_call(function):
         ("peak_speeds", (), "find_gpu", "matrix product 256"),
     ],
 )
-def test_failed_case_keeps_rows_of_other_cases(module, words, what, last, session, monkeypatch):
+def test_failed_case_keeps_rows_of_other_cases(module, arguments, what, last, session, monkeypatch):
     part = importlib.import_module(module)
     monkeypatch.setattr(part, what, fail_second_call(getattr(part, what)))
-    rows = list(part.measure_rows(torch.device("cpu"), True, *words))
+    rows = list(part.measure_rows(torch.device("cpu"), True, *arguments))
     faults = [number for number, row in enumerate(rows) if "fault" in row]
     assert [rows[number]["fault"] for number in faults] == ["OutOfMemoryError: no memory"]
     assert faults == [2 if module == "steps" else 1]

@@ -18,7 +18,7 @@ from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
 SOURCE = RecipeSource("resnet-recipes", "resnet-recipes://")
 
 
-def compose_application(*words: str, recipe: str = "hot") -> dict:
+def compose_application(*arguments: str, recipe: str = "hot") -> dict:
     """Return the config of another application with a recipe in its defaults list."""
     for plugin in (RecipeSource, RecipeSearchPath):
         Plugins.instance().register(plugin)
@@ -26,7 +26,7 @@ def compose_application(*words: str, recipe: str = "hot") -> dict:
     content = {"defaults": defaults, "side": "${recipe.data.train_size}", "recipe": {"seed": 5}}
     ConfigStore.instance().store("application", content)
     with hydra.initialize_config_module("resnet_recipes", version_base="1.3"):
-        return OmegaConf.to_container(hydra.compose("application", list(words)), resolve=True)
+        return OmegaConf.to_container(hydra.compose("application", list(arguments)), resolve=True)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def test_only_resnets_of_a_library_take_recipe_weights():
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     parse_rows(
         """
 width=0.3 | a multiple of 0.125
@@ -27,8 +27,8 @@ width=2.0 name=torchvision:resnet18 | model.width=1.0
 """
     ),
 )
-def test_invalid_stem_or_width_is_rejected(words, message):
-    assert message in "".join(map(str, ModelConfig(**parse_settings(words)).problems()))
+def test_invalid_stem_or_width_is_rejected(arguments, message):
+    assert message in "".join(map(str, ModelConfig(**parse_settings(arguments)).problems()))
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ def _forbid_starting_runs(tmp_path, monkeypatch):
     )
 
 
-def assert_explained(run_command, words: str, *phrases: str) -> None:
-    """Run `resnet-train WORDS`, which must start nothing and name each phrase in its error."""
-    out, err = run_command(f"resnet-train {words}", 2)
+def assert_explained(run_command, arguments: str, *phrases: str) -> None:
+    """Run `resnet-train ARGUMENTS`, which must start nothing and name each phrase in its error."""
+    out, err = run_command(f"resnet-train {arguments}", 2)
     assert out == ""
     assert "Traceback" not in err
     assert err.startswith("error: ")
@@ -153,7 +153,9 @@ def combine_arguments(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]
     return [list(command.values()) for command in commands]
 
 
-@pytest.mark.parametrize("wrong", combine_arguments(WRONG), ids=lambda wrong: f"{len(wrong)} words")
+@pytest.mark.parametrize(
+    "wrong", combine_arguments(WRONG), ids=lambda wrong: f"{len(wrong)} arguments"
+)
 def test_all_invalid_settings_are_reported_with_rules(capsys, wrong):
     assert cli.train(["recipe=mild", "data=/data", *(word for word, *_ in wrong)]) == 2
     out, err = capsys.readouterr()

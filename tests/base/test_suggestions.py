@@ -94,15 +94,15 @@ def make_value(name: str) -> str:
 def test_every_suggested_setting_is_accepted():
     for name in MEANINGS:
         suggested = find_meaning(name, make_value(name))
-        words = shlex.split(suggested.replacement.rpartition(" ... ")[2])
-        if words[:1] == ["resnet-recipes"]:
-            split(words[2:], get_usage(words[1]))
+        arguments = shlex.split(suggested.replacement.rpartition(" ... ")[2])
+        if arguments[:1] == ["resnet-recipes"]:
+            split(arguments[2:], get_usage(arguments[1]))
             continue
-        if words[:1] == ["sbatch"]:  # a command of Slurm
+        if arguments[:1] == ["sbatch"]:  # a command of Slurm
             continue
-        arguments = split(words, get_usage("train"))
-        changes = [word for word in arguments.positional if not word.startswith("recipe=")]
-        if not re.search("=\\[?[A-Z]|NAME", suggested.replacement) and "-m" not in arguments:
+        parsed = split(arguments, get_usage("train"))
+        changes = [word for word in parsed.positional if not word.startswith("recipe=")]
+        if not re.search("=\\[?[A-Z]|NAME", suggested.replacement) and "-m" not in parsed:
             compose("mild", ["methods.ema={}", *changes], needs_data=False)
         assert suggested.replacement or suggested.hint, name
 
@@ -110,7 +110,7 @@ def test_every_suggested_setting_is_accepted():
 @pytest.mark.parametrize("verb", FOREIGN_COMMANDS)
 def test_foreign_commands_suggest_ours(verb):
     assert verb not in registry.COMMANDS
-    ours = {words.split()[0] for words in FOREIGN_COMMANDS[verb].replacement.split(" | ")}
+    ours = {line.split()[0] for line in FOREIGN_COMMANDS[verb].replacement.split(" | ")}
     assert ours <= {*registry.COMMANDS, "train"}
 
 
@@ -182,7 +182,7 @@ def test_every_suggestion_for_trained_networks_is_accepted():
 
 
 @pytest.mark.parametrize(
-    ("typed", "words"),
+    ("typed", "arguments"),
     [
         *((["eval", f"--{word}", "best.pt"], "resnet-recipes eval best.pt") for word in RUN_FLAGS),
         *(
@@ -191,9 +191,9 @@ def test_every_suggestion_for_trained_networks_is_accepted():
         ),
     ],
 )
-def test_flags_for_arguments_suggest_the_argument(typed, words):
+def test_flags_for_arguments_suggest_the_argument(typed, arguments):
     problem = get_problem(RecipeError, split, typed[1:], get_usage(typed[0]))
-    assert problem.fixes == (words,)
+    assert problem.fixes == (arguments,)
 
 
 def test_every_suggested_flag_and_format_exists():
@@ -206,7 +206,7 @@ def test_every_suggested_flag_and_format_exists():
 def test_foreign_name_is_in_one_row():
     """The later row would win, and the earlier would have no effect."""
     with Path(suggestions.__file__).with_name("foreign_names.csv").open(newline="") as file:
-        words = [
+        arguments = [
             (row["kind"], word) for row in csv.DictReader(file) for word in row["there"].split()
         ]
-    assert [word for word, count in Counter(words).items() if count > 1] == []
+    assert [word for word, count in Counter(arguments).items() if count > 1] == []

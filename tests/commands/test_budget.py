@@ -12,7 +12,7 @@ from resnet_recipes.planning.estimate import MAX_DRIFT, Speeds
 from resnet_recipes.recipe.frozen_recipe import read
 from tests.plans import TINY
 
-WORDS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
+ARGUMENTS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
 
 #: An epoch has 128 images. Each evaluation, including the second at the end of a run, has 50.
 EPOCH, START, SAVE = 1.28 + 0.5, 6.0, 1.0
@@ -42,8 +42,8 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(
     run_folders, measurements, run_command
 ):
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # two minutes each
-        words = f"run={name} budget='{budget}' launch.price={price}"
-        message = run_command(f"resnet-train {WORDS} {words}", 75).err
+        arguments = f"run={name} budget='{budget}' launch.price={price}"
+        message = run_command(f"resnet-train {ARGUMENTS} {arguments}", 75).err
         assert read_duration(name) == f"{FITS}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
         assert f"budget={budget} is {FITS} epochs: " in message
@@ -53,16 +53,16 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(
 
 def test_budget_reserves_time_for_evaluations_and_checkpoints(run_command, run_folders):
     every = "evaluation.interval=1dur checkpoint.interval=1dur"
-    run_command(f"resnet-train {WORDS} run=a budget=2m {every}", 75)
+    run_command(f"resnet-train {ARGUMENTS} run=a budget=2m {every}", 75)
     assert read_duration("a") == f"{int((120 / MAX_DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
 
 
 def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, run_command):
-    message = run_command(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
+    message = run_command(f"resnet-train {ARGUMENTS} budget=50s schedule.warmup=8ep", 2).err
     assert "the shortest sensible run is epochs=16, which takes up to 0:56" in message
     assert "budget=1m" in message
     assert not run_folders
-    run_command(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
+    run_command(f"resnet-train {ARGUMENTS} run=a budget=2m schedule.warmup=8ep", 75)
 
 
 def test_budget_below_shortest_run_suggests_finetuning(run_command, monkeypatch):
@@ -73,13 +73,13 @@ def test_budget_below_shortest_run_suggests_finetuning(run_command, monkeypatch)
         save_seconds=SAVE,
     )
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
-    message = run_command(f"resnet-train {WORDS} budget=2h schedule.warmup=8ep", 2).err
+    message = run_command(f"resnet-train {ARGUMENTS} budget=2h schedule.warmup=8ep", 2).err
     assert "the shortest sensible run is epochs=16, which takes up to 4 weeks" in message
     assert "hint:  recipe=finetune trains only the classifier; a GPU is much faster" in message
 
 
 def test_resumed_budget_run_keeps_its_duration(run_folders, measurements, run_command):
-    line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
+    line = f"resnet-train {ARGUMENTS} run=a budget=2m --resume auto"
     run_command(line, 75)
     before = Path("runs/a/config.yaml").read_text()
     run_command(f"{line} launch.price=3", 75)  # a requeued job on a slower machine
@@ -91,12 +91,12 @@ def test_resumed_budget_run_keeps_its_duration(run_folders, measurements, run_co
 
 
 def test_budget_dry_run_prints_epochs_without_measuring(run_folders, measurements, run_command):
-    guessed = json.loads(run_command(f"resnet-train {WORDS} budget=2h --dry-run --json").out)[
+    guessed = json.loads(run_command(f"resnet-train {ARGUMENTS} budget=2h --dry-run --json").out)[
         "epochs"
     ]
     assert not measurements
-    run_command(f"resnet-train {WORDS} run=a budget=2m", 75)
-    epochs = json.loads(run_command(f"resnet-train {WORDS} budget=2m --dry-run --json").out)[
+    run_command(f"resnet-train {ARGUMENTS} run=a budget=2m", 75)
+    epochs = json.loads(run_command(f"resnet-train {ARGUMENTS} budget=2m --dry-run --json").out)[
         "epochs"
     ]
     assert f"{epochs:g}ep" == read_duration("a")
@@ -104,7 +104,7 @@ def test_budget_dry_run_prints_epochs_without_measuring(run_folders, measurement
 
 
 def test_budget_under_torchrun_uses_speeds_of_estimate(run_command, monkeypatch):
-    two = f"{WORDS} gpus=2 batch.bn_size=8"
+    two = f"{ARGUMENTS} gpus=2 batch.bn_size=8"
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("resnet_recipes.jobs.group.count_cores", lambda: 2)
     run_command(f"resnet-recipes estimate {two}")
@@ -116,32 +116,32 @@ def test_budget_under_torchrun_uses_speeds_of_estimate(run_command, monkeypatch)
 def test_budget_sweep_runs_keep_their_names(measurements, run_command):
     def list_names():
         lines = run_command(
-            f"resnet-train -m recipe={WORDS} budget=2m,4m --dry-run"
+            f"resnet-train -m recipe={ARGUMENTS} budget=2m,4m --dry-run"
         ).out.splitlines()
         return [line.split()[0] for line in lines if line.startswith("  mild-budget")]
 
     before = list_names()
-    run_command(f"resnet-recipes estimate {WORDS}")
+    run_command(f"resnet-recipes estimate {ARGUMENTS}")
     assert before == list_names()
     assert len(set(before)) == 2
 
 
 def test_job_with_budget_requests_more_time(run_command):
-    out = run_command(f"resnet-recipes slurm {WORDS} budget=90m").out
+    out = run_command(f"resnet-recipes slurm {ARGUMENTS} budget=90m").out
     assert "#SBATCH --time=1:45:00 " in out
     assert "budget=90m" in out
     assert (
         "#SBATCH --time=2:15:00 "
-        in run_command(f"resnet-recipes slurm -m {WORDS} budget=1h,2h").out
+        in run_command(f"resnet-recipes slurm -m {ARGUMENTS} budget=1h,2h").out
     )
 
 
 def test_api_plans_a_budget_and_estimates_a_run(measurements, tmp_path):
-    words = shlex.split(WORDS)[1:]
-    recipe = api.compose("mild", *words, budget="2m", run="mine", **{"run.root": tmp_path})
+    arguments = shlex.split(ARGUMENTS)[1:]
+    recipe = api.compose("mild", *arguments, budget="2m", run="mine", **{"run.root": tmp_path})
     folder = api.prepare(recipe)
     assert read(folder / "config.yaml").max_duration == f"{FITS}ep"
-    whole = api.estimate(api.compose("mild", *words, epochs=FITS))
+    whole = api.estimate(api.compose("mild", *arguments, epochs=FITS))
     expected = START + LAST + FITS * (EPOCH + SAVE)
     assert 60 * whole.max_minutes == pytest.approx(MAX_DRIFT * expected, abs=0.1)
     assert len(measurements) == 1

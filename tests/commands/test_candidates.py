@@ -37,7 +37,9 @@ def imagenet(monkeypatch):
 @pytest.fixture
 def list_candidates(run_command: Callable[..., Streams]) -> Callable[[str], list[dict]]:
     """Return a function that returns the rows of the table."""
-    return lambda words: json.loads(run_command(f"resnet-recipes estimate {words} --json").out)
+    return lambda arguments: json.loads(
+        run_command(f"resnet-recipes estimate {arguments} --json").out
+    )
 
 
 def test_candidates_list_published_durations_and_pareto_front(imagenet, list_candidates):

@@ -15,8 +15,8 @@ from tests.plans import TINY
 def test_check_trains_last_steps_and_deletes_them(forks, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    words = f"resnet_recipes mild {TINY} max_duration=6ba seed=1 --check"
-    code, out, err = forks.run(tmp_path, *words.split()).wait(100)
+    arguments = f"resnet_recipes mild {TINY} max_duration=6ba seed=1 --check"
+    code, out, err = forks.run(tmp_path, *arguments.split()).wait(100)
     assert code == 0, err
     assert "step=4/6" in err
     assert "step=6/6" in err

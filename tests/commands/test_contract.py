@@ -29,11 +29,11 @@ def test_help_page_shows_flags_and_an_example(name, run_command):
 
 @pytest.mark.parametrize("name", ALL_COMMANDS)
 def test_example_on_help_page_is_accepted(name):
-    words = shlex.split(get_usage(name).example.partition(" > ")[0])
+    arguments = shlex.split(get_usage(name).example.partition(" > ")[0])
     command = ["resnet-train"] if name == "train" else ["resnet-recipes", name]
-    assert words[: len(command)] == command
+    assert arguments[: len(command)] == command
     assert get_usage(name).line.split()[: len(command)] == command
-    split(words[len(command) :], get_usage(name))
+    split(arguments[len(command) :], get_usage(name))
 
 
 def test_help_imports_no_slow_library():

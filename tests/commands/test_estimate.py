@@ -11,7 +11,7 @@ from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 
-WORDS = (
+ARGUMENTS = (
     "recipe=mild data.backend=synthetic model.name=resnet18 bs=16 max_duration=60ep ssr=1 "
     "schedule.warmup=1ba launch.device=cpu"
 )
@@ -56,17 +56,19 @@ def received_jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
 
 
 def test_estimate_is_measured_once_and_recalled(measurements, run_command):
-    outputs = [run_command(f"resnet-recipes estimate {WORDS} --price 36/h").out for _ in range(2)]
+    outputs = [
+        run_command(f"resnet-recipes estimate {ARGUMENTS} --price 36/h").out for _ in range(2)
+    ]
     assert len(measurements) == 1
     assert "Measured on this machine" in outputs[0]
     assert "at 36 per hour" in outputs[1]
-    run_command(f"resnet-recipes estimate {WORDS} --again")
-    run_command(f"resnet-recipes estimate {WORDS} model.name=resnet34")
+    run_command(f"resnet-recipes estimate {ARGUMENTS} --again")
+    run_command(f"resnet-recipes estimate {ARGUMENTS} model.name=resnet34")
     assert len(measurements) == 3
 
 
 def test_estimate_json_has_phases_and_cost(run_command):
-    values = json.loads(run_command(f"resnet-recipes estimate {WORDS} --json --price 36").out)
+    values = json.loads(run_command(f"resnet-recipes estimate {ARGUMENTS} --json --price 36").out)
     assert sum(phase["minutes"] for phase in values["phases"]) == pytest.approx(
         values["training_minutes"]
     )
@@ -78,7 +80,7 @@ def test_estimate_json_has_phases_and_cost(run_command):
 
 
 def test_estimate_names_bottleneck_and_setting(run_command):
-    out = run_command(f"resnet-recipes estimate {WORDS}").out
+    out = run_command(f"resnet-recipes estimate {ARGUMENTS}").out
     assert "step alone    100 at 88 px, 25 at 176 px, in images/s" in out
     assert "At 88 px the loader is the bottleneck: steps wait 50% of the time" in out
     assert "methods.progressive_resizing.at=loader" in out
@@ -90,45 +92,47 @@ def test_estimate_names_dominant_all_reduce(monkeypatch, run_command):
         {88: (0.01,) * 4}, 20.0, images_per_device=16, devices=2, all_reduce_seconds=0.3
     )
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
-    out = run_command(f"resnet-recipes estimate {WORDS} gpus=2").out
+    out = run_command(f"resnet-recipes estimate {ARGUMENTS} gpus=2").out
     assert "300 ms alone, between 2 ranks; a step at 88 px takes 320 ms" in out
     assert "the all-reduce is the bottleneck" in out
     assert "precision.compress_gradients=true" in out
 
 
 def test_plan_has_time_and_cost_once_measured(run_command):
-    words = f"{WORDS} launch.price=36"
-    assert "measured on" not in run_command(f"resnet-recipes plan {words}").out
-    run_command(f"resnet-recipes estimate {words}")
-    out = " ".join(run_command(f"resnet-recipes plan {words}").out.split())
+    arguments = f"{ARGUMENTS} launch.price=36"
+    assert "measured on" not in run_command(f"resnet-recipes plan {arguments}").out
+    run_command(f"resnet-recipes estimate {arguments}")
+    out = " ".join(run_command(f"resnet-recipes plan {arguments}").out.split())
     assert "with evaluations, training" in out
     assert "measured on this machine" in out
     assert "at 36 per hour" in out
 
 
 @pytest.mark.parametrize(
-    ("words", "epochs"),
+    ("arguments", "epochs"),
     [
         (FIXED, [0, 1, 2, 3]),
         ("", [0, 1, 25, 59]),  # 88, 88, 92 and 176 px
         (f"{FIXED} max_duration=20ba", [0, 1]),  # an epoch has 8 steps: the third is incomplete
     ],
 )
-def test_sample_trains_epochs_of_the_full_schedule(words, epochs, received_jobs, run_command):
+def test_sample_trains_epochs_of_the_full_schedule(arguments, epochs, received_jobs, run_command):
     values = json.loads(
-        run_command(f"resnet-recipes estimate {WORDS} {words} --sample 4 --json").out
+        run_command(f"resnet-recipes estimate {ARGUMENTS} {arguments} --sample 4 --json").out
     )
     assert [row["epoch"] - 1 for row in values["trained"]] == epochs
     assert received_jobs[0]["spans"] == [[epoch * 8, (epoch + 1) * 8] for epoch in epochs]
     assert values["training_minutes"] == pytest.approx(values["epochs"] / 6)
     assert values["evaluation_minutes"] == pytest.approx(2 * (-(-values["epochs"] // 1) + 1) / 60)
-    assert received_jobs[0]["recipe"]["max_duration"] == ("20ba" if "20ba" in words else "60ep")
+    assert received_jobs[0]["recipe"]["max_duration"] == ("20ba" if "20ba" in arguments else "60ep")
     assert not Path(received_jobs[0]["recipe"]["run"]["root"]).exists()
 
 
 def test_sample_reports_its_epochs_and_omissions(received_jobs, run_command):
-    out = run_command(f"resnet-recipes estimate {WORDS} --sample 4").out
+    out = run_command(f"resnet-recipes estimate {ARGUMENTS} --sample 4").out
     assert "total          12:02   without start-up and checkpoints" in out
     assert "The first epoch counted like the second, from 4 of 60 epochs" in out
-    message = run_command(f"resnet-recipes estimate {WORDS} max_duration=15ba --sample 9", 2).err
+    message = run_command(
+        f"resnet-recipes estimate {ARGUMENTS} max_duration=15ba --sample 9", 2
+    ).err
     assert "must be at least two epochs" in message

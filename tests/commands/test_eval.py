@@ -33,8 +33,8 @@ def run_eval(
     folder_with_weights: Path, run_command: Callable[..., Streams]
 ) -> Callable[..., dict | list]:
     """Return a function that returns the output of `eval --json`, by default for ./mine."""
-    return lambda words="", of="mine": json.loads(
-        run_command(f"resnet-recipes eval {of} {words} --json").out
+    return lambda arguments="", of="mine": json.loads(
+        run_command(f"resnet-recipes eval {of} {arguments} --json").out
     )
 
 
@@ -157,8 +157,8 @@ def test_eval_uses_sizes_of_the_recipe(folder_with_weights, run_eval, run_comman
 @pytest.mark.slow
 def test_eval_on_two_ranks_equals_one(run_eval, forks, tmp_path):
     one = run_eval()
-    words = "tests.command_module eval mine gpus=2 --json"
-    code, out, err = forks.run(tmp_path, *words.split()).wait()
+    arguments = "tests.command_module eval mine gpus=2 --json"
+    code, out, err = forks.run(tmp_path, *arguments.split()).wait()
     assert code == 0, err
     two = json.loads(out)
     assert re.fullmatch(r"CPU, \d+ cores?, 2 processes", two.pop("device"))

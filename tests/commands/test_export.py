@@ -200,7 +200,7 @@ def test_export_that_loses_too_much_is_not_written(folder_with_weights, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "key"),
+    ("arguments", "key"),
     [
         ("--dtype int4", "--dtype"),
         ("--lose half", "--lose"),
@@ -208,8 +208,8 @@ def test_export_that_loses_too_much_is_not_written(folder_with_weights, tmp_path
         ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
     ],
 )
-def test_export_rejects_unsupported_dtype_or_loss(words, key, folder_with_weights, run_command):
-    assert key in run_command(f"resnet-recipes export mine --to onnx --out out {words}", 2).err
+def test_export_rejects_unsupported_dtype_or_loss(arguments, key, folder_with_weights, run_command):
+    assert key in run_command(f"resnet-recipes export mine --to onnx --out out {arguments}", 2).err
 
 
 def test_export_without_images_compares_generated_ones(folder_with_weights, run_command):

@@ -21,8 +21,8 @@ START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 def test_extended_run_reports_its_origin_everywhere(
     run_folders: list[Path], forks: ForkServer, run_command: Callable[..., Streams]
 ):
-    words = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # stable phase: 8 steps
-    assert forks.run(Path.cwd(), *words.split()).wait()[0] == 0
+    arguments = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # stable phase: 8 steps
+    assert forks.run(Path.cwd(), *arguments.split()).wait()[0] == 0
     out = run_command("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
     total, saved = re.search(
         r"^(.+) PFLOPs .*; shared stable phases save (.+)$", out, re.MULTILINE
@@ -60,7 +60,7 @@ def test_extended_run_reports_its_origin_everywhere(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("arguments", "code", "message"),
     parse_rows(
         f"""
 --extend a --resume b | 2 | --resume b resumes a run, and --extend starts a new one
@@ -75,8 +75,8 @@ mild {START} run.extends=b | 2 | run.extends=b: there is no run
     ),
 )
 def test_impossible_extension_is_rejected_before_start(
-    words, code, message, run_folders, run_command
+    arguments, code, message, run_folders, run_command
 ):
     create_run_folder(Path("runs"), "a")
-    assert message in run_command(f"resnet-train {words}", int(code)).err
+    assert message in run_command(f"resnet-train {arguments}", int(code)).err
     assert run_folders == []

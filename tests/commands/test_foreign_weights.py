@@ -105,8 +105,8 @@ def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, run
 def test_exported_foreign_weights_predict_the_same(timm_logits, run_command):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    words = f"{NAME} data=some --to onnx --with-preprocessing --out out"
-    run_command(f"resnet-recipes export theirs.pth {words}")
+    arguments = f"{NAME} data=some --to onnx --with-preprocessing --out out"
+    run_command(f"resnet-recipes export theirs.pth {arguments}")
     session = onnxruntime.InferenceSession("out/model.onnx")
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     for path, logits in timm_logits.items():
@@ -173,8 +173,8 @@ def test_notes_print_commands_on_separate_lines(run_command, monkeypatch):
 def test_recipe_with_foreign_weights_uses_their_normalization():
     model = timm.create_model("test_vit", num_classes=3)
     torch.save(model.state_dict(), "w.pth")
-    words = ("finetune", "model.name=timm:test_vit", "model.weights=w.pth")
-    recipe = rr.compose(*words)
+    arguments = ("finetune", "model.name=timm:test_vit", "model.weights=w.pth")
+    recipe = rr.compose(*arguments)
     assert (recipe.data.mean, recipe.data.std) == ((127.5,) * 3, (127.5,) * 3)
-    assert rr.compose(*words, "data.mean=[1,2,3]").data.mean == (1, 2, 3)
+    assert rr.compose(*arguments, "data.mean=[1,2,3]").data.mean == (1, 2, 3)
     assert rr.compose("finetune").data.mean == (123.675, 116.28, 103.53)

@@ -44,17 +44,17 @@ def test_job_with_one_gpu_requests_part_of_node(run_command):
 
 
 def test_job_with_small_batch_requests_one_gpu(run_command):
-    words = "data=/set model.weights=torchvision"
-    script = run_command(f"resnet-recipes job --for slurm finetune {words}").out
+    arguments = "data=/set model.weights=torchvision"
+    script = run_command(f"resnet-recipes job --for slurm finetune {arguments}").out
     assert "#SBATCH --gpus-per-node=1\n" in script
-    script = run_command(f"resnet-recipes job --for slurm finetune {words} bs=64").out
+    script = run_command(f"resnet-recipes job --for slurm finetune {arguments} bs=64").out
     assert "#SBATCH --gpus-per-node=8\n" in script
 
 
 def test_job_array_has_runs_of_the_sweep(run_command):
-    words = f"{TINY} seed=1,2 ssr=1,2"
-    text = run_command(f"resnet-recipes slurm -m mild,hot {words} --parallel 3").out
-    output = run_command(f"resnet-train -m recipe=mild,hot {words} --dry-run").out
+    arguments = f"{TINY} seed=1,2 ssr=1,2"
+    text = run_command(f"resnet-recipes slurm -m mild,hot {arguments} --parallel 3").out
+    output = run_command(f"resnet-train -m recipe=mild,hot {arguments} --dry-run").out
     names = re.findall("^  ([a-z]+-seed[^ ]+)", output, re.MULTILINE)
     assert re.findall(r"run.name=([^)]+)\) ;;", text) == names
     assert len(names) == 8
@@ -91,10 +91,10 @@ def test_job_rejects_recipe_missing_on_the_cluster(tmp_path, run_command):
 
 def test_job_installs_packages_of_its_networks(run_command, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "")
-    words = "mild data=/storage/set --storage mine model.weights=timm:resnet50"
-    text = run_command(f"resnet-recipes job --for skypilot {words}").out
+    arguments = "mild data=/storage/set --storage mine model.weights=timm:resnet50"
+    text = run_command(f"resnet-recipes job --for skypilot {arguments}").out
     assert ".[timm]" in text
-    words = "mild data=/storage/set --storage mine methods.distill.teacher=hf:me/net"
-    streams = run_command(f"resnet-recipes job --for skypilot {words}")
+    arguments = "mild data=/storage/set --storage mine methods.distill.teacher=hf:me/net"
+    streams = run_command(f"resnet-recipes job --for skypilot {arguments}")
     assert ".[hub]" in streams.out
     assert "logs in with HF_TOKEN: not set here" in streams.err

@@ -21,10 +21,10 @@ from tests.tables import parse_rows, parse_values
 def print_plan(monkeypatch: pytest.MonkeyPatch, run_command) -> Callable[..., str]:
     """Return a function that prints the plan of a recipe on eight equal GPUs."""
 
-    def show(name: str, gigabytes: float, words: str = "") -> str:
+    def show(name: str, gigabytes: float, arguments: str = "") -> str:
         gpus = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
         monkeypatch.setattr(cuda, "find_gpus", lambda: gpus)
-        line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {words}"
+        line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {arguments}"
         return " ".join(run_command(line).out.split())
 
     return show
@@ -54,7 +54,7 @@ def test_plan_notes_images_too_large_for_recipe(run_command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "setting"),
+    ("arguments", "setting"),
     [
         # 4 steps of 4 images in an epoch; an evaluation of 160 images costs 15 of them
         ("epochs=3 evaluation.interval=1ba", "evaluation.interval=1dur"),
@@ -62,7 +62,7 @@ def test_plan_notes_images_too_large_for_recipe(run_command, tmp_path):
         ("epochs=3 evaluation.interval=1dur", ""),
     ],
 )
-def test_plan_notes_evaluations_longer_than_training(words, setting, run_command, tmp_path):
+def test_plan_notes_evaluations_longer_than_training(arguments, setting, run_command, tmp_path):
     for split, count in (("train", 8), ("val", 80)):
         for name in "ab":
             (tmp_path / split / name).mkdir(parents=True)
@@ -71,7 +71,7 @@ def test_plan_notes_evaluations_longer_than_training(words, setting, run_command
                     tmp_path / split / name / f"{index}.png"
                 )
     command = f"resnet-recipes plan small data={tmp_path} bs=4 launch.device=cpu"
-    lines = [line.split() for line in run_command(f"{command} {words}").out.splitlines()]
+    lines = [line.split() for line in run_command(f"{command} {arguments}").out.splitlines()]
     assert (["use", setting] in lines) == bool(setting)
     assert any(line[:3] == ["note", "evaluations", "take"] for line in lines) == bool(setting)
 
@@ -112,7 +112,7 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "gigabytes", "text"),
+    ("arguments", "gigabytes", "text"),
     parse_rows(
         """
 cache=ram | 1000 | 100% of the images fit at 352 px: 363 GB of 799 GB usable
@@ -121,9 +121,11 @@ cache=352 | 100 | 22% of the images fit at 352 px: 363 GB of 78.5 GB usable
 """
     ),
 )
-def test_plan_shows_which_images_stay_in_memory(words, gigabytes, text, print_plan, monkeypatch):
+def test_plan_shows_which_images_stay_in_memory(
+    arguments, gigabytes, text, print_plan, monkeypatch
+):
     monkeypatch.setattr(memory, "get_available_memory", lambda: int(gigabytes) * 10**9)
-    assert f"in memory {text}" in print_plan("NVIDIA A100-SXM4-80GB", 85, words)
+    assert f"in memory {text}" in print_plan("NVIDIA A100-SXM4-80GB", 85, arguments)
 
 
 def test_plan_warns_if_memory_exceeds_gpu(print_plan):
@@ -143,7 +145,7 @@ def test_plan_without_weights_imports_no_torchvision(print_plan, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "channels", "message"),
+    ("arguments", "channels", "message"),
     parse_values(
         """
 '' | 3 | blurpool is kept, '~methods.blurpool' removes it
@@ -153,14 +155,14 @@ methods.blurpool.min_channels=8 | 8 | blurpool is kept
     ),
 )
 def test_plan_keeps_blurpool_of_pretrained_weights(
-    words, channels, message, make_run, tmp_path, monkeypatch, run_command
+    arguments, channels, message, make_run, tmp_path, monkeypatch, run_command
 ):
     monkeypatch.setenv("COLUMNS", "1000")
     run = create_folder_with_weights(
         make_run, tmp_path / "run", methods={"blurpool": {"min_channels": 3}}
     )
     base = f"data={tmp_path}/images bs=2 batch.bn_size=2 model.name=resnet18"
-    line = f"finetune {base} model.weights={run} {words}"
+    line = f"finetune {base} model.weights={run} {arguments}"
     assert message in " ".join(run_command(f"resnet-recipes plan {line}").out.split())
     blurpool = yaml.safe_load(run_command(f"resnet-train {line} --cfg").out)["methods"].get(
         "blurpool"

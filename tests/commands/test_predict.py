@@ -23,7 +23,9 @@ def run_predict(
     folder_with_weights: Path, run_command: Callable[..., Streams]
 ) -> Callable[[str], list[dict]]:
     """Return a function that returns the output of `predict --json`."""
-    return lambda words: json.loads(run_command(f"resnet-recipes predict mine {words} --json").out)
+    return lambda arguments: json.loads(
+        run_command(f"resnet-recipes predict mine {arguments} --json").out
+    )
 
 
 def test_standard_input_is_not_an_image(folder_with_weights, run_command):

@@ -217,7 +217,10 @@ def test_suggested_convert_command_keeps_its_options(target, run_command, image_
 
 def test_convert_takes_paths_with_an_equals_sign(run_subcommand, run_command, image_folder):
     Path("split=train").symlink_to(image_folder / "val")
-    words = "convert ./split=train ./run=1/a.beton workers=1"
+    arguments = "convert ./split=train ./run=1/a.beton workers=1"
     Path("run=1").mkdir()
-    assert run_subcommand(words) == "run=1/a.beton\n"
-    assert "did you mean shuffle=true?" in run_command(f"resnet-recipes {words} shufle=true", 2).err
+    assert run_subcommand(arguments) == "run=1/a.beton\n"
+    assert (
+        "did you mean shuffle=true?"
+        in run_command(f"resnet-recipes {arguments} shufle=true", 2).err
+    )

@@ -175,27 +175,27 @@ eval best.pth | 3 | a run (`resnet-recipes runs` lists them), a checkpoint
 )
 
 
-@pytest.mark.parametrize(("words", "code", "message"), REJECTED)
+@pytest.mark.parametrize(("arguments", "code", "message"), REJECTED)
 def test_rejected_command_prints_reason_and_writes_nothing(
-    words, code, message, request, tmp_path, run_command
+    arguments, code, message, request, tmp_path, run_command
 ):
-    run = request.getfixturevalue("folder_with_weights") if "RUN" in words else Path("none")
+    run = request.getfixturevalue("folder_with_weights") if "RUN" in arguments else Path("none")
     values = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
     for name, value in values.items():
-        words, message = words.replace(name, str(value)), message.replace("EOL", "\n")
+        arguments, message = arguments.replace(name, str(value)), message.replace("EOL", "\n")
     before = set(tmp_path.rglob("*"))
-    out, err = run_command(f"resnet-recipes {words}", int(code))
+    out, err = run_command(f"resnet-recipes {arguments}", int(code))
     assert (out, set(tmp_path.rglob("*"))) == ("", before)
     assert message in err
 
 
-@pytest.mark.parametrize("words", ["eval mine --csv new.csv", "convert images new.beton"])
+@pytest.mark.parametrize("arguments", ["eval mine --csv new.csv", "convert images new.beton"])
 def test_command_reports_file_size_limit_with_fix(
-    folder_with_weights, run_command, words, monkeypatch
+    folder_with_weights, run_command, arguments, monkeypatch
 ):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python 3.11 would leave a partial file
     with limit_file_size(100):
-        message = run_command(f"resnet-recipes {words}", 3).err
+        message = run_command(f"resnet-recipes {arguments}", 3).err
     fix = (
         "error: a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited\n"
     )

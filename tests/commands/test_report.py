@@ -20,8 +20,8 @@ RUNS, SUMMARY = Path("runs"), "summary.json"
 def render_page(run_command: Callable[..., Streams]) -> Callable[..., str]:
     """Work in an empty folder; return a function that writes r.html and returns its text."""
 
-    def make_page(words: str = "runs") -> str:
-        run_command(f"resnet-recipes report {words} --out r.html")
+    def make_page(arguments: str = "runs") -> str:
+        run_command(f"resnet-recipes report {arguments} --out r.html")
         return Path("r.html").read_text(encoding="utf-8")
 
     return make_page

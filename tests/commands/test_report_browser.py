@@ -43,12 +43,12 @@ def browser() -> Iterator["webdriver.Chrome"]:
     driver.quit()
 
 
-def open_page(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
+def open_page(browser: "webdriver.Chrome", arguments: list[str], out: Path) -> int:
     """Make a page, open it, wait for its plots, and return their number.
 
     The page must not log an error.
     """
-    registry.run(["report", *words, "--out", str(out)])
+    registry.run(["report", *arguments, "--out", str(out)])
     browser.get(out.as_uri())
     plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
     wait_until(
@@ -107,8 +107,8 @@ def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
             seed=i,
             epochs=4 + i % 3,
         )
-    words = [str(tmp_path / "runs"), "--price", "32.77"]
-    assert open_page(browser, words, tmp_path / "r.html") == plots
+    arguments = [str(tmp_path / "runs"), "--price", "32.77"]
+    assert open_page(browser, arguments, tmp_path / "r.html") == plots
 
 
 def test_hostile_names_are_shown_as_text(browser, tmp_path):

@@ -37,9 +37,9 @@ def explain_rejected_resume(
 ) -> Callable[..., str]:
     """Return a function that returns why `runs/mine` cannot be resumed; nothing may change."""
 
-    def ask(words: str, code: int = 2) -> str:
+    def ask(arguments: str, code: int = 2) -> str:
         before = CONFIG.read_bytes(), len(run_folders)
-        message = run_command(f"resnet-train --resume runs/mine {words}", code).err
+        message = run_command(f"resnet-train --resume runs/mine {arguments}", code).err
         assert (CONFIG.read_bytes(), len(run_folders)) == before
         return " ".join(message.split())
 
@@ -47,8 +47,8 @@ def explain_rejected_resume(
 
 
 def test_resume_accepts_settings_without_effect_on_results(started_runs, run_command):
-    words = "workers=3 log.interval=7ba batch.bn_size=8 data.on_bad_image=skip"
-    run_command(f"resnet-train --resume runs/mine {words}", 75)
+    arguments = "workers=3 log.interval=7ba batch.bn_size=8 data.on_bad_image=skip"
+    run_command(f"resnet-train --resume runs/mine {arguments}", 75)
     assert started_runs[0] == started_runs[1]
     changed = read(CONFIG)
     assert (changed.data.workers, changed.log.interval) == (3, "7ba")
@@ -148,18 +148,18 @@ def test_resume_keeps_the_measured_micro_batch(started_runs, run_command, explai
     assert "this run uses 16" in explain_rejected_resume("batch.bn_size=auto")
 
 
-@pytest.mark.parametrize("words", ["workers=3", "--dry-run"])
-def test_resume_rejects_a_running_run(started_runs, explain_rejected_resume, words):
+@pytest.mark.parametrize("arguments", ["workers=3", "--dry-run"])
+def test_resume_rejects_a_running_run(started_runs, explain_rejected_resume, arguments):
     with LockedFolder(Path("runs/mine")):
-        assert "is in use by another run" in explain_rejected_resume(words, 3)
+        assert "is in use by another run" in explain_rejected_resume(arguments, 3)
 
 
 def test_resume_of_finished_run_trains_nothing(started_runs, run_command):
     Path("runs/mine/summary.json").write_text("{}")
-    for words in ("", "--dry-run", "lr=0.05"):  # its own value
+    for arguments in ("", "--dry-run", "lr=0.05"):  # its own value
         assert (
             "is finished; its results"
-            in run_command(f"resnet-train --resume runs/mine {words}").err
+            in run_command(f"resnet-train --resume runs/mine {arguments}").err
         )
     message = run_command("resnet-train --resume runs/mine lr=1", 2).err
     assert "lr=1 differs from the run, which uses 0.05" in message
@@ -170,8 +170,8 @@ def test_resume_of_finished_run_trains_nothing(started_runs, run_command):
 @pytest.mark.parametrize("flags", ["", "--dry-run"])
 def test_resume_of_finished_run_rejects_settings_without_effect(started_runs, run_command, flags):
     Path("runs/mine/summary.json").write_text("{}")
-    words = "gpus=1 log.interval=7ba data=/elsewhere"
-    message = run_command(f"resnet-train --resume runs/mine {words} {flags}", 2).err
+    arguments = "gpus=1 log.interval=7ba data=/elsewhere"
+    message = run_command(f"resnet-train --resume runs/mine {arguments} {flags}", 2).err
     assert message.count("has no effect: runs/mine is finished\n      hint:  remove it") == 2
     assert "gpus" not in message
     run_command(f"{START} run=mine workers=3 --resume auto")  # as requeued by a scheduler
@@ -213,8 +213,8 @@ def test_resume_auto_with_name_starts_once_then_resumes(run_folders, run_command
 
 
 def test_resume_auto_finds_newest_run_of_same_settings(run_folders, run_command):
-    for words in ("", "seed=5", "workers=3 --resume auto"):
-        run_command(f"{START} {words}", 75)
+    for arguments in ("", "seed=5", "workers=3 --resume auto"):
+        run_command(f"{START} {arguments}", 75)
     assert run_folders[2] == run_folders[0]
     recipe = read(run_folders[0] / "config.yaml")
     assert (recipe.data.workers, recipe.run.name) == (3, "auto")

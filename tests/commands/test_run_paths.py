@@ -90,7 +90,7 @@ def test_list_records_accepts_runs_and_folders(runs):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         ("watch last --once", "alpha: finished"),
         ("compare beta last", "A  runs/beta\nB  runs/alpha"),
@@ -99,12 +99,12 @@ def test_list_records_accepts_runs_and_folders(runs):
         ("runs last", "\nalpha"),
     ],
 )
-def test_commands_accept_run_names(runs, run_command, words, message):
+def test_commands_accept_run_names(runs, run_command, arguments, message):
     for seed, name in enumerate(("alpha", "beta"), 1):
-        if "diff" in words:
+        if "diff" in arguments:
             recipe = f"name: mild\nmax_duration: 4ep\nseed: {seed}\ndata: {{root: /}}\n"
             config = runs / name / "config.yaml"
             times = os.stat(config)
             config.write_text(recipe)
             os.utime(config, (times.st_atime, times.st_mtime))
-    assert message in f"\n{run_command(f'resnet-recipes {words}').out}"
+    assert message in f"\n{run_command(f'resnet-recipes {arguments}').out}"

@@ -27,7 +27,7 @@ def test_runs_prints_shared_settings_once_above_the_table(three_runs, run_comman
 
 
 @pytest.mark.parametrize(
-    ("words", "names"),
+    ("arguments", "names"),
     parse_rows(
         """
  | better first wrong
@@ -39,8 +39,8 @@ state=running |
 """
     ),
 )
-def test_runs_are_sorted_and_filtered(words, names, three_runs, run_command):
-    rows = json.loads(run_command(f"resnet-recipes runs {three_runs} --json {words}").out)
+def test_runs_are_sorted_and_filtered(arguments, names, three_runs, run_command):
+    rows = json.loads(run_command(f"resnet-recipes runs {three_runs} --json {arguments}").out)
     assert [row["name"] for row in rows] == names.split()
 
 

@@ -67,12 +67,12 @@ def show_summary() -> str:
     return re.sub(r"\n{2,}", "\n\n", screen).lstrip("\n")
 
 
-def show_screen(words: str, folder: Path, columns: int) -> str:
+def show_screen(arguments: str, folder: Path, columns: int) -> str:
     """Return the output of a command in a folder with three runs, for a terminal of this width."""
     with work_in(folder, columns):
-        if not words:
+        if not arguments:
             return show_summary()
-        _, out, err = run_line(f"resnet-recipes {words}")
+        _, out, err = run_line(f"resnet-recipes {arguments}")
     return out + err
 
 
@@ -96,6 +96,6 @@ def test_screen_equals_its_golden_file(name, columns, tmp_path):
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         root = create_runs(Path(folder))
-        for name, words in SCREENS.items():
+        for name, arguments in SCREENS.items():
             for columns in (80, 40):
-                (GOLDEN / f"{name}-{columns}.txt").write_text(show_screen(words, root, columns))
+                (GOLDEN / f"{name}-{columns}.txt").write_text(show_screen(arguments, root, columns))

@@ -33,9 +33,11 @@ def hostile_run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     return folder
 
 
-def run_strange_text(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+def run_strange_text(
+    arguments: list[object], capsys: pytest.CaptureFixture[str], code: int = 0
+) -> str:
     """Run a command and return its output, which must contain no control characters."""
-    ended = cli.main(list(map(str, words)))
+    ended = cli.main(list(map(str, arguments)))
     captured = capsys.readouterr()
     assert ended == code, captured
     assert all(line.isprintable() for line in captured.out.split("\n") + captured.err.split("\n"))
@@ -83,8 +85,8 @@ def create_hostile_run(root: Path) -> Path:
 def test_run_folder_text_cannot_control_output(tmp_path, capsys):
     bad, good = create_hostile_run(tmp_path / "runs"), create_run_folder(tmp_path / "runs", "good")
     table = tmp_path / "runs.csv"
-    for words in ([], ["--sort", "top1"], ["--json"], ["--csv", table]):
-        assert "good" in run_strange_text(["runs", tmp_path / "runs", *words], capsys)
+    for arguments in ([], ["--sort", "top1"], ["--json"], ["--csv", table]):
+        assert "good" in run_strange_text(["runs", tmp_path / "runs", *arguments], capsys)
     text = table.read_text()
     assert all(line.isprintable() for line in text.split("\n"))
     assert "'=" in text
@@ -124,8 +126,8 @@ def test_image_names_cannot_control_output(hostile_run, tmp_path, capsys):
         ["convert", images, tmp_path / "b", "--dry-run"], capsys
     )
     visible = HOSTILE_NAME.replace("\u202e", "")  # commands remove this character
-    words = [images / "val", tmp_path / f"{visible}.beton", "workers=1", "on_bad_image=skip"]
-    assert "\\x1b" in run_strange_text(["convert", *words], capsys)
+    arguments = [images / "val", tmp_path / f"{visible}.beton", "workers=1", "on_bad_image=skip"]
+    assert "\\x1b" in run_strange_text(["convert", *arguments], capsys)
     assert "no file matches" in run_strange_text(
         ["predict", hostile_run, images / visible], capsys, 3
     )

@@ -117,9 +117,9 @@ def test_suggested_settings_are_accepted(typed, line, capsys, work_folder):
     advice = read_advice(capsys)
     assert advice == line or (line.endswith(",") and advice.startswith(line))
     if not re.search(" uses |VALUE|--cfg", line):
-        words = shlex.split(line) if "recipe=" in line else ["demo", *shlex.split(line)]
-        if "--parallel" not in words:  # needs GPUs
-            assert cli.train([*words, "data=images", "--cfg"]) == 0
+        arguments = shlex.split(line) if "recipe=" in line else ["demo", *shlex.split(line)]
+        if "--parallel" not in arguments:  # needs GPUs
+            assert cli.train([*arguments, "data=images", "--cfg"]) == 0
 
 
 @pytest.mark.parametrize(("typed", "line"), COMMANDS)

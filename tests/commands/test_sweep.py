@@ -52,16 +52,16 @@ def test_sweep_of_one_run_prints_no_order(sweeps, run_command):
 
 def test_sweep_names_write_fold_slash_as_of(sweeps, run_command, tmp_path):
     data = create_random_images(tmp_path / "set", train=2)
-    words = f"demo data={data} bs=2 epochs=2 data.fold=1/2,2/2"
-    out = run_command(f"resnet-train -m {words} --dry-run").out
+    arguments = f"demo data={data} bs=2 epochs=2 data.fold=1/2,2/2"
+    out = run_command(f"resnet-train -m {arguments} --dry-run").out
     assert re.findall(r"^  demo-(\w+)-", out, re.MULTILINE) == ["fold1of2", "fold2of2"]
 
 
 def test_sweep_dry_run_needs_no_weights(sweeps, run_command, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    words = f"resnet-train -m finetune {TINY} model.weights=torchvision lr=0.1,0.2"
-    assert "to fetch them:" in run_command(f"{words} --dry-run").out
-    assert "model.weights" in run_command(words, 3).err
+    arguments = f"resnet-train -m finetune {TINY} model.weights=torchvision lr=0.1,0.2"
+    assert "to fetch them:" in run_command(f"{arguments} --dry-run").out
+    assert "model.weights" in run_command(arguments, 3).err
     assert sweeps == []
 
 
@@ -84,9 +84,9 @@ def test_sweep_predicts_the_time_of_each_run_once(sweeps, run_command, monkeypat
 
 def test_parallel_sweep_allows_one_gpu_per_run(sweeps, run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(2))
-    words = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
-    assert "gpus=2: --parallel gives each run one GPU" in run_command(f"{words} 2", 2).err
-    message = run_command(f"{words} 3", 2).err
+    arguments = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
+    assert "gpus=2: --parallel gives each run one GPU" in run_command(f"{arguments} 2", 2).err
+    message = run_command(f"{arguments} 3", 2).err
     assert "--parallel 3: must be a whole number from 1 to 2\n" in message
     assert "hint:  this machine has 2 GPUs" in message
     assert sweeps == []
@@ -94,8 +94,8 @@ def test_parallel_sweep_allows_one_gpu_per_run(sweeps, run_command, monkeypatch)
 
 def test_every_run_of_a_verbose_sweep_is_verbose(sweeps, run_command):
     output = run_command(f"resnet-train -m recipe=mild {TINY} seed=1,2 --verbose").err
-    ((_, words),) = sweeps
-    assert all("--verbose" in arguments for arguments in words.values())
+    ((_, points),) = sweeps
+    assert all("--verbose" in arguments for arguments in points.values())
     assert "\n  hooks " in output
 
 
@@ -125,11 +125,11 @@ def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
     monkeypatch.setattr(measure, "make_speed_key", lambda plan: plan.recipe.name)
     measurements = {"mild": (speeds, 1.0)}
     monkeypatch.setattr(measure, "read_measurement", measurements.get)
-    words = (
+    arguments = (
         f"{TINY} max_duration=6000ba launch.price=3.0 evaluation.interval=1dur "
         "~methods.progressive_resizing"
     )
-    out = run_command(f"resnet-train -m recipe=mild,hot seed=1,2 {words} --dry-run").out
+    out = run_command(f"resnet-train -m recipe=mild,hot seed=1,2 {arguments} --dry-run").out
     # 2 x 6,000 steps x 16 images x 0.01 s
     assert re.search(r"^  mild-seed1-\w+  16:00\n", out, re.MULTILINE)
     assert re.search(r"^  hot-seed1-\w+  about \d+ \w+\n", out, re.MULTILINE)
@@ -149,8 +149,8 @@ def test_sweep_accepts_optimizers_and_schedules(sweeps, run_command):
 
 def test_sweep_runs_get_the_recipe_their_budget_chose(sweeps, run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.commands.compose._choose_for_budget", lambda *_: "mild")
-    words = "data.backend=synthetic bs=16 batch.bn_size=16 launch.device=cpu gpus=1"
-    run_command(f"resnet-train -m {words} budget=1h,2h")
+    settings = "data.backend=synthetic bs=16 batch.bn_size=16 launch.device=cpu gpus=1"
+    run_command(f"resnet-train -m {settings} budget=1h,2h")
     ((_, points),) = sweeps
     assert [arguments[0] for arguments in points.values()] == ["recipe=mild"] * 2
 
@@ -189,8 +189,10 @@ def test_sweep_plan_reports_shared_stable_phases(sweeps, run_command):
 def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, run_command):
     speeds = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
     monkeypatch.setattr(measure, "read_measurement", lambda _: (speeds, 1.0))
-    words = f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"
-    out = run_command(f"resnet-train -m recipe=mild {words} --dry-run").out
+    arguments = (
+        f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"
+    )
+    out = run_command(f"resnet-train -m recipe=mild {arguments} --dry-run").out
     # 12,000 steps of the longer run; the shorter run trains 8,000 of them
     assert re.search(r"^  mild-maxduration20000ba-\w+  32:00\n", out, re.MULTILINE)
     minutes, seconds, cost = re.search(
@@ -203,21 +205,21 @@ def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, run_command)
 @pytest.mark.skipif(count_cores() < 2, reason="a sweep of two runs at a time needs two cores")
 def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
     every = f"checkpoint.interval=2ba evaluation.interval=1dur max_duration=16ba,8ba,12ba {WSD}"
-    words = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
+    arguments = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
     rng, kills = random.Random(0), []
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     alone.mkdir()
     killed.mkdir()
-    assert forks.run(alone, *words).wait(100)[0] == 0
+    assert forks.run(alone, *arguments).wait(100)[0] == 0
     for finished in range(2):  # late enough that some runs are finished and some are not
-        sweep = forks.run(killed, *words)
+        sweep = forks.run(killed, *arguments)
         while len(list(killed.glob("runs/*/summary.json"))) < finished:
             assert sweep.poll() is None, sweep.read_streams()
             time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.4))
         os.kill(sweep.pid, signal.SIGKILL)
         kills.append(sweep.wait()[0])
-    code, _, errors = forks.run(killed, *words).wait(100)
+    code, _, errors = forks.run(killed, *arguments).wait(100)
     assert (code, kills) == (0, [-signal.SIGKILL] * 2)
     assert "already finished" in errors
     assert f"3 of 3 runs are finished in {killed / 'runs'}" in errors

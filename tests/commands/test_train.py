@@ -50,14 +50,16 @@ def test_run_folder_documents_the_run(run_folders, run_command):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "keys"),
+    ("arguments", "code", "keys"),
     [
         ("gpus=64 bs=2048", 2, ("bs=2048 is more than the 10", "gpus=1 bs=8 ", "gpus=64: ")),
         ("gpus=2 bs=2 model.name=resnet18 model.weights=none.pt", 3, ("model.weights", "gpus=2: ")),
     ],
 )
-def test_missing_gpus_are_reported_with_plan_problems(words, code, keys, image_folder, run_command):
-    err = run_command(f"resnet-train mild data={image_folder} {words}", code).err
+def test_missing_gpus_are_reported_with_plan_problems(
+    arguments, code, keys, image_folder, run_command
+):
+    err = run_command(f"resnet-train mild data={image_folder} {arguments}", code).err
     assert all(key in err for key in keys), err
     assert "2 problems" in err
 
@@ -111,13 +113,13 @@ def test_demo_is_planned_before_its_images_exist(run_command, tmp_path):
 
 
 def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, tmp_path):
-    words = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
-    out, err = run_command(f"resnet-train {words} --dry-run")
+    arguments = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
+    out, err = run_command(f"resnet-train {arguments} --dry-run")
     assert err == ""
     assert "of 625 steps: 11,250 steps" in out
     assert "2,048 images per step: 8 devices x 1 micro-batch of 256" in out
     assert "changed    gpus=8  epochs=18  optimizer=sgd  ~methods.ema\n" in out
-    assert run_command(f"resnet-recipes plan {words}").out == out
+    assert run_command(f"resnet-recipes plan {arguments}").out == out
     plan = json.loads(run_command("resnet-train hot --dry-run --json gpus=8").out)
     names = ("global", "ranks", "rank", "microbatches", "bn")
     assert plan["batch"] == dict(zip(names, (2048, 8, 256, 1, 256), strict=True))

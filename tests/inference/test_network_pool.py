@@ -44,7 +44,7 @@ def folds(make_run, tmp_path, monkeypatch):
 
 @pytest.fixture
 def evaluate_runs(run_command):
-    return lambda words: json.loads(run_command(f"resnet-recipes eval {words} --json").out)
+    return lambda arguments: json.loads(run_command(f"resnet-recipes eval {arguments} --json").out)
 
 
 def test_pool_evaluates_each_image_once(folds, evaluate_runs, run_command):

@@ -40,8 +40,7 @@ class Launcher:
             program = worker.__name__
             call = {"module": function.__module__, "name": function.__name__}
             (folder / worker.CALL).write_text(json.dumps({**call, "arguments": arguments}))
-        words = str(folder.absolute()), str(ranks), program
-        return self._forks.run(Path.cwd(), __name__, *words)
+        return self._forks.run(Path.cwd(), __name__, str(folder.absolute()), str(ranks), program)
 
     def train(self, folder: Path, ranks: int = 1, code: int = 0) -> Path:
         """Train a run until it ends with `code`; return its folder."""

@@ -25,7 +25,7 @@ from tests.jobs.small_runs import assert_same_weights
 from tests.plans import make_recipe
 
 #: The stable phase of 16 steps ends at step 12, the stable phase of 24 at step 18; an epoch has 4.
-WORDS = (
+ARGUMENTS = (
     "schedule.name=wsd schedule.cooldown=0.25dur batch.global_size=32 batch.bn_size=32 "
     "checkpoint.interval=8ba checkpoint.keep=9 "
     "methods.ema.half_life=3ba methods.ema.update_interval=1ba checkpoint.best=loss "
@@ -40,7 +40,7 @@ def prepare_run(tmp_path: Path) -> Callable[..., Path]:
     def make(name: str, steps: int, ranks: int = 1, extends: str = "") -> Path:
         bn = f"batch.bn_size={32 // ranks}"
         run = f"run.root={tmp_path} run.name={name} run.extends='{extends}'"
-        small = make_recipe(f"{WORDS} {bn} max_duration={steps}ba {run}")
+        small = make_recipe(f"{ARGUMENTS} {bn} max_duration={steps}ba {run}")
         return api.prepare(small, api.plan(small, ranks))
 
     return make
@@ -116,7 +116,7 @@ def test_stable_state_is_newest_checkpoint_of_stable_phase(prepare_run, launcher
 
 def test_extended_run_rejects_other_training_images(prepare_run, tmp_path):
     prepare_run("short", 16)
-    longer = make_recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short")
+    longer = make_recipe(f"{ARGUMENTS} max_duration=24ba run.root={tmp_path} run.extends=short")
     plan = make_plan(longer, data.survey_images(longer.data), 1)
     others = [replace(plan.facts, **{f"{split}_digest": "x"}) for split in ("eval", "train")]
     with pytest.raises(NotYetError):  # it must be trained first
@@ -129,7 +129,7 @@ def test_extended_run_rejects_other_schedule_or_settings(prepare_run, tmp_path):
     prepare_run("short", 16)
     cosine = make_recipe(f"run.root={tmp_path} run.name=cosine")
     api.prepare(cosine)
-    for words, message in (
+    for arguments, message in (
         ("run.extends=cosine", "its schedule is cosine, not wsd\n    try:   resnet-train recipe="),
         (
             "run.extends=short optimizer.lr=0.07",
@@ -138,7 +138,7 @@ def test_extended_run_rejects_other_schedule_or_settings(prepare_run, tmp_path):
         ("run.extends=short launch.budget=2h", "budget=2h cannot be used with --extend"),
         ("run.extends=short methods.ema.half_life=0.5dur", "=0.5dur takes 12 of this run's steps"),
     ):
-        wrong = make_recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} {words}")
+        wrong = make_recipe(f"{ARGUMENTS} max_duration=24ba run.root={tmp_path} {arguments}")
         error = get_error(RecipeError, api.plan, wrong)
         assert message in str(error)
         assert len(error.problems) == 1

@@ -33,9 +33,9 @@ SRUN = (
 )
 
 
-def parse_variables(words: str) -> dict[str, str]:
+def parse_variables(arguments: str) -> dict[str, str]:
     """Return variables as a shell would set them; the last value of a variable is used."""
-    return dict(word.split("=", 1) for word in words.split())
+    return dict(word.split("=", 1) for word in arguments.split())
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def set_arguments(bare_environment: pytest.MonkeyPatch, words: str) -> None:
-    for name, value in parse_variables(words).items():
+def set_arguments(bare_environment: pytest.MonkeyPatch, arguments: str) -> None:
+    for name, value in parse_variables(arguments).items():
         bare_environment.setenv(name, value)
 
 
 @pytest.mark.parametrize(
-    ("words", "by"),
+    ("arguments", "by"),
     [
         ("", ""),
         (TORCHRUN, "torchrun"),
@@ -68,14 +68,14 @@ def set_arguments(bare_environment: pytest.MonkeyPatch, words: str) -> None:
         (f"{SRUN} SLURM_JOB_ID=4026531841", "srun"),  # in a federation of clusters
     ],
 )
-def test_launcher_is_recognized_by_its_environment(words, by, bare_environment):
-    set_arguments(bare_environment, words)
+def test_launcher_is_recognized_by_its_environment(arguments, by, bare_environment):
+    set_arguments(bare_environment, arguments)
     assert external_launcher.find_launcher() == by
 
 
 @pytest.mark.timeout(20)  # accepted ranks wait for the others
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     parse_rows(
         f"""
 RANK=x | RANK=x: must be a whole number; torchrun or srun sets it
@@ -96,8 +96,8 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
 """
     ),
 )
-def test_join_rejects_impossible_variables_by_name(words, message, bare_environment):
-    set_arguments(bare_environment, words)
+def test_join_rejects_impossible_variables_by_name(arguments, message, bare_environment):
+    set_arguments(bare_environment, arguments)
     error = get_error(NotReadyError, external_launcher.train_as_rank, [], Path, do_nothing)
     assert message in str(error)
 
@@ -241,11 +241,11 @@ def start_tasks(forks: ForkServer, folder: Path, changes: list[list[str]]) -> li
             folder,
             "resnet_recipes",
             *SMALL,
-            *words,
+            *arguments,
             environment=get_environment_without_interface()
             | parse_variables(f"{SRUN} {one_node} SLURM_PROCID={rank} SLURM_LOCALID={rank}"),
         )
-        for rank, words in enumerate(changes)
+        for rank, arguments in enumerate(changes)
     ]
 
 
@@ -288,8 +288,8 @@ def test_ranks_of_one_machine_listen_on_loopback_only(by, forks, tmp_path):
     if by == "srun":
         started = start_tasks(forks, tmp_path, [["max_duration=5000ba"]] * 2)
     else:
-        words = ["resnet_recipes", *SMALL, "max_duration=5000ba", "gpus=2"]
-        started = [forks.run(tmp_path, *words, environment=get_environment_without_interface())]
+        arguments = ["resnet_recipes", *SMALL, "max_duration=5000ba", "gpus=2"]
+        started = [forks.run(tmp_path, *arguments, environment=get_environment_without_interface())]
     try:
         while sum(beat.step > 2 for beat in heartbeat.read_beats(tmp_path / "runs/one")) < 2:
             assert all(task.poll() is None for task in started), [

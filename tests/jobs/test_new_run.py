@@ -21,9 +21,9 @@ from tests.checks import get_error, get_problem
 from tests.tables import parse_rows
 
 
-def make_test_plan(recipe: str | Path, *words: str) -> Plan:
+def make_test_plan(recipe: str | Path, *arguments: str) -> Plan:
     """Return the plan of a recipe for images that do not exist."""
-    composed = compose(str(recipe), ["data=/data", *words])
+    composed = compose(str(recipe), ["data=/data", *arguments])
     return make_plan(composed.recipe, IMAGENET_FACTS, 1, composed.origin)
 
 
@@ -33,9 +33,9 @@ def _work_in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
 
 
-def create_run(*words: str) -> Path:
+def create_run(*arguments: str) -> Path:
     """Create the folder of a run in ./runs, without training."""
-    with create(make_test_plan("mild", *words), ["resnet-train"]) as held:
+    with create(make_test_plan("mild", *arguments), ["resnet-train"]) as held:
         return held.path
 
 
@@ -109,18 +109,18 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "clause"),
+    ("arguments", "clause"),
     [
         (["seed=1"], "already"),
         (["seed=2", "lr=1"], "with other settings: optimizer.lr, seed"),
     ],
 )
 @pytest.mark.parametrize("make", [create, lambda plan, _: check(plan)], ids=["create", "check"])
-def test_run_about_to_start_keeps_its_name(make, words, clause):
+def test_run_about_to_start_keeps_its_name(make, arguments, clause):
     with create(make_test_plan("mild", "run=mine", "seed=1"), ["resnet-train"]) as held:
         config = (held.path / CONFIG).read_bytes()
         problem = get_problem(
-            NotReadyError, make, make_test_plan("mild", "run=mine", *words), ["resnet-train"]
+            NotReadyError, make, make_test_plan("mild", "run=mine", *arguments), ["resnet-train"]
         )
         assert (held.path / CONFIG).read_bytes() == config
         assert [path.name for path in held.path.parent.iterdir()] == ["mine"]
@@ -188,10 +188,10 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def run_git(folder: Path, *words: str) -> str:
+def run_git(folder: Path, *arguments: str) -> str:
     """Run git, and return its output."""
     return subprocess.run(
-        ["git", "-C", folder, *words], capture_output=True, text=True, check=True
+        ["git", "-C", folder, *arguments], capture_output=True, text=True, check=True
     ).stdout.strip()
 
 

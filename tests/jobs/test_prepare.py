@@ -35,14 +35,14 @@ def test_ranks_fetch_once_and_train_as_from_folder(tmp_path, launcher):
 
     facts = data.survey_images(DataConfig("auto", str(betons)))
 
-    words = (
+    arguments = (
         "data.backend=auto data.workers=0 data.train_size=32 data.eval_resize=32 data.eval_size=32 "
         "max_duration=2ba schedule.warmup=0ba batch.global_size=4 batch.bn_size=2 "
         f"data.cache={tmp_path}/cache"
     )
 
     def train(name: str, root: object, code: int = 0) -> Path:
-        small = make_recipe(f"{words} data.root={root}")
+        small = make_recipe(f"{arguments} data.root={root}")
         return launcher.train(create_unstarted_run(tmp_path / name, small, facts), 2, code)
 
     with serve_folder(betons) as site:

@@ -28,14 +28,15 @@ def foreign_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def frozen_configs(foreign_weights: Path) -> dict[int, Recipe]:
     """A small Hot by number of ranks, with a frozen stem and a slower backbone."""
-    words = [
+    arguments = [
         *SMALL_HOT,
         f"model.weights={foreign_weights}",
         "model.freeze=layer1",
         "optimizer.backbone_rate=0.1",
     ]
     return {
-        ranks: compose("hot", [*words, f"batch.bn_size={6 // ranks}"]).recipe for ranks in (1, 2)
+        ranks: compose("hot", [*arguments, f"batch.bn_size={6 // ranks}"]).recipe
+        for ranks in (1, 2)
     }
 
 

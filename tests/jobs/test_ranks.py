@@ -45,14 +45,14 @@ pytestmark = pytest.mark.slow
 def new_run(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that creates the folder of a run of six steps, saved after three."""
 
-    def make(words: str = "", **changes: Any) -> Path:
+    def make(arguments: str = "", **changes: Any) -> Path:
         small = (
             "max_duration=6ba checkpoint.interval=3ba evaluation.interval=1dur schedule.warmup=0ba "
             "data.train_size=32 data.eval_resize=32 data.eval_size=32 batch.global_size=12 "
             "batch.bn_size=4"
         )
         return create_unstarted_run(
-            Path(tempfile.mkdtemp(dir=tmp_path)), make_recipe(f"{small} {words}", **changes)
+            Path(tempfile.mkdtemp(dir=tmp_path)), make_recipe(f"{small} {arguments}", **changes)
         )
 
     return make

@@ -25,7 +25,7 @@ constants = pytest.importorskip("huggingface_hub.constants")
 Api, COMMIT = huggingface_hub.HfApi, "c" * 40
 
 #: A run that starts from a repository's network.
-WORDS = (
+ARGUMENTS = (
     "mild data.backend=synthetic bs=16 lr=0.1 batch.bn_size=8 model.name=resnet18 "
     "model.weights=hf:me/net"
 )
@@ -137,10 +137,12 @@ def test_pushed_network_loads_and_serves_as_weights(folder_with_weights, hub, ru
         "model.safetensors"
     ]
     assert resnet_recipes.load("hf:me/net").about == resnet_recipes.load(folder_with_weights).about
-    assert "hub/me--net/model.safetensors" in run_command(f"resnet-recipes plan {WORDS}").out
-    words = ["model.name=resnet18", "model.weights=hf:me/net"]
-    assert resnet_recipes.compose("finetune", *words).methods.blurpool is not None
-    assert resnet_recipes.compose("finetune", *words, "~methods.blurpool").methods.blurpool is None
+    assert "hub/me--net/model.safetensors" in run_command(f"resnet-recipes plan {ARGUMENTS}").out
+    arguments = ["model.name=resnet18", "model.weights=hf:me/net"]
+    assert resnet_recipes.compose("finetune", *arguments).methods.blurpool is not None
+    assert (
+        resnet_recipes.compose("finetune", *arguments, "~methods.blurpool").methods.blurpool is None
+    )
 
 
 def list_relative_files(folder: Path) -> set[str]:
@@ -187,10 +189,10 @@ def test_fetch_downloads_only_changed_files(folder_with_weights, hub, tmp_path, 
 
 def test_run_does_not_download(hub, run_command):
     hub.files["model.safetensors"] = b"anything"
-    message = run_command(f"resnet-recipes plan {WORDS}").out
+    message = run_command(f"resnet-recipes plan {ARGUMENTS}").out
     assert "hf download me/net model.safetensors" in " ".join(message.split())
     with pytest.raises(AbsentError, match=r"hf download me/net model\.safetensors"):
-        resnet_recipes.plan(resnet_recipes.compose(*WORDS.split()))
+        resnet_recipes.plan(resnet_recipes.compose(*ARGUMENTS.split()))
 
 
 def test_failed_push_suggests_how_to_repeat_it(hub, tmp_path, monkeypatch):

@@ -19,11 +19,11 @@ def make_facts(
     )
 
 
-def make_small_recipe(words: str = "") -> Recipe:
+def make_small_recipe(arguments: str = "") -> Recipe:
     """Return a recipe for 1,000 images: 10 steps of 100 per epoch."""
     base = "name=small max_duration=10ep schedule.warmup=1ep optimizer.lr=0.1 data.root=/data"
     recipe, problems = build_recipe(
-        parse_settings(f"{base} batch.global_size=100 batch.bn_size=100 {words}")
+        parse_settings(f"{base} batch.global_size=100 batch.bn_size=100 {arguments}")
     )
     assert not problems
     return recipe

@@ -82,14 +82,14 @@ def test_advised_learning_rate_scales_with_its_batch():
     advice = format_plan_notes("mild bs=204800 optimizer.lr=102.4 gpus=1")
     assert "\nbs=19200 lr=9.6\n" in advice
     few = replace(IMAGENET_FACTS, train_examples=100)
-    for words, fix in (
+    for arguments, fix in (
         (["lr=0.1"], "bs=16 lr=0.000781"),
         (["lr=0.1", "bs=256"], "bs=16 lr=0.00625"),
         (["epochs=18"], "bs=16 lr=0.016"),
         (["bs=300"], "bs=16 lr=0.016"),  # 2.048 is for the batch of 2048 in the file
         (["optimizer=lamb"], "bs=16 lr=0.000442"),  # scaled by the square root of 16 / 2048
     ):
-        composed = compose("mild", words, needs_data=False)
+        composed = compose("mild", arguments, needs_data=False)
         error = get_error(RecipeError, make_plan, composed.recipe, few, 1, composed.origin)
         assert error.problems[0].fixes == (fix,)
 

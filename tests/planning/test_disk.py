@@ -6,14 +6,14 @@ from tests.plans import plan_imagenet
 from tests.tables import parse_rows
 
 
-def plan_disk(words: str = ""):
+def plan_disk(arguments: str = ""):
     """Return the disk space of Mild on ImageNet."""
-    return plan_imagenet(f"mild {words}", 1).disk
+    return plan_imagenet(f"mild {arguments}", 1).disk
 
 
 #: Weights, momentum and EMA are three copies. The copy of SAM is not saved.
 @pytest.mark.parametrize(
-    ("words", "copies"),
+    ("arguments", "copies"),
     parse_rows(
         """
  | 3
@@ -24,11 +24,14 @@ optimizer=adamw methods.sam={} | 4
 """
     ),
 )
-def test_checkpoint_size_counts_weights_and_their_copies(words, copies):
-    weights, estimate = 4 * 25_557_032, plan_disk(words)  # parameters of ResNet-50 in torchvision
+def test_checkpoint_size_counts_weights_and_their_copies(arguments, copies):
+    weights, estimate = (
+        4 * 25_557_032,
+        plan_disk(arguments),
+    )  # parameters of ResNet-50 in torchvision
     assert estimate.checkpoint_bytes == pytest.approx(int(copies) * weights, rel=0.02)
     # final, raw and best weights
-    files = 1 + ("~methods.ema" not in words) + ("checkpoint.best=top1" in words)
+    files = 1 + ("~methods.ema" not in arguments) + ("checkpoint.best=top1" in arguments)
     assert estimate.weight_bytes == pytest.approx(files * weights, rel=0.02)
 
 
@@ -39,14 +42,14 @@ def test_checkpoint_size_counts_weights_and_their_copies(words, copies):
 )
 @pytest.mark.parametrize("network", ["resnet18", "torchvision:resnet18"])
 def test_checkpoint_omits_moments_of_frozen_weights(network, frozen, trained):
-    words = f"finetune model.name={network} model.freeze={frozen} optimizer=adamw"
+    arguments = f"finetune model.name={network} model.freeze={frozen} optimizer=adamw"
     expected = 4 * (11_689_512 + 2 * trained)
-    assert plan_imagenet(words, 1).disk.checkpoint_bytes == pytest.approx(expected, rel=0.0101)
+    assert plan_imagenet(arguments, 1).disk.checkpoint_bytes == pytest.approx(expected, rel=0.0101)
 
 
 #: Two checkpoints are kept until the third is safe. A run of two epochs has only two.
 @pytest.mark.parametrize(
-    ("words", "count"),
+    ("arguments", "count"),
     parse_rows(
         """
  | 3
@@ -56,5 +59,5 @@ checkpoint.interval=100ep checkpoint.keep=100 | 1
 """
     ),
 )
-def test_disk_counts_checkpoints_that_exist_at_once(words, count):
-    assert plan_disk(words).checkpoints == int(count)
+def test_disk_counts_checkpoints_that_exist_at_once(arguments, count):
+    assert plan_disk(arguments).checkpoints == int(count)

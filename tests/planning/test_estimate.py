@@ -165,8 +165,8 @@ FIXED = "~methods.progressive_resizing data.train_size=224"
 H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
 
 
-def plan_mild(words: str = "", ranks: int = 1) -> Plan:
-    return plan_imagenet(f"mild {words}", ranks)
+def plan_mild(arguments: str = "", ranks: int = 1) -> Plan:
+    return plan_imagenet(f"mild {arguments}", ranks)
 
 
 def estimate_on_cores(plan: Plan, cores: int = 1) -> Estimate:

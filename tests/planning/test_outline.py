@@ -7,9 +7,9 @@ from resnet_recipes.planning import outline
 from tests.plans import plan_imagenet
 
 
-def write_outline(words: str, ranks: int = 8) -> str:
+def write_outline(arguments: str, ranks: int = 8) -> str:
     """Return the outline of a packaged recipe on ImageNet."""
-    return "\n".join(outline.format_lines(outline.describe_plan(plan_imagenet(words, ranks))))
+    return "\n".join(outline.format_lines(outline.describe_plan(plan_imagenet(arguments, ranks))))
 
 
 def test_outline_is_ascii_in_eighty_columns():
@@ -62,14 +62,14 @@ def test_outline_reports_rounding_only_of_rounded_epochs():
 
 
 def test_interval_below_two_steps_reads_every_step():
-    words = "mild max_duration=12ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur"
-    outline_text = " ".join(write_outline(f"{words} checkpoint.interval=0.5dur").split())
+    arguments = "mild max_duration=12ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur"
+    outline_text = " ".join(write_outline(f"{arguments} checkpoint.interval=0.5dur").split())
     assert "evaluate every step, save a checkpoint every 50% of the run" in outline_text
 
 
 def test_rate_of_a_frozen_backbone_is_omitted():
-    words = "mild model.weights=torchvision optimizer.backbone_rate=0.1"
-    plan = plan_imagenet(words)
+    arguments = "mild model.weights=torchvision optimizer.backbone_rate=0.1"
+    plan = plan_imagenet(arguments)
     assert "backbone rate 0.1" in dict(outline.describe_details(plan))["optimizer"]
     frozen = replace(plan.recipe, model=replace(plan.recipe.model, freeze="backbone"))
     rows = dict(outline.describe_details(replace(plan, recipe=frozen)))
@@ -87,26 +87,26 @@ def test_outline_reports_frozen_batchnorm_statistics():
         "of 16 (BatchNorm statistics per",
     )
     thawed = "finetune model.freeze_bn=false model.freeze=none"
-    for words, part in {
+    for arguments, part in {
         "finetune model.freeze=none": frozen_text,
         thawed: thawed_text,
         f"{thawed} model.freeze=layer2": thawed_text,
         "finetune model.freeze_bn=false": frozen_text,
     }.items():
-        assert part in " ".join(write_outline(words, 1).split())
+        assert part in " ".join(write_outline(arguments, 1).split())
 
 
 def test_loader_memory_is_independent_of_threads_and_ranks():
     # Three batches of 2,048 images of 176 px are 571 MB. The rest is one evaluation batch per rank.
-    words, expected = (
+    arguments, expected = (
         "mild batch.eval_size=32",
         "up to 687 MB of memory for the batches of 8 devices",
     )
     assert "loader     up to 585 MB of memory for the batches of 1 device" in write_outline(
-        words, 1
+        arguments, 1
     )
-    assert expected in write_outline(words)
-    assert expected in write_outline(f"{words} data.workers=64")
+    assert expected in write_outline(arguments)
+    assert expected in write_outline(f"{arguments} data.workers=64")
 
 
 def test_format_sizes_groups_epochs_of_one_size():

@@ -72,7 +72,7 @@ def test_scale_ratio_stretches_the_run_without_warmup(ratio, epochs):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("arguments", "expected"),
     parse_rows(
         """
 mild epochs=16 | 0:88 7:96 8:112 9:124 10:136 11:152 12:164 13:176
@@ -85,8 +85,8 @@ hot | 0:100 59:104 69:108 78:112 88:116 98:120 107:124 117:128 127:132 136:136 1
 """
     ),
 )
-def test_sizes_grow_as_in_the_published_runs(words, expected):
-    assert find_size_starts(plan_imagenet(words)) == expected
+def test_sizes_grow_as_in_the_published_runs(arguments, expected):
+    assert find_size_starts(plan_imagenet(arguments)) == expected
 
 
 def test_loader_sizes_are_sizes_before_colout():
@@ -189,7 +189,7 @@ def test_make_plan_reports_unknown_network_and_other_conflicts():
 
 
 @pytest.mark.parametrize(
-    ("words", "ranks", "facts_changes", "key", "expected"),
+    ("arguments", "ranks", "facts_changes", "key", "expected"),
     parse_values(
         """
  | 3 | {} | batch.global_size | divisible by 3, the number of devices
@@ -206,8 +206,8 @@ schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milest
 """
     ),
 )
-def test_make_plan_rejects_an_impossible_plan(words, ranks, facts_changes, key, expected):
-    problems = list_plan_problems(make_small_recipe(words or ""), ranks, **facts_changes)
+def test_make_plan_rejects_an_impossible_plan(arguments, ranks, facts_changes, key, expected):
+    problems = list_plan_problems(make_small_recipe(arguments or ""), ranks, **facts_changes)
     assert [*problems] == [key]
     assert expected in problems[key]
 
@@ -232,7 +232,7 @@ def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
 
 
 @pytest.mark.parametrize(
-    ("words", "belongs_to"),
+    ("arguments", "belongs_to"),
     [
         ("", ""),
         ("ssr=2 seed=7 data=/images gpus=8 run=a data.workers=3", ""),
@@ -242,8 +242,8 @@ def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
         ("data.crop_scale=[0.35,1]", "unchanged mild"),
     ],
 )
-def test_published_results_belong_to_the_unchanged_recipe(words, belongs_to):
-    composed = compose("mild", words.split(), needs_data=False)
+def test_published_results_belong_to_the_unchanged_recipe(arguments, belongs_to):
+    composed = compose("mild", arguments.split(), needs_data=False)
     plan = make_plan(composed.recipe, make_facts(), 8, composed.origin)
     assert plan.published_recipe == belongs_to
 
@@ -270,8 +270,8 @@ def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
     With the fix, no problem remains.
     """
 
-    def plan_mild(words: str) -> Plan:
-        recipe = compose("mild", words.split(), needs_data=False).recipe
+    def plan_mild(arguments: str) -> Plan:
+        recipe = compose("mild", arguments.split(), needs_data=False).recipe
         return make_plan(recipe, make_facts(examples, classes=4), ranks)
 
     problem = get_problem(RecipeError, plan_mild, changes)
@@ -339,9 +339,10 @@ def test_make_plan_shares_networks_only_if_equal(monkeypatch):
     )
     monkeypatch.setattr(network_facts, "_MADE", {})
     base = "model.name=resnet18 model.stem=small data.train_size=32 data.eval_size=32"
-    words = ["seed=1", "seed=2", "model.width=0.5", "methods.blurpool={}"]
+    arguments = ["seed=1", "seed=2", "model.width=0.5", "methods.blurpool={}"]
     plans = [
-        make_plan(make_small_recipe(f"{base} {word}"), make_facts(1000, 10), 1) for word in words
+        make_plan(make_small_recipe(f"{base} {word}"), make_facts(1000, 10), 1)
+        for word in arguments
     ]
     plans.append(make_plan(make_small_recipe(f"{base} seed=1"), make_facts(1000, 9), 1))
     assert len(built) == 2 * 4  # the library network and the changed network

@@ -10,9 +10,9 @@ WSD = "schedule.name=wsd schedule.warmup=2ep"
 RESIZING = "methods.progressive_resizing"
 
 
-def plan_epochs(epochs: int, words: str):
+def plan_epochs(epochs: int, arguments: str):
     """Return the plan of a run with 10 steps per epoch."""
-    return plan_small(make_small_recipe(f"{WSD} max_duration={epochs}ep {words}"))
+    return plan_small(make_small_recipe(f"{WSD} max_duration={epochs}ep {arguments}"))
 
 
 def test_stable_phase_ends_with_a_checkpoint_on_disk():
@@ -33,9 +33,9 @@ schedule.cooldown=20ba
 """
 
 
-@pytest.mark.parametrize("words", SHARED.strip().splitlines())
-def test_find_departures_allows_settings_independent_of_duration(words):
-    assert list(find_departures(plan_epochs(10, words), plan_epochs(20, words))) == []
+@pytest.mark.parametrize("arguments", SHARED.strip().splitlines())
+def test_find_departures_allows_settings_independent_of_duration(arguments):
+    assert list(find_departures(plan_epochs(10, arguments), plan_epochs(20, arguments))) == []
 
 
 DEPENDENT = """
@@ -46,9 +46,9 @@ P.stairs=[[0ep,0.5],[0.3dur,1.0]]            | 'P.stairs=[[0ep,0.5],[0.8dur,1.0]
 """.replace("P.", f"{RESIZING}.")
 
 
-@pytest.mark.parametrize(("words", "fix"), parse_rows(DEPENDENT))
-def test_find_departures_suggests_a_setting_that_works(words, fix):
-    (problem,) = find_departures(plan_epochs(10, words), plan_epochs(20, words))
+@pytest.mark.parametrize(("arguments", "fix"), parse_rows(DEPENDENT))
+def test_find_departures_suggests_a_setting_that_works(arguments, fix):
+    (problem,) = find_departures(plan_epochs(10, arguments), plan_epochs(20, arguments))
     assert problem.fixes == (fix,)
     fixed = fix.replace("'", "")
     assert list(find_departures(plan_epochs(10, fixed), plan_epochs(20, fixed))) == []
@@ -56,8 +56,8 @@ def test_find_departures_suggests_a_setting_that_works(words, fix):
 
 def test_find_chains_links_each_duration_to_the_shorter():
     plans = {
-        f"{epochs}/{words}": plan_epochs(epochs, f"{words} {more}")
-        for words in ("seed=1", "seed=2")
+        f"{epochs}/{arguments}": plan_epochs(epochs, f"{arguments} {more}")
+        for arguments in ("seed=1", "seed=2")
         for epochs, more in ((40, ""), (10, ""), (20, "schedule.cooldown=0.5dur"))
     }
     plans |= {
@@ -67,8 +67,8 @@ def test_find_chains_links_each_duration_to_the_shorter():
     }
     pairs = {("20", "10"), ("40", "20")}
     assert find_chains(plans) == {
-        f"{longer}/{words}": f"{shorter}/{words}"
-        for words in ("seed=1", "seed=2")
+        f"{longer}/{arguments}": f"{shorter}/{arguments}"
+        for arguments in ("seed=1", "seed=2")
         for longer, shorter in pairs
     }
 

@@ -273,9 +273,9 @@ schedule=constant schedule=cosine schedule=linear schedule=polynomial schedule=s
 
 @pytest.mark.parametrize("option", OPTIONS.split())
 def test_selected_option_replaces_every_setting_of_recipe(option):
-    words = [DATA, option, "lr=0.5", "schedule.warmup=3ep"]
+    arguments = [DATA, option, "lr=0.5", "schedule.warmup=3ep"]
     group, name = option.split("=")
-    mild, a2 = (getattr(compose(one, words).recipe, group) for one in ("mild", "timm_a2"))
+    mild, a2 = (getattr(compose(one, arguments).recipe, group) for one in ("mild", "timm_a2"))
     assert mild == a2
     assert name in ("step", mild.name)  # Mild uses a multistep schedule here
 
@@ -365,8 +365,8 @@ def test_defaults_accept_only_names_and_choices(write_recipe_file, listed):
 
 
 def test_library_network_sets_defaults_from_its_name(write_recipe_file):
-    words = ["model.name=torchvision:googlenet", "model.args.dropout=0.1", DATA]
-    model = compose("small", [*words, "model.stem=standard", "model.width=1.0"]).recipe.model
+    arguments = ["model.name=torchvision:googlenet", "model.args.dropout=0.1", DATA]
+    model = compose("small", [*arguments, "model.stem=standard", "model.width=1.0"]).recipe.model
     assert (model.init, model.bn_init, model.zero_init_last_bn) == ("library", "ones", False)
     assert model.args == {"aux_logits": False, "init_weights": True, "dropout": 0.1}
     assert compose("mild", ["model.name=torchvision:resnext50_32x4d", DATA]).recipe.model.init == (
@@ -427,7 +427,7 @@ def test_recipe_of_copied_run_drops_name_and_folder(tmp_path):
 
 
 def test_method_that_weights_enable_can_be_removed():
-    words = [DATA, "model.weights=hf:someone/network"]
-    assert compose("finetune", [*words, "~methods.blurpool"]).recipe.methods.blurpool is None
-    problem = get_problem(RecipeError, compose, "finetune", [*words, "~methods.mixup"])
+    arguments = [DATA, "model.weights=hf:someone/network"]
+    assert compose("finetune", [*arguments, "~methods.blurpool"]).recipe.methods.blurpool is None
+    problem = get_problem(RecipeError, compose, "finetune", [*arguments, "~methods.mixup"])
     assert problem.advice == ("methods that are on: none",)

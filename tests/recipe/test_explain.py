@@ -20,7 +20,7 @@ def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "suggestion"),
+    ("arguments", "suggestion"),
     parse_rows(
         """
 optimizer=lamb optimizer.epss=1e-6 | did you mean optimizer.eps=1e-6?
@@ -33,8 +33,8 @@ methods=none | {} for their defaults
 """
     ),
 )
-def test_suggestion_is_found_in_recipe_or_options(words, suggestion):
-    message = str(get_recipe_error("mild", *words.split()))
+def test_suggestion_is_found_in_recipe_or_options(arguments, suggestion):
+    message = str(get_recipe_error("mild", *arguments.split()))
     assert f"{suggestion}\n" in f"{message}\n"
 
 

@@ -148,7 +148,7 @@ def test_references_of_another_application_are_resolved():
 
 
 @pytest.mark.parametrize(
-    ("words", "points"),
+    ("arguments", "points"),
     parse_rows(
         """
 recipe=mild seed=1 | recipe=mild seed=1
@@ -162,8 +162,8 @@ epochs=curve | epochs=22.5; epochs=30; epochs=54; epochs=60; epochs=72; epochs=9
 """
     ),
 )
-def test_arguments_with_several_values_are_combined(words, points):
-    assert list_points(words.split()) == [point.split() for point in points.split("; ")]
+def test_arguments_with_several_values_are_combined(arguments, points):
+    assert list_points(arguments.split()) == [point.split() for point in points.split("; ")]
 
 
 def test_paths_with_spaces_are_combined():
@@ -181,7 +181,7 @@ def test_short_range_may_be_shuffled():
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     parse_rows(
         """
 seed=interval(1,2) | no list of values to run
@@ -197,7 +197,7 @@ seed=range(0,100) lr=range(1,100) | would start at least 9,900 runs
 """
     ),
 )
-def test_unlistable_sweep_is_rejected(words, message):
+def test_unlistable_sweep_is_rejected(arguments, message):
     with pytest.raises(RecipeError, match=message) as caught:
-        list_points(words.split())
+        list_points(arguments.split())
     assert "***" not in str(caught.value)  # a URL with a fragment would be masked

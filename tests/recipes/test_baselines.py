@@ -17,16 +17,16 @@ from tests.plans import plan_imagenet
 
 PEERS = json.loads((Path(__file__).parent / "golden/peers.json").read_text())
 CASES = [
-    words
-    for words in PEERS["recipes"]
-    if (find_packaged_folder() / f"{words.split()[0]}.yaml").exists()
+    arguments
+    for arguments in PEERS["recipes"]
+    if (find_packaged_folder() / f"{arguments.split()[0]}.yaml").exists()
 ]
-BASELINES = sorted({words.split()[0] for words in CASES})
+BASELINES = sorted({arguments.split()[0] for arguments in CASES})
 
 
-@pytest.mark.parametrize("words", CASES)
-def test_baseline_learning_rates_match_the_source(words):
-    plan, expected = plan_imagenet(words), PEERS["recipes"][words]
+@pytest.mark.parametrize("arguments", CASES)
+def test_baseline_learning_rates_match_the_source(arguments):
+    plan, expected = plan_imagenet(arguments), PEERS["recipes"][arguments]
     steps = plan.steps_per_epoch
     assert (plan.epochs, steps) == (expected["epochs"], expected["steps_per_epoch"])
     assert plan.warmup == expected["warmup_epochs"] * steps
@@ -35,9 +35,11 @@ def test_baseline_learning_rates_match_the_source(words):
         assert ours == pytest.approx(ends, rel=1e-8, abs=1e-12), epoch
 
 
-@pytest.mark.parametrize("words", [words for words in CASES if PEERS["recipes"][words]["means"]])
-def test_baseline_learning_rates_average_to_the_source(words):
-    plan, expected = plan_imagenet(words), PEERS["recipes"][words]
+@pytest.mark.parametrize(
+    "arguments", [arguments for arguments in CASES if PEERS["recipes"][arguments]["means"]]
+)
+def test_baseline_learning_rates_average_to_the_source(arguments):
+    plan, expected = plan_imagenet(arguments), PEERS["recipes"][arguments]
     for epoch, mean in enumerate(expected["means"]):
         ours = map(
             plan.lr_at, range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch)
@@ -45,26 +47,28 @@ def test_baseline_learning_rates_average_to_the_source(words):
         assert fmean(ours) == pytest.approx(mean, rel=1e-8, abs=1e-12), epoch
 
 
-@pytest.mark.parametrize("words", CASES)
-def test_baseline_image_sizes_match_the_source(words):
-    ours = [[size, len(list(group))] for size, group in groupby(plan_imagenet(words).image_sizes)]
-    assert ours == PEERS["recipes"][words]["sizes"]
+@pytest.mark.parametrize("arguments", CASES)
+def test_baseline_image_sizes_match_the_source(arguments):
+    ours = [
+        [size, len(list(group))] for size, group in groupby(plan_imagenet(arguments).image_sizes)
+    ]
+    assert ours == PEERS["recipes"][arguments]["sizes"]
 
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_parameters_without_decay_match_the_source(name):
-    words = next(words for words in CASES if words.split()[0] == name)
+    arguments = next(arguments for arguments in CASES if arguments.split()[0] == name)
     with torch.device("meta"):  # only names and shapes matter
         model = torchvision.models.resnet50()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    groups = plan_imagenet(words).recipe.optimizer.groups(model)
+    groups = plan_imagenet(arguments).recipe.optimizer.groups(model)
     spared = [
         names[id(parameter)]
         for group in groups
         if not group["weight_decay"]
         for parameter in group["params"]
     ]
-    assert sorted(spared) == PEERS["not_decayed"][PEERS["recipes"][words]["not_decayed"]]
+    assert sorted(spared) == PEERS["not_decayed"][PEERS["recipes"][arguments]["not_decayed"]]
     assert sum(len(group["params"]) for group in groups) == 161
 
 

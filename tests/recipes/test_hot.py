@@ -24,7 +24,7 @@ from tests.tiny_networks import build_shallow_resnet18
 from tests.training.recording import record
 
 #: Six steps, four per epoch, in micro-batches of 16, with SAM in every third step.
-WORDS = """
+ARGUMENTS = """
 data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32
 model.name=resnet18 bs=32 batch.bn_size=16 max_duration=6ba ssr=1 schedule.warmup=2ba
 lr=0.01 methods.stochastic_depth.drop_rate=0.5 methods.sam.interval=3
@@ -48,7 +48,7 @@ def hot_run(monkeypatch: pytest.MonkeyPatch) -> Run:
         loop, "normalize", lambda pixels, *levels: normalize(pixels, *levels).double()
     )
     torch.set_default_dtype(torch.float64)
-    recipe = compose("hot", WORDS.split()).recipe
+    recipe = compose("hot", ARGUMENTS.split()).recipe
     hot_run = build(
         make_plan(recipe, data.survey_images(recipe.data), 1), Rank(0, 1, torch.device("cpu"))
     )

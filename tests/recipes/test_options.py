@@ -32,9 +32,9 @@ schedule | polynomial | nvidia_mlperf_pt
 )
 
 
-def read_section(group: str, recipe: str, *words: str) -> object:
+def read_section(group: str, recipe: str, *arguments: str) -> object:
     """Return a section of a recipe."""
-    return getattr(compose(recipe, words, needs_data=False).recipe, group)
+    return getattr(compose(recipe, arguments, needs_data=False).recipe, group)
 
 
 @pytest.mark.parametrize(("group", "name", "origin"), ORIGINS)

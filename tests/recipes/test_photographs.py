@@ -42,13 +42,13 @@ def photograph_folder(tmp_path_factory: pytest.TempPathFactory, photographs: lis
 @pytest.fixture(params=RECIPES)
 def settings(request: pytest.FixtureRequest, photograph_folder: Path) -> DataConfig:
     """The data section of a recipe, decoding images at full size."""
-    words = [
+    arguments = [
         f"data={photograph_folder}",
         "data.reduced_decode=false",
         "data.repeats=1",
         "workers=1",
     ]
-    recipe = compose(request.param, words).recipe
+    recipe = compose(request.param, arguments).recipe
     return recipe.data
 
 
@@ -92,8 +92,8 @@ def test_a2_evaluation_images_match_timm_transform(photograph_folder, fit, mode)
     theirs = (
         peer(image).permute(1, 2, 0).numpy() for image in open_images(photograph_folder, "val")
     )
-    words = [f"data={photograph_folder}", f"data.fit={fit}", "workers=1"]
-    ours = read_first_batch(data.open_eval, compose("timm_a2", words).recipe.data)
+    arguments = [f"data={photograph_folder}", f"data.fit={fit}", "workers=1"]
+    ours = read_first_batch(data.open_eval, compose("timm_a2", arguments).recipe.data)
     # for tall images Pillow resizes rows and columns in the other order, with rounding in between
     assert_similar(ours, theirs, *((8, 0.3) if fit == "squash" else ()))
 

@@ -51,19 +51,19 @@ def two_class_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def create_run(folder: Path, name: str, images: Path, ranks: int) -> Path:
     """Return the folder of a small run of a recipe."""
-    words = (
+    arguments = (
         f"data={images} bs=16 batch.bn_size={16 // ranks} lr={RATES[name]} model.name=resnet34 "
         "data.train_size=32 data.eval_resize=32 data.eval_size=32 data.crop_scale=[0.5,1.0] "
         "max_duration=3ep ssr=1 schedule.warmup=0.5ep launch.device=cpu workers=0 log.interval=1ba "
         "checkpoint.interval=6ba evaluation.interval=1dur evaluation.offset=0ep"
     ).split()
-    words += {
+    arguments += {
         "ffcv_rn50": ["~methods.progressive_resizing", "~methods.blurpool"],
         # its first epoch would use a hundredth of the learning rate, and its augmentation changes
         # brightness, which distinguishes the classes
         "pytorch_v2": ["schedule.warmup=0ep", "~methods.trivial_augment"],
     }.get(name, [])
-    return run_folders.create_unstarted_run(folder, compose(name, words).recipe)
+    return run_folders.create_unstarted_run(folder, compose(name, arguments).recipe)
 
 
 @pytest.mark.parametrize(

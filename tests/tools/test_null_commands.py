@@ -20,11 +20,11 @@ evaluation.interval=3ep checkpoint.interval=3ep
 def run_on_null_device(null_environment, tmp_path):
     """Return a function that runs COMMAND, which fails at its evaluation, and its output."""
 
-    def run_command(words, **changes):
+    def run_command(arguments, **changes):
         place = f"run.root={tmp_path}", "run=tried"
-        words = ["-m", "resnet_recipes", *COMMAND.split(), *words.split(), *place]
+        arguments = ["-m", "resnet_recipes", *COMMAND.split(), *arguments.split(), *place]
         done = subprocess.run(
-            [sys.executable, *words],
+            [sys.executable, *arguments],
             env=null_environment | changes,
             stderr=subprocess.PIPE,
             text=True,
@@ -56,10 +56,11 @@ def test_command_compiles_and_reports_two_graphs(run_on_null_device, tmp_path):
 
 @pytest.mark.timeout(300)  # 20 s of CPU time
 @pytest.mark.parametrize(
-    "words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"]
+    "arguments",
+    ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"],
 )
-def test_train_on_two_gpus_uses_every_kernel(words, run_on_null_device):
-    lines = run_on_null_device(f"batch.bn_size=32 {words}")
+def test_train_on_two_gpus_uses_every_kernel(arguments, run_on_null_device):
+    lines = run_on_null_device(f"batch.bn_size=32 {arguments}")
     assert "step=6/6 ep=3.00" in lines[-1]
     assert not [line for line in lines if "kernel cannot be used" in line]
 

@@ -80,8 +80,8 @@ print(sizes[0] == sizes[1])
 #: The number of buffers of a network without buffers, and the number of recorded steps.
 UNBUFFERED = """
 from step import make_run, record_steps
-words = "name=torchvision:squeezenet1_1", "init=library", "bn_init=ones"
-run = make_run("mild", ["~methods.blurpool", *(f"model.{word}" for word in words)])
+arguments = "name=torchvision:squeezenet1_1", "init=library", "bn_init=ones"
+run = make_run("mild", ["~methods.blurpool", *(f"model.{word}" for word in arguments)])
 print(len(list(run.model.buffers())), len(record_steps(run)))
 """
 
@@ -93,8 +93,8 @@ from resnet_recipes.doctor import rates
 x = torch.ones(4, device="cuda")
 with record() as entries:
     seconds = rates.measure_seconds(lambda: x.add_(1), x.device, times=3, repeats=5)
-words = "captured launch _", "launch graph"
-print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in words))
+arguments = "captured launch _", "launch graph"
+print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in arguments))
 """
 
 #: GPU facts from the driver; the GPU that tries the kernels of another GPU; and whether the memory
@@ -211,8 +211,8 @@ from resnet_recipes import backbones
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.compose import compose
-words = ["data=/dev/null", "~methods.blurpool", "model.name=resnet18"]
-recipe = compose("mild", words, needs_data=False).recipe
+arguments = ["data=/dev/null", "~methods.blurpool", "model.name=resnet18"]
+recipe = compose("mild", arguments, needs_data=False).recipe
 names, path = tuple(map(str, range(1000))), Path(sys.argv[1] + ".safetensors")
 write_weights(backbones.build("resnet18", 1000, {}), path, about.describe(recipe, names, 1000))
 print(json.dumps(step.measure("mild", [f"methods.distill.teacher={path}"])))

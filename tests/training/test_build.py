@@ -88,15 +88,15 @@ def test_build_with_all_methods_keeps_channels_last(make_run):
 def test_compiled_run_has_one_graph_and_equal_losses(make_run, monkeypatch):
     # one step per epoch, so that each step has another size
     monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
-    words = (
+    arguments = (
         "max_duration=6ba data.train_size=64 data.eval_resize=72 data.eval_size=64 "
         f"batch.eval_size=50 {GROWING} methods.progressive_resizing.initial_scale=0.6 "
         "methods.blurpool={} methods.stochastic_depth={} methods.bce_loss={} "
         "methods.sam.interval=3 methods.ema.half_life=3ba methods.ema.update_interval=2ba"
     )
-    expected = train_to_end(make_run(words))
+    expected = train_to_end(make_run(arguments))
     with count_graphs(monkeypatch) as graphs:
-        run = make_run(f"precision.compile=true {words}")
+        run = make_run(f"precision.compile=true {arguments}")
         assert run.plan.image_sizes == (40, 44, 48, 56, 60, 64)
         compiled = train_to_end(run)
         trained = len(graphs)
@@ -132,12 +132,12 @@ FUSED = ops.Operations(
 
 
 @pytest.mark.parametrize(
-    ("words", "fused"),
+    ("arguments", "fused"),
     [("", True), ("precision.kernels='off'", False), ("precision.channels_last=false", False)],
 )
-def test_build_fuses_only_channels_last_if_enabled(words, fused, make_run, monkeypatch):
+def test_build_fuses_only_channels_last_if_enabled(arguments, fused, make_run, monkeypatch):
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
-    run = make_run(words)
+    run = make_run(arguments)
     assert any(isinstance(module, FusedBatchNorm2d) for module in run.model.modules()) is fused
     assert [*run.notes] == [*(FUSED.notes if fused else ())]
 

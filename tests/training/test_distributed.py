@@ -38,27 +38,27 @@ def test_three_ranks_match_single_process(launcher, make_run, tmp_path):
 
     Only the order of float additions differs.
     """
-    words = (
+    arguments = (
         "max_duration=6ba data.train_size=48 data.eval_resize=48 data.eval_size=48 "
         "optimizer.lr=0.01 batch.global_size=24 batch.bn_size=4 batch.eval_size=16 "
         "methods.bce_loss={} methods.label_smoothing={} methods.ema.half_life=2ba "
         "methods.ema.update_interval=1ba"
     )
 
-    def train_and_read(ranks: int, words: str, eval_examples: int = 50) -> tuple[dict, dict]:
-        parsed = make_recipe(words)
+    def train_and_read(ranks: int, arguments: str, eval_examples: int = 50) -> tuple[dict, dict]:
+        parsed = make_recipe(arguments)
         facts = replace(data.survey_images(parsed.data), eval_examples=eval_examples)
         folder = create_unstarted_run(tmp_path / f"{ranks}-{eval_examples}", parsed, facts)
         launcher.train(folder, ranks)
         summary = json.loads((folder / "summary.json").read_text())
         return load_file(folder / "weights.safetensors"), summary
 
-    alone, _ = train_and_read(1, words)
-    weights, summary = train_and_read(3, words)
+    alone, _ = train_and_read(1, arguments)
+    weights, summary = train_and_read(3, arguments)
     for name in alone:
         if not name.endswith(("running_mean", "running_var", "num_batches_tracked")):
             torch.testing.assert_close(weights[name], alone[name], rtol=1e-4, atol=1e-5)
-    run = make_run(words)
+    run = make_run(arguments)
     run.model.load_state_dict(weights)
     results = evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
     assert (results.top1, results.top5) == (
@@ -67,7 +67,9 @@ def test_three_ranks_match_single_process(launcher, make_run, tmp_path):
     )
     assert results.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
     assert summary["eval_examples"] == 50  # not divisible by three ranks
-    _, summary = train_and_read(3, f"{words} max_duration=1ba schedule.warmup=0ba", eval_examples=2)
+    _, summary = train_and_read(
+        3, f"{arguments} max_duration=1ba schedule.warmup=0ba", eval_examples=2
+    )
     assert summary["eval_examples"] == 2  # one rank has no images
 
 

@@ -95,8 +95,8 @@ def make_replayed_run(
 ) -> Callable[..., tuple[Run, list[str]]]:
     """Return a function that creates a run that may replay its gradients, and its notes."""
 
-    def make(words: str = "") -> tuple[Run, list[str]]:
-        run, texts = make_run(words), []
+    def make(arguments: str = "") -> tuple[Run, list[str]]:
+        run, texts = make_run(arguments), []
         if run.precision.dtype != torch.float32:
             cast_by_stage(run.model, run.precision.dtype)
         run.graphs = Graphs(run.model, run.all_reduce, texts.append)
@@ -107,15 +107,15 @@ def make_replayed_run(
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         f"max_duration=16ba {SMALL_IMAGES} {HOT}",
         f"max_duration=9ba {SMALL_IMAGES} batch.bn_size=4 methods.ema.update_interval=2ba",
         "max_duration=10ba precision.dtype=bf16 methods.sam.interval=3 methods.bce_loss={}",
     ],
 )
-def test_replayed_run_is_bit_identical(words, make_replayed_run, make_run, simulated_gpu):
-    ours, theirs = make_replayed_run(words)[0], make_run(words)
+def test_replayed_run_is_bit_identical(arguments, make_replayed_run, make_run, simulated_gpu):
+    ours, theirs = make_replayed_run(arguments)[0], make_run(arguments)
     losses = record(ours).losses
     assert is_identical(losses, record(theirs).losses)
     assert sum(graph.replays for graph in simulated_gpu.graphs) >= 4
@@ -123,11 +123,11 @@ def test_replayed_run_is_bit_identical(words, make_replayed_run, make_run, simul
 
 
 def test_replayed_float16_uses_scale_of_step(make_replayed_run, make_run, simulated_gpu):
-    words = (
+    arguments = (
         "max_duration=8ba precision.dtype=fp16 batch.global_size=2 batch.bn_size=2 "
         f"optimizer.lr=0.01 {SMALL_IMAGES}"
     )
-    ours, theirs = make_replayed_run(words)[0], make_run(words)
+    ours, theirs = make_replayed_run(arguments)[0], make_run(arguments)
     record(ours)
     record(theirs)
     assert simulated_gpu.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY

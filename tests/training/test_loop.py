@@ -63,11 +63,11 @@ def test_reached_target_saves_and_ends_run(make_run):
 
 @pytest.mark.parametrize("microbatches", [1, 2])
 def test_resumed_hot_run_is_bit_identical(make_run, microbatches):
-    words = f"max_duration=7ba batch.bn_size={16 // microbatches} {HOT}"
-    whole = make_run(words)
+    arguments = f"max_duration=7ba batch.bn_size={16 // microbatches} {HOT}"
+    whole = make_run(arguments)
     recording = record(whole, keep=(2, 3, 5))  # before, at and after a SAM step
     for done, state in recording.states.items():
-        resumed = make_run(words)
+        resumed = make_run(arguments)
         assert restore(resumed, state) == done
         assert is_identical(record(resumed, done).losses, recording.losses[done:])
         assert find_differing_tensors(resumed, whole) == []

@@ -63,9 +63,9 @@ def make_teacher_arguments(
     )
     write_teacher(make_run(f"{base} seed=5 methods.distill=null"), path)
 
-    def make(labels: Path | None = None, words: str = "") -> str:
+    def make(labels: Path | None = None, arguments: str = "") -> str:
         source = f"labels={labels}" if labels else f"teacher={path}"
-        return f"{base} methods.distill.{source} {words}"
+        return f"{base} methods.distill.{source} {arguments}"
 
     return make
 
@@ -106,9 +106,9 @@ def store_outputs(make_teacher_arguments: Callable, tmp_path: Path) -> Callable[
     """Return a function that stores two teacher outputs per image and returns the file."""
 
     def make(
-        words: str = "", name: str = "two", classes: int = 2, ranks: int = 1, **how: int
+        arguments: str = "", name: str = "two", classes: int = 2, ranks: int = 1, **how: int
     ) -> Path:
-        plan = plan_recipe(make_teacher_arguments(words=words), ranks)
+        plan = plan_recipe(make_teacher_arguments(arguments=arguments), ranks)
         return write_soft_labels_file(plan, tmp_path / f"{name}.safetensors", classes, ranks, **how)
 
     return make
@@ -122,7 +122,7 @@ def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> to
 
 
 @pytest.mark.parametrize(
-    ("ranks", "words"),
+    ("ranks", "arguments"),
     parse_rows(
         f"""
 1 | {RESIZED}
@@ -136,18 +136,20 @@ def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> to
     ),
 )
 def test_run_with_all_outputs_matches_teacher_run(
-    make_teacher_arguments, make_run, store_outputs, monkeypatch, ranks, words
+    make_teacher_arguments, make_run, store_outputs, monkeypatch, ranks, arguments
 ):
     # a teacher in every step that gets images before mixing, as in `teach`
     others = [method for method in ORDER if method is not Distill]
     others.insert(others.index(MixUp), Distill)
     monkeypatch.setattr("resnet_recipes.methods.stack.ORDER", others)
-    plan = plan_recipe(make_teacher_arguments(words=words), int(ranks))
-    assert plan.image_sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
-    path = store_outputs(words, classes=10, ranks=int(ranks))
-    learned = train_and_digest(make_run(make_teacher_arguments(path, words)))
-    assert torch.equal(learned, train_and_digest(make_run(make_teacher_arguments(words=words))))
-    half, rest = (make_run(make_teacher_arguments(path, words)) for _ in range(2))
+    plan = plan_recipe(make_teacher_arguments(arguments=arguments), int(ranks))
+    assert plan.image_sizes == ((16, 32) if "progressive_resizing" in arguments else (32, 32))
+    path = store_outputs(arguments, classes=10, ranks=int(ranks))
+    learned = train_and_digest(make_run(make_teacher_arguments(path, arguments)))
+    assert torch.equal(
+        learned, train_and_digest(make_run(make_teacher_arguments(arguments=arguments)))
+    )
+    half, rest = (make_run(make_teacher_arguments(path, arguments)) for _ in range(2))
     train_and_digest(half, stop_at=STEPS // 2 + 1)
     restore(rest, capture(half, STEPS // 2 + 1))
     assert torch.equal(train_and_digest(rest, first=STEPS // 2 + 1), learned)
@@ -157,7 +159,7 @@ LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
 
 
 @pytest.mark.parametrize(
-    ("taught_with", "words"),
+    ("taught_with", "arguments"),
     [
         (LEFT_OVER, LEFT_OVER),
         ("", "seed=7 batch.global_size=4 batch.bn_size=4"),
@@ -165,11 +167,13 @@ LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
     ids=["an image that is left over is computed alone", "runs of other seeds and batches"],
 )
 def test_soft_labels_serve_other_batches_and_seeds(
-    taught_with, words, make_teacher_arguments, make_run, store_outputs
+    taught_with, arguments, make_teacher_arguments, make_run, store_outputs
 ):
     path = store_outputs(taught_with, classes=10)
-    learned = train_and_digest(make_run(make_teacher_arguments(path, words)))
-    assert torch.equal(learned, train_and_digest(make_run(make_teacher_arguments(words=words))))
+    learned = train_and_digest(make_run(make_teacher_arguments(path, arguments)))
+    assert torch.equal(
+        learned, train_and_digest(make_run(make_teacher_arguments(arguments=arguments)))
+    )
 
 
 def test_rank_waits_until_all_outputs_are_written(store_outputs, tmp_path, monkeypatch):
@@ -214,10 +218,12 @@ def test_repeated_epochs_use_the_same_crops(make_teacher_arguments, make_run, st
 def explain_plan_rejection(make_teacher_arguments: Callable) -> Callable[..., str]:
     """Return a function that returns why a plan with soft labels is rejected."""
 
-    def explain_rejection(error: type[Exception], labels: Path, words: str = "") -> str:
+    def explain_rejection(error: type[Exception], labels: Path, arguments: str = "") -> str:
         return " ".join(
             f"{one.key} {one}"
-            for one in get_error(error, plan_recipe, make_teacher_arguments(labels, words)).problems
+            for one in get_error(
+                error, plan_recipe, make_teacher_arguments(labels, arguments)
+            ).problems
         )
 
     return explain_rejection
@@ -347,18 +353,18 @@ def test_interrupted_file_is_completed_bit_identical(store_outputs):
 @pytest.fixture
 def replace_teacher(make_teacher_arguments, make_run, tmp_path) -> Callable[[], None]:
     """Return a function that replaces the teacher with another network of the same kind."""
-    run = make_run(make_teacher_arguments(words="seed=6"))
+    run = make_run(make_teacher_arguments(arguments="seed=6"))
     return lambda: write_teacher(run, tmp_path / "teacher.safetensors")
 
 
-@pytest.mark.parametrize("words", ["", "precision.dtype=bf16"])
-def test_partial_file_rejects_another_teacher_or_dtype(store_outputs, replace_teacher, words):
+@pytest.mark.parametrize("arguments", ["", "precision.dtype=bf16"])
+def test_partial_file_rejects_another_teacher_or_dtype(store_outputs, replace_teacher, arguments):
     part = store_outputs(stop=5)
     before = part.read_bytes()
-    if not words:
+    if not arguments:
         replace_teacher()
     with pytest.raises(NotReadyError, match="other settings or another teacher"):
-        store_outputs(words)
+        store_outputs(arguments)
     assert part.read_bytes() == before
 
 

@@ -41,15 +41,15 @@ def test_restore_same_run_gives_no_warning(make_run, state):
 
 @pytest.mark.parametrize(("interval", "is_pending"), [("3ba", True), ("2ba", False)])
 def test_restored_evaluation_is_due_only_if_planned(interval, is_pending, make_run):
-    words = f"evaluation.interval={interval}"
-    run, state = make_run(words), capture(make_run(words), 3)
+    arguments = f"evaluation.interval={interval}"
+    run, state = make_run(arguments), capture(make_run(arguments), 3)
     restore(run, state | {"owes_evaluation": True})
     assert run.has_pending_evaluation == is_pending
 
 
 def test_restored_run_stays_at_its_target(make_run):
-    words = "evaluation.stop_at_top1=75.0"
-    run, state = make_run(words), capture(make_run(words), 3)
+    arguments = "evaluation.stop_at_top1=75.0"
+    run, state = make_run(arguments), capture(make_run(arguments), 3)
     for top1, is_there in ((75.0, True), (74.9, False)):
         restore(run, state | {"top1": top1})
         assert run.has_reached_target == is_there
@@ -63,10 +63,10 @@ def test_restore_sets_loss_scale_of_float16(make_run):
 
 
 def test_restore_accepts_lists_of_a_method(make_run, tmp_path):
-    words = "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]]"
+    arguments = "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]]"
     checkpoints = Checkpoints(tmp_path, 2)
-    checkpoints.save(3, capture(make_run(words), 3), wait=True)
-    assert restore(make_run(words), checkpoints.load_newest().state) == 3
+    checkpoints.save(3, capture(make_run(arguments), 3), wait=True)
+    assert restore(make_run(arguments), checkpoints.load_newest().state) == 3
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,20 @@ from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, t
 from tests.jobs.engines.strange_names import STRANGE_NAMES
 
 ONE, TWO = Allocation(1, 4), Allocation(2, 8)
-WORDS = ["recipe=mild", *(f"data=/{name}" for name in STRANGE_NAMES), "run.x=$HOME ${a} $$ $(HOME)"]
+ARGUMENTS = [
+    "recipe=mild",
+    *(f"data=/{name}" for name in STRANGE_NAMES),
+    "run.x=$HOME ${a} $$ $(HOME)",
+]
 
-TRAINED = ["resnet-train", "--resume", "auto", *WORDS, "run.name=Mild_1", "run.root=/storage/runs"]
+TRAINED = [
+    "resnet-train",
+    "--resume",
+    "auto",
+    *ARGUMENTS,
+    "run.name=Mild_1",
+    "run.root=/storage/runs",
+]
 
 #: A command that prints its arguments, waits if requested, and ends with a given code.
 STAND_IN = """#!/bin/bash
@@ -27,8 +38,10 @@ exit {code}
 """
 
 
-def make_job(allocation: Allocation, storage: str = "disk", words: list[str] = WORDS) -> Job:
-    return Job("Mild_1", words, allocation, storage)
+def make_job(
+    allocation: Allocation, storage: str = "disk", arguments: list[str] = ARGUMENTS
+) -> Job:
+    return Job("Mild_1", arguments, allocation, storage)
 
 
 def run_task_block(
@@ -72,17 +85,17 @@ def test_scripts_pass_extras_secrets_cores_and_memory():
 def test_skypilot_single_node_runs_our_launcher(tmp_path):
     process = run_task_block(tmp_path, make_job(ONE), code=75)
     out, _ = process.communicate(timeout=10)
-    words = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
-    assert out.split("\0")[:-1] == [*words, "gpus=4"]
+    arguments = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
+    assert out.split("\0")[:-1] == [*arguments, "gpus=4"]
     assert process.returncode == 75
     assert not list(tmp_path.rglob("OWNED"))
 
 
 def test_skypilot_nodes_rendezvous_on_the_first(tmp_path):
     out, _ = run_task_block(tmp_path, make_job(TWO)).communicate(timeout=10)
-    name, *words = out.split("\0")[:-1]
+    name, *arguments = out.split("\0")[:-1]
     assert name == "torchrun"
-    assert words[: words.index("--no-python")] == [
+    assert arguments[: arguments.index("--no-python")] == [
         "--nnodes=2",
         "--node-rank=1",
         "--master-addr=10.0.0.7",
@@ -91,7 +104,7 @@ def test_skypilot_nodes_rendezvous_on_the_first(tmp_path):
         "--shutdown-timeout=150",
     ]
     trained = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
-    assert words[words.index("--no-python") + 1 :] == trained
+    assert arguments[arguments.index("--no-python") + 1 :] == trained
     assert not list(tmp_path.rglob("OWNED"))
 
 
@@ -140,12 +153,12 @@ def test_trainjob_escapes_arguments_and_leaves_time_to_save(allocation):
 def test_torchx_component_escapes_arguments(monkeypatch):
     called = {}
     dist, specs = ModuleType("torchx.components.dist"), ModuleType("torchx.specs")
-    dist.ddp = lambda *words, **rest: called.update(rest, words=list(words))
+    dist.ddp = lambda *arguments, **rest: called.update(rest, arguments=list(arguments))
     specs.AppDef = SimpleNamespace
     monkeypatch.setitem(sys.modules, "torchx.components.dist", dist)
     monkeypatch.setitem(sys.modules, "torchx.specs", specs)
     component: dict = {}
     exec(torchx.format_script(make_job(TWO, storage="")), component)
     component["train"]()
-    assert [word.replace("$$", "$") for word in called["words"]] == [*TRAINED[1:-1]]
+    assert [word.replace("$$", "$") for word in called["arguments"]] == [*TRAINED[1:-1]]
     assert (called["m"], called["j"], called["gpu"]) == ("resnet_recipes", "2x8", 8)

@@ -62,30 +62,36 @@ def start_script(
 ONE_NODE, TWO_NODES = Allocation(1, 4), Allocation(2, 8)
 
 #: Arguments of srun before the command.
-SRUN_WORDS = ["--kill-on-bad-exit=0", "--wait=300", "--cpu-bind=none"]
-SRUN_WORDS += ["resnet-train", "--resume", "auto"]
+SRUN_ARGUMENTS = ["--kill-on-bad-exit=0", "--wait=300", "--cpu-bind=none"]
+SRUN_ARGUMENTS += ["resnet-train", "--resume", "auto"]
 
 
 def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
     text = format_script(["recipe=mild"], ONE_NODE)
     assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
     out, _ = start_script(tmp_path, text).communicate(timeout=10)
-    assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234", "gpus=4"]
+    assert out.splitlines() == [*SRUN_ARGUMENTS, "recipe=mild", "run.name=mild-41234", "gpus=4"]
     text = format_script(["recipe=mild"], TWO_NODES)
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n" in text
     out, _ = start_script(tmp_path, text).communicate(timeout=10)
-    assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234"]
+    assert out.splitlines() == [*SRUN_ARGUMENTS, "recipe=mild", "run.name=mild-41234"]
 
 
 @pytest.mark.parametrize("recipe", STRANGE_NAMES)
 def test_script_quotes_names_and_arguments(recipe, tmp_path):
-    words = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"]
-    text = format_script(words, ONE_NODE)
+    arguments = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"]
+    text = format_script(arguments, ONE_NODE)
     process = start_script(tmp_path, text)
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
-    words = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME", "#SBATCH --array=0-999", ""]
-    assert out.startswith("\n".join([*SRUN_WORDS, *words]))
+    arguments = [
+        f"recipe={recipe}",
+        f"data=/{recipe}",
+        "run.root=$HOME",
+        "#SBATCH --array=0-999",
+        "",
+    ]
+    assert out.startswith("\n".join([*SRUN_ARGUMENTS, *arguments]))
     assert not list(tmp_path.rglob("OWNED"))
     assert f"\nrun.name={make_title(recipe)}-41234\n" in out
     assert list(RunConfig(name=f"{make_title(recipe)}-41234").problems()) == []
@@ -104,8 +110,8 @@ def test_array_task_trains_its_own_run(task, tmp_path):
     out, _ = start_script(
         tmp_path, format_array(runs, TWO_NODES, "4:00:00"), task=task
     ).communicate(timeout=10)
-    words = [*SRUN_WORDS, *runs[f"run-{task}"], f"run.name=run-{task}", ""]
-    assert out == "\n".join(words)
+    arguments = [*SRUN_ARGUMENTS, *runs[f"run-{task}"], f"run.name=run-{task}", ""]
+    assert out == "\n".join(arguments)
     assert not list(tmp_path.rglob("OWNED"))
 
 
