@@ -32,7 +32,7 @@ from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.hydra_compose import list_points
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
-from resnet_recipes.run_folder.facts import count_petaoperations
+from resnet_recipes.run_folder.facts import count_pflops
 from resnet_recipes.run_folder.runs import read_run
 
 #: The slash of a part, as in data.fold=1/5.
@@ -152,15 +152,15 @@ def _describe(
     several = f", {order}, the first as above" if len(runs) > 1 else ""
     yield f"{format_count(len(runs), 'run')}{several}:"
     shared = set.intersection(*(set(arguments) for _, arguments in runs.values()))
-    minutes, cost, operations, saved, format_total = 0.0, 0.0, 0.0, 0.0, format_long_time
+    minutes, cost, pflops, saved, format_total = 0.0, 0.0, 0.0, 0.0, format_long_time
     sources: Counter[str] = Counter()
     for name, (point, arguments) in runs.items():
         plan, other, time = plans[name], before.get(name), ""
         total = sum(plan.flops) / 1e15
         saved_state = None if other else find_stable_state(plan)  # from an earlier run
         start = plans[other].stable_steps if other else saved_state.step if saved_state else 0
-        skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
-        operations, saved = operations + total - skipped, saved + skipped
+        skipped = count_pflops(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
+        pflops, saved = pflops + total - skipped, saved + skipped
         if forecast := predict_time(plan):
             format_total = format_clock if forecast.when else format_total
             fraction = 1 - skipped / total
@@ -172,7 +172,7 @@ def _describe(
         if changes := [argument for argument in arguments if argument not in shared]:
             yield f"    {' '.join(changes)}{f', from the stable phase of {other}' if other else ''}"
     note = f"; shared stable phases save {format_number(saved)}" if saved else ""
-    yield f"{format_number(operations)} PFLOPs of training in total{note}"
+    yield f"{format_number(pflops)} PFLOPs of training in total{note}"
     if minutes:
         runs_at_once = parallel if cuda.find_gpus().count else 1  # on a CPU, they share the cores
         money = f", {cost / runs_at_once:,.2f} at launch.price" if cost else ""

@@ -1,4 +1,4 @@
-"""The layers of torchvision ResNets, and the floating-point operations of any network."""
+"""The layers of torchvision ResNets, and the FLOPs of any network."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self
@@ -123,7 +123,7 @@ def count_features(model: str) -> int:
 
 
 def count_flops(model: ModelConfig, classes: int, image_size: int, methods: Stack) -> FlopCount:
-    """Return the operations of a ResNet of the recipes for an image of `image_size` pixels."""
+    """Return the FLOPs of a ResNet of the recipes for an image of `image_size` pixels."""
     frozen = FREEZABLE.index(model.freeze)  # number of frozen stages; 5: all but the head
 
     def count_layers() -> Iterator[LayerCost]:

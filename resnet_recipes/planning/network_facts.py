@@ -1,4 +1,4 @@
-"""Facts about a network before a run: parameters, operations, and unsupported image sizes."""
+"""Facts about a network before a run: parameters, FLOPs, and unsupported image sizes."""
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache, cached_property
@@ -34,7 +34,7 @@ class Teacher(NamedTuple):
 
 
 def count_teacher_flops(teachers: Iterable[Teacher], image_size: int) -> int:
-    """Return the operations of all teachers for one image of `image_size` pixels."""
+    """Return the FLOPs of all teachers for one image of `image_size` pixels."""
     networks = (teacher.network for teacher in teachers)
     return sum(network.count_flops(image_size).forward for network in networks if network)
 
@@ -159,7 +159,7 @@ class BuiltNetworkFacts:
         return ""
 
     def _count_flops(self, image_size: int) -> FlopCount:
-        """Count the operations for one image; also run the evaluation, which may differ.
+        """Count the FLOPs for one image; also run the evaluation, which may differ.
 
         A layer has a second pass if its weights are trained, and a third pass if its input has a
         gradient.

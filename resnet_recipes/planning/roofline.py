@@ -36,7 +36,7 @@ class Gpu:
 
     @property
     def flops(self) -> float:
-        """Floating-point operations per second that a large matrix product sustains."""
+        """FLOPs per second that a large matrix product sustains."""
         return 1e12 * self.teraflops * self.sustained
 
 
@@ -203,7 +203,7 @@ def _list_layers(work: Work) -> tuple[Convolution, ...]:
 
 @cache
 def _list_passes(work: Work) -> tuple[tuple[float, float], ...]:
-    """Return the operations and bytes per image of each pass of each convolution.
+    """Return the FLOPs and bytes per image of each pass of each convolution.
 
     A convolution has a forward pass, and a backward pass each for its weights and its input.
     """

@@ -75,7 +75,7 @@ class ProgressLine(AbstractContextManager):
 
 
 class Pace:
-    """A running mean of the seconds per 10^15 training operations."""
+    """A running mean of the seconds per PFLOP of training."""
 
     def __init__(self, facts: RunFacts):
         self._facts = facts

@@ -134,7 +134,7 @@ def _describe_times(summary: Summary) -> Iterator[Line]:
         yield Line(
             "" if index else "speed", f"{format_number(speed):>8} images/s at {image_size} px"
         )
-    operations = f"{format_number(summary.training_pflops)} PFLOPs (10^15 operations)"
-    yield Line("compute", f"{operations}, forward and backward")
+    pflops = f"{format_number(summary.training_pflops)} PFLOPs (10^15 operations)"
+    yield Line("compute", f"{pflops}, forward and backward")
     if summary.raw_weights:
         yield Line("raw weights", summary.raw_weights)

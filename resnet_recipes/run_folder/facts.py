@@ -33,10 +33,8 @@ def find_nearest(results: Sequence[Published], epochs: float) -> Published | Non
     )
 
 
-def count_petaoperations(
-    flops: Sequence[int], steps_per_epoch: int, total_steps: int, done: int
-) -> float:
-    """Return the compute of `done` steps in 10^15 operations; `flops` is per epoch.
+def count_pflops(flops: Sequence[int], steps_per_epoch: int, total_steps: int, done: int) -> float:
+    """Return the compute of `done` steps in PFLOPs; `flops` is per epoch.
 
     The last epoch is shorter if `total_steps` ends within it.
     """
@@ -55,7 +53,7 @@ class RunFacts:
     total_steps: int
     steps_per_epoch: int
     global_size: int  # examples per step, over all devices
-    flops: tuple[int, ...]  # training operations by epoch, over all devices
+    flops: tuple[int, ...]  # training FLOPs by epoch, over all devices
     eval_steps: int  # steps from one evaluation to the next
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
     published: tuple[Published, ...] = ()  # empty if the data differ from the published results
@@ -74,4 +72,4 @@ class RunFacts:
 
     def pflops(self, done: int) -> float:
         """Return the 10^15 floating-point operations of `done` steps."""
-        return count_petaoperations(self.flops, self.steps_per_epoch, self.total_steps, done)
+        return count_pflops(self.flops, self.steps_per_epoch, self.total_steps, done)
