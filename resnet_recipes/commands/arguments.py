@@ -418,7 +418,7 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         fix = shlex.join([*command.split(), *(rest or ["RUN"]), value or "IMAGE"])
     elif "[PATH]" in usage.line and is_data and value:
         clause, kind = "is typed without a flag", Kind.WRONG
-        rest = [word for word in rest if word != "data"]
+        rest = [argument for argument in rest if argument != "data"]
         fix = shlex.join([*command.split(), "data", value, *rest])
     elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
         count = value.rpartition(":")[2]  # --gres=gpu:a100:2
@@ -451,9 +451,13 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
 
 def _drop_flag(name: str, value: str, usage: Usage, argv: Sequence[str]) -> list[str]:
     """Return arguments without an unknown flag, its value, and other flags for RUN and images."""
-    of_words = {*RUN_FLAGS, *IMAGE_FLAGS} if "RUN|FILE" in usage.line else ()
-    others = [word for word in argv if word not in (name, value, f"{name}={value}")]
-    return [word for word in others if word[:1] != "-" or _to_key(word) not in of_words]
+    path_flags = {*RUN_FLAGS, *IMAGE_FLAGS} if "RUN|FILE" in usage.line else ()
+    others = [argument for argument in argv if argument not in (name, value, f"{name}={value}")]
+    return [
+        argument
+        for argument in others
+        if argument[:1] != "-" or _to_key(argument) not in path_flags
+    ]
 
 
 def _find_flag(key: str, value: str, takes: Mapping[str, str], sweeps: bool) -> str:

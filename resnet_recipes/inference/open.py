@@ -97,12 +97,14 @@ def parse_model(arguments: Sequence[str]) -> ParsedModel:
 
     Raises RecipeError with all problems.
     """
-    of_model = [word for word in arguments if word.startswith(_MODEL_SETTINGS)]
-    others = [word for word in arguments if word not in of_model]
+    of_model = [argument for argument in arguments if argument.startswith(_MODEL_SETTINGS)]
+    others = [argument for argument in arguments if argument not in of_model]
     if not of_model:
         return ParsedModel(None, others)
-    keys = [word.partition("=")[0] for word in of_model]
-    names = (word.partition("=")[2] for word in of_model if word.startswith("model.name="))
+    keys = [argument.partition("=")[0] for argument in of_model]
+    names = (
+        argument.partition("=")[2] for argument in of_model if argument.startswith("model.name=")
+    )
     name = next(names, "")
     model = ModelConfig(**find_implied_settings(name)) if name else ModelConfig()
     changed = apply_changes(Recipe("file", model=model), of_model, keys)

@@ -120,7 +120,7 @@ def find_candidates(
                 candidate.estimate.max_minutes if candidate.estimate else float("inf")
             )
         )
-    elif any("budget=" in word for word in arguments):
+    elif any("budget=" in argument for argument in arguments):
         order = {name: rank for rank, name in enumerate(best)}
         candidates.sort(key=lambda candidate: order.get(candidate.plan.recipe.name, len(order)))
         candidates.sort(

@@ -218,10 +218,10 @@ def _find_problems(arguments: Sequence[str], launcher: str) -> Iterator[Problem]
     import torch
 
     yield from find_temporary_folder_problems()
-    for word in arguments:
-        if word.split("=")[0] in LAUNCHER_SETTINGS:
+    for argument in arguments:
+        if argument.split("=")[0] in LAUNCHER_SETTINGS:
             yield Problem(
-                word,
+                argument,
                 None,
                 f"is set by {launcher} (WORLD_SIZE={count_started_ranks()})",
                 kind=Kind.UNUSED,
@@ -243,7 +243,7 @@ def _confirm_arguments(rendezvous: "Rendezvous", arguments: Sequence[str]) -> in
     """
     import torch
 
-    typed = {key: value for key, _, value in (word.partition("=") for word in arguments)}
+    typed = {key: value for key, _, value in (argument.partition("=") for argument in arguments)}
     try:
         rendezvous.confirm({**typed, "resnet-recipes": __version__, "torch": torch.__version__})
     except NotReadyError as error:

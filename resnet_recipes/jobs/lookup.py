@@ -22,42 +22,48 @@ def find_runs(arguments: Iterable[str], key: str = "RUN") -> list[Path]:
 
     Raises NotReadyError, with the most similar names, for all that do not exist.
     """
-    paths = [(word, find_run_path(key, word)) for word in arguments]
+    paths = [(argument, find_run_path(key, argument)) for argument in arguments]
     NotReadyError.raise_if_any(
-        describe_missing_run(key, word) for word, path in paths if path is None
+        describe_missing_run(key, argument) for argument, path in paths if path is None
     )
     return [path for _, path in paths if path]
 
 
-def find_network(word: str, key: str) -> Path:
+def find_network(argument: str, key: str) -> Path:
     """Return the path of a run or a file; a published network name is returned unchanged.
 
     Raises NotReadyError like `find_runs`, RecipeError for an invalid name on the Hub.
     """
-    if word.startswith("hf:"):
-        hub.parse_repository(key, word)
-    if word in NETWORKS and not find_run_path(key, word):
-        raise NotReadyError.of(key, word, "", Value(f"torchvision:{word}"), Kind.ABSENT)
-    return Path(word) if names.PUBLISHED_WEIGHTS.fullmatch(word) else find_runs([word], key)[0]
+    if argument.startswith("hf:"):
+        hub.parse_repository(key, argument)
+    if argument in NETWORKS and not find_run_path(key, argument):
+        raise NotReadyError.of(key, argument, "", Value(f"torchvision:{argument}"), Kind.ABSENT)
+    return (
+        Path(argument)
+        if names.PUBLISHED_WEIGHTS.fullmatch(argument)
+        else find_runs([argument], key)[0]
+    )
 
 
-def find_run_path(key: str, word: str) -> Path | None:
+def find_run_path(key: str, argument: str) -> Path | None:
     """Return the path, or the run in ./runs, that an argument names; None if neither exists."""
-    path = parse_path(key, word)
+    path = parse_path(key, argument)
     if os.path.lexists(path):
         return path
-    if word == LAST:
+    if argument == LAST:
         return next(iterate_newest_runs(ROOT), None)
-    return ROOT / word if os.path.lexists(ROOT / word) else None
+    return ROOT / argument if os.path.lexists(ROOT / argument) else None
 
 
-def describe_missing_run(key: str, word: str) -> Problem:
+def describe_missing_run(key: str, argument: str) -> Problem:
     """Return the problem of an argument that is not a run, with the most similar name."""
     runs = [folder.name for folder in iterate_newest_runs(ROOT)]
-    if word == LAST or (word == str(ROOT) and not runs):
-        return Problem(key, word, Statement("there are no runs in ./runs yet"), "resnet-train demo")
-    nearest = find_closest(word.rpartition("/")[2], [*runs, LAST] if runs else ())
-    nearest = nearest or find_similar_path(Path(word))
+    if argument == LAST or (argument == str(ROOT) and not runs):
+        return Problem(
+            key, argument, Statement("there are no runs in ./runs yet"), "resnet-train demo"
+        )
+    nearest = find_closest(argument.rpartition("/")[2], [*runs, LAST] if runs else ())
+    nearest = nearest or find_similar_path(Path(argument))
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
     fix = (nearest and Value(nearest), hint if "FILE" in key else LIST)
-    return Problem(key, word, "", fix, kind=Kind.ABSENT)
+    return Problem(key, argument, "", fix, kind=Kind.ABSENT)

@@ -162,9 +162,9 @@ def _find_late_changes(folder: Path, changes: Sequence[str] | Recipe) -> Iterato
     A complete recipe changes nothing: a command with --resume auto may be repeated.
     """
     original = frozen_recipe.read(folder / CONFIG)
-    for word in changes if isinstance(changes, Sequence) else ():
-        if _make_recipe(folder, [word]) != original:
-            yield Problem(word, None, f"has no effect: {folder} is finished", kind=Kind.UNUSED)
+    for argument in changes if isinstance(changes, Sequence) else ():
+        if _make_recipe(folder, [argument]) != original:
+            yield Problem(argument, None, f"has no effect: {folder} is finished", kind=Kind.UNUSED)
 
 
 def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:

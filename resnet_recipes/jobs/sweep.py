@@ -34,9 +34,9 @@ class _Child(NamedTuple):
 class Sweep:
     """The runs of `root` by name.
 
-    Each is `resnet-train WORDS run=NAME --resume auto`; one per slot runs at a time. Several sweeps
-    may share a root: the first sweep trains a run, and the others wait for it. A run that continues
-    the stable phase of another run starts when its checkpoint is saved.
+    Each is `resnet-train ARGUMENTS run=NAME --resume auto`; one per slot runs at a time.
+    Several sweeps may share a root: the first sweep trains a run, and the others wait for it. A run
+    that continues the stable phase of another run starts when its checkpoint is saved.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ def format_script(job: Job) -> str:
         ["torchrun", f"--shutdown-timeout={SHUTDOWN_SECONDS}", "--no-python"] if nodes > 1 else []
     )
     # Kubernetes expands $(NAME), and replaces $$ by $
-    command = [word.replace("$", "$$") for word in (*torchrun, *job.command)]
+    command = [argument.replace("$", "$$") for argument in (*torchrun, *job.command)]
     limits = f"      limits: {{nvidia.com/gpu: {ranks}}}\n"
     extras = ",".join(job.extras)
     build = f"# docker build -t resnet-recipes:{__version__} --build-arg EXTRAS={extras} .\n"

@@ -71,7 +71,7 @@ esac"""
 
 
 def format_script(arguments: Sequence[str], allocation: Allocation, time: str = "24:00:00") -> str:
-    """Return an sbatch script that trains with `resnet-train WORDS`, the recipe first.
+    """Return an sbatch script that trains with `resnet-train ARGUMENTS`, the recipe first.
 
     `time`, the limit of one job, must be in a form that `parse_seconds` accepts.
     """

@@ -11,7 +11,7 @@ import os
 from torchx.components.dist import ddp
 from torchx.specs import AppDef
 
-WORDS = [
+ARGUMENTS = [
 {arguments}
 ]
 
@@ -19,7 +19,7 @@ WORDS = [
 def train() -> AppDef:
     """Start the run, or resume it."""
     return ddp(
-        *(word.replace("$", "$$") for word in WORDS),  # torchx replaces $names
+        *(each.replace("$", "$$") for each in ARGUMENTS),  # torchx replaces $names
         m="resnet_recipes",  # resnet-train
         name="{name}",
         j="{nodes}x{ranks}",  # nodes x ranks
@@ -38,11 +38,11 @@ def train() -> AppDef:
 def format_script(job: Job) -> str:
     """Return the component of a job; all its nodes must have access to the folder of runs."""
     nodes, ranks, is_cpu = job.allocation
-    arguments = [word for word in job.command[1:] if not word.startswith("gpus=")]
+    arguments = [argument for argument in job.command[1:] if not argument.startswith("gpus=")]
     return _COMPONENT.format(
         name=job.name,
         needs=f"The machines need resnet-recipes[{','.join(job.extras)}].\n" if job.extras else "",
-        arguments="\n".join(f"    {word!a}," for word in arguments),
+        arguments="\n".join(f"    {argument!a}," for argument in arguments),
         nodes=nodes,
         ranks=ranks,
         gpus=0 if is_cpu else ranks,
