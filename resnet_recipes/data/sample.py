@@ -138,7 +138,7 @@ class Sample(NamedTuple):
                 some = self.indices[read : read + _CROPS_AT_ONCE]
                 for epoch in range(len(laps)):
                     start = time.process_time()
-                    next(pipeline.run([BatchOrder(epoch, some, 0 * some, config.train_size)]))
+                    next(pipeline.read([BatchOrder(epoch, some, 0 * some, config.train_size)]))
                     laps[epoch] += time.process_time() - start
                 read += len(some)
         first, *others = (laps / read).tolist()

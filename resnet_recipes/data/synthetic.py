@@ -57,7 +57,7 @@ class Synthetic(BatchSource):
         self._classes = classes
         self._epoch = epoch  # fixed epoch of all images, or None
 
-    def run(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
+    def read(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
         """Yield one batch for each order, when it is requested."""
         images = lru_cache(1)(SyntheticImages)
         return (

@@ -208,7 +208,7 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
     """
     try:
         with closing(trained.open_images(fetches=False)) as loader:
-            first = loader.read(np.arange(min(COMPARED_IMAGES, loader.examples)))
+            first = loader.eval_batches(np.arange(min(COMPARED_IMAGES, loader.examples)))
             images = torch.cat([loader.normalize(raw) for raw in first])
     except NotReadyError:
         generated = map(trained.described_network.transform, _generate_images())

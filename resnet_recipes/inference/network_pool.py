@@ -36,7 +36,7 @@ class PooledImage(NamedTuple):
         If the network has a feature map, the image is repeated to the right, dark where its pixels
         do not support the class: [S, 2 S, 3].
         """
-        (batch,) = self.loader.read(np.array([self.position]))
+        (batch,) = self.loader.eval_batches(np.array([self.position]))
         images = self.loader.normalize(batch).to(self.network.device)
         labels = torch.tensor([label], device=images.device)
         heat = self.network.network.eval().heat_map(images, labels)

@@ -39,7 +39,7 @@ def write_soft_labels(
         for epoch in missing:
             now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
             orders = loader.list_epoch(epoch)
-            stream = zip(orders, Stream(loader.source.run(orders), rank.device), strict=True)
+            stream = zip(orders, Stream(loader.source.read(orders), rank.device), strict=True)
             for done, (order, raw) in enumerate(stream, epoch * len(orders)):
                 if is_stopped():
                     break

@@ -32,7 +32,7 @@ class BatchSource:
     skipped: Sequence[str] = ()
     order_epoch: EpochOrder = staticmethod(shuffle)
 
-    def run(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
+    def read(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
         """Yield one batch for each order, in turn; it is valid until the next one is requested."""
         raise NotImplementedError
 
@@ -59,11 +59,13 @@ class EvalLoader:
 
         Rank r gets examples r, r + world_size, ...
         """
-        return self.read(np.arange(self._batching.rank, self.examples, self._batching.world_size))
+        return self.eval_batches(
+            np.arange(self._batching.rank, self.examples, self._batching.world_size)
+        )
 
-    def read(self, indices: np.ndarray) -> Iterator[RawBatch]:
-        """Yield these images in batches; the last one may be shorter."""
-        return self.source.run(generate_eval_batches(self._config, self._batching, indices))
+    def eval_batches(self, indices: np.ndarray) -> Iterator[RawBatch]:
+        """Yield these images in batches, with evaluation crops; the last one may be shorter."""
+        return self.source.read(generate_eval_batches(self._config, self._batching, indices))
 
     def normalize(self, batch: RawBatch) -> Tensor:
         """Return the images of a batch normalized for the network, float32 [N, 3, H, W]."""
@@ -95,7 +97,7 @@ class TrainLoader(EvalLoader):
         when it resumes. A batch stays valid until the next one is requested. Raises TrainingError
         with the path of an unreadable image.
         """
-        return self.source.run(
+        return self.source.read(
             generate_train_batches(
                 self._config, self._batching, self.examples, first_step, self.source.order_epoch
             )
@@ -129,17 +131,17 @@ class Pipeline(BatchSource):
         # batches in progress, and the futures of their workers
         self._ahead: deque[tuple[Rows, list[Future[list[int]]]]] = deque()
         self._skipped: set[int] = set()
-        self._runs = 0  # number of runs; only batches of the last run are valid
+        self._reads = 0  # number of calls of `read`; only batches of the last one are valid
         if torch.cuda.is_initialized():
             self.notes += self._slots.pin()
 
-    def run(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
+    def read(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
         """Yield one batch for each order, in turn, valid until the next is requested.
 
-        A new run ends an earlier one.
+        A new call ends the batches of an earlier one.
         """
         self._cancel_requests()
-        return map(_make_batch, self._fill_slots(iter(orders), self._runs))
+        return map(_make_batch, self._fill_slots(iter(orders), self._reads))
 
     def path(self, index: int) -> str:
         """Return the name of image `index`."""
@@ -152,14 +154,14 @@ class Pipeline(BatchSource):
 
     def close(self) -> None:
         """Stop the workers; safe to call twice."""
-        self._runs += 1
+        self._reads += 1
         self._pool.close()
         self._slots.unpin()
 
-    def _fill_slots(self, orders: Iterator[BatchOrder], run: int) -> Iterator[Rows]:
+    def _fill_slots(self, orders: Iterator[BatchOrder], number: int) -> Iterator[Rows]:
         started = 0
         while True:
-            if run != self._runs:
+            if number != self._reads:
                 raise RuntimeError(
                     "these batches ended when the loader was closed or a new iteration started"
                 )
@@ -205,8 +207,8 @@ class Pipeline(BatchSource):
         return ", ".join(map(self._storage.path, first)) or "no image"
 
     def _cancel_requests(self) -> None:
-        """Cancel the requests of an earlier run and free their slots."""
-        self._runs += 1
+        """Cancel the requests of an earlier `read` and free their slots."""
+        self._reads += 1
         for part in [part for _, parts in self._ahead for part in parts if not part.cancel()]:
             with self._explain_failures():  # the images are not needed, so ignore failures
                 part.exception(STUCK_SECONDS)

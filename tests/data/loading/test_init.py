@@ -76,7 +76,7 @@ def run_pipeline(
 ) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches of a pipeline."""
     with closing(make_pipeline(workers, 2, in_threads, bad)) as pipeline:
-        return copy_batches(pipeline.run(iterate_orders(count)), count)
+        return copy_batches(pipeline.read(iterate_orders(count)), count)
 
 
 @pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
@@ -98,7 +98,7 @@ def test_repeated_image_has_two_crops():
 
 def test_skipped_image_is_replaced_by_the_next():
     pipeline = make_pipeline(2, bad=(3, 4))
-    batches = list(pipeline.run([BatchOrder(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
+    batches = list(pipeline.read([BatchOrder(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
     assert batches[0].labels.tolist() == [0, 1, 1]
     assert (batches[0].pixels[1] == batches[0].pixels[2]).all()
     assert pipeline.skipped == ("image 3", "image 4")
@@ -112,9 +112,9 @@ def test_hundred_bad_images_in_sequence_raise_error():
 
 def test_new_iteration_ends_the_earlier_one():
     pipeline = make_pipeline(2, prefetch=3)
-    first = pipeline.run(iterate_orders(99))
+    first = pipeline.read(iterate_orders(99))
     next(first)
-    assert is_identical(copy_batches(pipeline.run(iterate_orders(5)), 5), run_pipeline(0, count=5))
+    assert is_identical(copy_batches(pipeline.read(iterate_orders(5)), 5), run_pipeline(0, count=5))
     with pytest.raises(RuntimeError, match="ended when the loader was closed"):
         next(first)
     pipeline.close()
@@ -126,7 +126,7 @@ def test_prefetch_limits_batches_made_ahead():
     fill = storage.fill
     storage.fill = lambda rows: (filled.append(int(rows.indices[0])), fill(rows))
     pipeline = Pipeline(storage, Capacity(1, prefetch=3, rows=7, image_size=6))
-    batches = pipeline.run(iterate_orders(99))
+    batches = pipeline.read(iterate_orders(99))
     batch = next(batches)
     before = batch.pixels.clone()
     patience = time.monotonic() + 10
@@ -154,7 +154,7 @@ def test_unresponsive_storage_times_out(monkeypatch):
         match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, "
         r"image 1, image 1",
     ):
-        next(pipeline.run(iterate_orders(1)))
+        next(pipeline.read(iterate_orders(1)))
     pipeline.close()  # does not wait
     gate.set()
 
@@ -162,7 +162,7 @@ def test_unresponsive_storage_times_out(monkeypatch):
 def test_dead_worker_is_reported():
     before = set(multiprocessing.active_children())
     pipeline = make_pipeline(1, in_threads=False)
-    batches = pipeline.run(iterate_orders(99))
+    batches = pipeline.read(iterate_orders(99))
     next(batches)
     (process,) = set(multiprocessing.active_children()) - before
     process.kill()
@@ -184,7 +184,7 @@ def test_unpinnable_memory_is_used_with_a_note(monkeypatch):
     monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
     pipeline = make_pipeline(1)
     assert "cannot be pinned (CUDA error 2)" in pipeline.notes[0]
-    assert next(pipeline.run(iterate_orders(1))).pixels.shape == (7, 3, 4, 4)
+    assert next(pipeline.read(iterate_orders(1))).pixels.shape == (7, 3, 4, 4)
     pipeline.close()
 
 
