@@ -65,7 +65,7 @@ class ArchiveError(ValueError):
 class DamagedError(ArchiveError):
     """The file cannot be parsed."""
 
-    fixes = (Hint("copy or download the file again"),)
+    fix = (Hint("copy or download the file again"),)
 
 
 def read(path: Path, check_crc: bool = True) -> State:

@@ -156,7 +156,7 @@ def load(path: Path | str, assumed: NetworkDescription | None = None) -> Network
         raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
     except (ValueError, OSError) as error:
         clause = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        fix = getattr(error, "fixes", ()) or _COPY
+        fix = getattr(error, "fix", ()) or _COPY
         raise NotReadyError.at(path, clause, fix) from None
 
 
@@ -200,7 +200,7 @@ class UnknownNetworkError(ArchiveError):
     def __init__(self, fault: str, state: Mapping[str, Any], path: Path):
         super().__init__(f"{fault} ({_describe_tensors(state)})")
         fitting = tuple(f"model.name={name}" for name in find_fitting_networks(state, path))
-        self.fixes: tuple[str, ...] = fitting or (Hint(NAMING), Hint(_SOURCES))
+        self.fix: tuple[str, ...] = fitting or (Hint(NAMING), Hint(_SOURCES))
 
 
 def _describe_tensors(state: Mapping[str, Any]) -> str:
