@@ -104,7 +104,7 @@ def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]
         yield Problem(str(folder / CHECKPOINTS), None, "has a checkpoint without its recipe")
         return
     for problem in find_changed_settings(trained, recipe):
-        yield problem._replace(key=f"{folder / CONFIG}: {problem.key}")
+        yield problem._replace(where=str(folder / CONFIG))
 
 
 def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:

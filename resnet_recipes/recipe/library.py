@@ -244,9 +244,8 @@ def read(entry: Entry) -> Document:
         return expand_document(document)
     if "defaults" in document.tree:
         location = document.locate("defaults")
-        raise RecipeError.of(
-            location, None, Statement("only recipes inherit"), Hint("delete the list")
-        )
+        clause, hint = Statement("only recipes inherit"), Hint("delete the list")
+        raise RecipeError([Problem("defaults", None, clause, hint, where=location)])
     lines = {f"{group}.{key}": line for key, line in document.lines.items()}
     return Document(entry.path, {group: document.tree}, lines, document.raw)
 
@@ -267,10 +266,9 @@ def expand_document(document: Document) -> Document:
             target.partition("=") for target in expand_short_name(word, str(value))
         ):
             if key in lines:
-                clause = Statement(f"{word} sets {key}, as line {lines[key]} does")
-                problems.append(
-                    Problem(document.locate(word), None, clause, Hint("delete one of them"))
-                )
+                clause = f"sets {key}, as line {lines[key]} does"
+                hint = Hint("delete one of them")
+                problems.append(Problem(word, None, clause, hint, where=document.locate(word)))
             section, _, name = key.rpartition(".")
             setting = {name: value if form == "{}" else parse_scalar(form.format(value))}
             if not section:
