@@ -62,7 +62,7 @@ def explain(problem: Problem, arguments: Sequence[str], context: Context) -> Pro
     if meaning and len(arguments) > 1:
         meaning = _drop_typed(meaning, [each for each in arguments if each != argument])
     is_same = meaning is not None and meaning.replacement in (argument, shlex.quote(argument))
-    if meaning and not is_same and _is_taken(meaning, context):
+    if meaning and not is_same and _is_accepted(meaning, context):
         meaning, wrong = _correct_value(meaning, context)
         if not wrong:
             return apply_meaning(problem, meaning)
@@ -129,7 +129,7 @@ def _describe_siblings(argument: str) -> Hint:
     return Hint(f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else "")
 
 
-def _is_taken(meaning: Meaning, context: Context) -> bool:
+def _is_accepted(meaning: Meaning, context: Context) -> bool:
     """Return whether the command accepts the settings of a meaning."""
     arguments = [
         argument for argument in shlex.split(meaning.replacement) if _SETTING.fullmatch(argument)
