@@ -97,7 +97,7 @@ def compose(
     if isinstance(recipe, Recipe):
         clause, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
-        clause, fix = f"is not the name of a recipe, but {_describe_kind(recipe)}", _EXAMPLE
+        clause, fix = f"is not the name of a recipe, but {_describe_type(recipe)}", _EXAMPLE
     elif arguments:
         clause, fix = "is a complete config", Hint("change it where your application composes it")
     else:
@@ -248,7 +248,7 @@ def _create(
 ) -> LockedFolder:
     """Create the folder of a new run, as `prepare` does."""
     if not isinstance(planned, Plan | None):
-        rule = Rule(f"must be a plan, and not {_describe_kind(planned)}")
+        rule = Rule(f"must be a plan, and not {_describe_type(planned)}")
         raise RecipeError.of(
             "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
         )
@@ -263,7 +263,7 @@ def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
         return recipe
     if not isinstance(recipe, Recipe):
         name = recipe if isinstance(recipe, str) else "small"
-        rule = Rule(f"must be what compose() returns, and not {_describe_kind(recipe)}")
+        rule = Rule(f"must be what compose() returns, and not {_describe_type(recipe)}")
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen_recipe.find_problems(recipe)
     RecipeError.raise_if_any(one for one in wrong if needs_data or one.key != "data.root")
@@ -327,13 +327,13 @@ def _check_callback(callback: object) -> Problem | None:
     fix = Hint("a function of one argument, a record of metrics.jsonl")
     if not callable(callback):
         return Problem(
-            "callbacks", None, Statement(f"{_describe_kind(callback)} cannot be called"), fix
+            "callbacks", None, Statement(f"{_describe_type(callback)} cannot be called"), fix
         )
     with suppress(ValueError):  # builtins may lack a signature
         try:
             inspect.signature(callback).bind({})
         except TypeError as error:
-            clause = Statement(f"{_describe_kind(callback)} does not take one record: {error}")
+            clause = Statement(f"{_describe_type(callback)} does not take one record: {error}")
             return Problem("callbacks", None, clause, fix)
     return None
 
@@ -426,7 +426,7 @@ def _locate(place: object) -> Path:
     """Return the path of a run or a file. Raises NotReadyError if it does not exist."""
     if not isinstance(place, str | os.PathLike):
         rule = Rule(
-            f"must name a run, a checkpoint or a weights file, and is {_describe_kind(place)}"
+            f"must name a run, a checkpoint or a weights file, and is {_describe_type(place)}"
         )
         raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))
     return find_network(os.fspath(place), "place")
@@ -442,7 +442,7 @@ def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -
         elif isinstance(change, str):
             arguments.append(change)
         else:
-            rule = Rule(f"must be text or a mapping, and not {_describe_kind(change)}")
+            rule = Rule(f"must be text or a mapping, and not {_describe_type(change)}")
             fix = ('"lr=0.1"', '{"optimizer.lr": 0.1}', "lr=0.1")
             problems.append(Problem("changes", None, rule, fix))
     RecipeError.raise_if_any(problems)
@@ -455,7 +455,7 @@ def _iterate_settings(values: Mapping[str, object], section: str) -> Iterator[st
         if isinstance(value, Mapping) and value:
             yield from _iterate_settings(value, f"{section}{name}.")
         elif isinstance(value, Section):
-            clause = f"cannot be {_describe_kind(value)} here"
+            clause = f"cannot be {_describe_type(value)} here"
             fix = f"recipe.{section}{name} = {type(value).__name__}(...)"
             raise RecipeError.of(f"{section}{name}", None, clause, fix)
         else:
@@ -469,7 +469,7 @@ def _format_value(value: object) -> str:
     return "null" if value is None else str(value)
 
 
-def _describe_kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     """Return the type of a value, for a message."""
     is_short = value is None or isinstance(value, int | float | str)
     return repr(value) if is_short else f"a {type(value).__name__}"

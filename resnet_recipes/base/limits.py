@@ -120,15 +120,15 @@ def get_limits(cls: type) -> dict[str, tuple[Limit, ...]]:
     """Return the limits of each field that has any, including inherited fields."""
     fields = {}
     for owner in reversed(cls.__mro__):
-        for name, kind in get_annotations(owner).items():
-            if limits := tuple(dict.fromkeys(_find_limits(kind))):
+        for name, field_type in get_annotations(owner).items():
+            if limits := tuple(dict.fromkeys(_find_limits(field_type))):
                 fields[name] = limits
     return fields
 
 
-def _find_limits(kind: Any) -> Iterator[Limit]:
-    yield from getattr(kind, "__metadata__", ())
-    for part in get_args(kind):
+def _find_limits(field_type: Any) -> Iterator[Limit]:
+    yield from getattr(field_type, "__metadata__", ())
+    for part in get_args(field_type):
         yield from _find_limits(part)
 
 

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule
-from resnet_recipes.base.kinds import WrongTypeError, convert, find_dataclasses, get_kinds
+from resnet_recipes.base.field_types import (
+    WrongTypeError,
+    convert,
+    find_dataclasses,
+    get_field_types,
+)
 from resnet_recipes.base.limits import IsDuration, find_broken_limits, get_limits
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.base.value_suggestions import add_likely_value
@@ -35,22 +40,22 @@ class Section:
 
 def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
     """Return a value converted to the type of a field. Raises RecipeError if that fails."""
-    kinds, key = get_kinds(cls), f"{prefix}{name}"
-    if name not in kinds:
+    field_types, key = get_field_types(cls), f"{prefix}{name}"
+    if name not in field_types:
         inside = [
             f"{section}.{inner}"
-            for section, kind in kinds.items()
-            for option in find_dataclasses(kind)
-            for inner in get_kinds(option)
+            for section, field_type in field_types.items()
+            for option in find_dataclasses(field_type)
+            for inner in get_field_types(option)
         ]
-        meant = find_closest(key, [f"{prefix}{each}" for each in (*kinds, *inside)])
-        fix: Fix = meant or Hint(f"settings: {', '.join(kinds)}")
+        meant = find_closest(key, [f"{prefix}{each}" for each in (*field_types, *inside)])
+        fix: Fix = meant or Hint(f"settings: {', '.join(field_types)}")
         raise RecipeError.of(key, value, "unknown setting", fix, Kind.UNKNOWN)
     try:
-        return convert(value, kinds[name])
+        return convert(value, field_types[name])
     except WrongTypeError as error:
         clause: str = Rule(f"must be {error}")
-        is_number = kinds[name] in (int, float)
+        is_number = field_types[name] in (int, float)
         durations = [each for each in get_limits(cls).get(name, ()) if isinstance(each, IsDuration)]
         if durations:
             clause = durations[0].find_broken_rule("")

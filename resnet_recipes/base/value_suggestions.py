@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import Hint, Problem, Value
-from resnet_recipes.base.kinds import get_kinds, is_union
+from resnet_recipes.base.field_types import get_field_types, is_union
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, Span, get_limits
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, OFF, UNITS, apply_meaning, find_closest
 
@@ -94,10 +94,10 @@ def _split_unit(text: str) -> tuple[float, str]:
 
 def _find_value(cls: type, name: str, text: str) -> str:
     """Return the intended value, or a complete setting; "" if unknown."""
-    kind, limits = get_kinds(cls)[name], get_limits(cls).get(name, ())
-    options = get_args(kind) if is_union(kind) else (kind,)
-    if get_origin(kind) in (list, tuple):
-        return _read_list(text, kind, limits)
+    field_type, limits = get_field_types(cls)[name], get_limits(cls).get(name, ())
+    options = get_args(field_type) if is_union(field_type) else (field_type,)
+    if get_origin(field_type) in (list, tuple):
+        return _read_list(text, field_type, limits)
     if durations := [limit for limit in limits if isinstance(limit, IsDuration)]:
         return _read_duration(text, name, _get_default(cls, name), durations[0].units)
     if bool in options:
@@ -114,9 +114,9 @@ def _get_default(cls: type, name: str) -> str:
     return "" if default is MISSING else str(default)
 
 
-def _read_list(text: str, kind: Any, limits: Sequence[Limit]) -> str:
+def _read_list(text: str, field_type: Any, limits: Sequence[Limit]) -> str:
     """Return a list of the values in a text."""
-    if text in OFF and get_origin(kind) is list:
+    if text in OFF and get_origin(field_type) is list:
         return "[]"
     items = re.split(r"[,;]|(?<=\d)-(?=\d)", text.strip("[]()"))
     items = [item.strip() for item in items if item.strip()]
@@ -129,8 +129,8 @@ def _read_list(text: str, kind: Any, limits: Sequence[Limit]) -> str:
             items.sort(key=float)
         if isinstance(limit, IsDuration):
             items = [f"{item}ep" if re.fullmatch(_NUMBER, item) else item for item in items]
-    types = get_args(kind)
-    is_short = get_origin(kind) is tuple and types[-1] is not ... and len(items) != len(types)
+    types = get_args(field_type)
+    is_short = get_origin(field_type) is tuple and types[-1] is not ... and len(items) != len(types)
     return "" if is_short or not all(items) else f"[{','.join(items)}]"
 
 

@@ -170,9 +170,9 @@ def _iterate_file_settings() -> Iterator[str]:
 
 def _list_arguments() -> list[str]:
     """Return all arguments that a command accepts, without values."""
-    kinds = get_setting_types()
-    sections = {key.rpartition(".")[0] for key in kinds if "." in key}
-    methods = [key for key in kinds if key.startswith("methods.") and key.count(".") == 1]
+    setting_types = get_setting_types()
+    sections = {key.rpartition(".")[0] for key in setting_types if "." in key}
+    methods = [key for key in setting_types if key.startswith("methods.") and key.count(".") == 1]
     return [
         *(f"recipe={name}" for name in Library().packaged),
         *(f"{key}=" for key in SHORT_NAMES),
@@ -181,7 +181,7 @@ def _list_arguments() -> list[str]:
             for group in GROUPS
             for path in sorted(find_packaged_folder().glob(f"{group}/*.yaml"))
         ),
-        *(f"{key}=" for key in kinds if key not in sections and key not in methods),
+        *(f"{key}=" for key in setting_types if key not in sections and key not in methods),
         *(f"{key}={{}}" for key in methods),
         *(f"~{key}" for key in methods),
     ]

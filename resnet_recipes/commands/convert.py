@@ -44,17 +44,17 @@ Options, with their defaults:
 
 def run(arguments: Arguments) -> int:
     """Print a forecast, convert unless --dry-run is set, and print the written files."""
-    from resnet_recipes.base.kinds import get_kinds
+    from resnet_recipes.base.field_types import get_field_types
     from resnet_recipes.data.convert import convert, forecast
     from resnet_recipes.data.convert.encode import ConvertOptions
 
-    kinds = get_kinds(ConvertOptions)
-    typed_paths = [argument for argument in arguments.positional if _is_path(argument, kinds)]
+    names = get_field_types(ConvertOptions)
+    typed_paths = [argument for argument in arguments.positional if _is_path(argument, names)]
     if len(typed_paths) < 2:
         typed_paths = [
             argument
             for argument in arguments.positional
-            if argument in typed_paths or not find_closest(argument.partition("=")[0], kinds)
+            if argument in typed_paths or not find_closest(argument.partition("=")[0], names)
         ]
     if len(typed_paths) != 2:
         command = [
@@ -66,7 +66,7 @@ def run(arguments: Arguments) -> int:
         fix = shlex.join(command) if len(typed_paths) == 1 else Hint(USAGE.line)
         raise RecipeError.of("COMMAND", "convert", "needs a source and a target", fix)
     changes = [argument for argument in arguments.positional if argument not in typed_paths]
-    options = _read_options(changes, kinds)
+    options = _read_options(changes, names)
     source, target = map(parse_path, ("SRC", "DST"), typed_paths)
     try:
         expected = forecast(source, target, options)
@@ -91,7 +91,7 @@ def _is_path(argument: str, options: Collection[str]) -> bool:
     return not equals or "/" in key or (key not in options and "/" in value)
 
 
-def _read_options(arguments: Sequence[str], kinds: Collection[str]) -> "ConvertOptions":
+def _read_options(arguments: Sequence[str], names: Collection[str]) -> "ConvertOptions":
     """Parse key=value arguments as conversion options. Raises RecipeError with every problem."""
     from resnet_recipes.data.convert.encode import ConvertOptions
     from resnet_recipes.recipe.build import build
@@ -105,8 +105,8 @@ def _read_options(arguments: Sequence[str], kinds: Collection[str]) -> "ConvertO
         return options, [*map(_add_help, (*problems, *options.problems()))]
 
     def explain_unknown(key: str, value: str) -> Problem:
-        unknown = make_unknown_problem("option", key, kinds)._replace(typed=f"{key}={value}")
-        parts = {part: name for name in kinds for part in name.split("_")}
+        unknown = make_unknown_problem("option", key, names)._replace(typed=f"{key}={value}")
+        parts = {part: name for name in names for part in name.split("_")}
         meant = "".join(unknown.fixes) or parts.get(find_misspelled(key, parts))
         if not meant:
             return unknown
@@ -118,8 +118,8 @@ def _read_options(arguments: Sequence[str], kinds: Collection[str]) -> "ConvertO
             fix=(*map(wrong.format_fix, wrong.fixes), *clause), valid=wrong.valid
         )
 
-    options, problems = read({key: value for key, value in texts.items() if key in kinds})
-    unknown = [explain_unknown(key, value) for key, value in texts.items() if key not in kinds]
+    options, problems = read({key: value for key, value in texts.items() if key in names})
+    unknown = [explain_unknown(key, value) for key, value in texts.items() if key not in names]
     RecipeError.raise_if_any([*unknown, *problems])
     return options
 

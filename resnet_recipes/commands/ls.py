@@ -8,7 +8,7 @@ from typing import Any
 
 from resnet_recipes.base.duration import Duration, parse_fraction
 from resnet_recipes.base.errors import RecipeError, Statement
-from resnet_recipes.base.kinds import WrongTypeError, convert
+from resnet_recipes.base.field_types import WrongTypeError, convert
 from resnet_recipes.base.text import wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.printing import format_table, get_width, show

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base.errors import ExitCode, Hint, TrainingError
-from resnet_recipes.base.kinds import flatten
+from resnet_recipes.base.field_types import flatten
 from resnet_recipes.jobs.measure import make_speed_key
 from resnet_recipes.jobs.prepare import prepare_rank
 from resnet_recipes.jobs.rank import RankProcess, Spans, read_job

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelArguments
-from resnet_recipes.base.kinds import WrongTypeError, convert, get_kinds
+from resnet_recipes.base.field_types import WrongTypeError, convert, get_field_types
 from resnet_recipes.base.limits import Bounds, OneOf, find_broken_limits
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.base import MEAN, STD, DataConfig, Deviation, Mean
@@ -144,9 +144,9 @@ def from_json(text: str) -> NetworkDescription:
     if content.keys() != {item.name for item in fields(NetworkDescription)}:
         raise ValueError("its description of the network has missing or unknown fields")
     values, invalid = {}, []
-    for name, kind in get_kinds(NetworkDescription).items():
+    for name, field_type in get_field_types(NetworkDescription).items():
         try:
-            values[name] = _read_field(content[name], kind)
+            values[name] = _read_field(content[name], field_type)
         except WrongTypeError:
             invalid.append(name)
     if not invalid:
@@ -163,14 +163,14 @@ def from_json(text: str) -> NetworkDescription:
     return about
 
 
-def _read_field(value: Any, kind: Any) -> Any:
+def _read_field(value: Any, field_type: Any) -> Any:
     """Return the value of a field; class names may have any characters.
 
     Raises WrongTypeError if the value has another type.
     """
-    if kind == tuple[str, ...] and type(value) is list:
+    if field_type == tuple[str, ...] and type(value) is list:
         return tuple(_read_field(item, str) for item in value)
-    return value if kind is str and type(value) is str else convert(value, kind)
+    return value if field_type is str and type(value) is str else convert(value, field_type)
 
 
 def _find_invalid_fields(about: NetworkDescription) -> Iterator[str]:

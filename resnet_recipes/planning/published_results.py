@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.kinds import parse_texts
+from resnet_recipes.base.field_types import parse_texts
 from resnet_recipes.run_folder.facts import Published
 
 #: Number of ImageNet-1k training images; all results use them.

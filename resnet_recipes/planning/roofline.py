@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.kinds import parse_texts
+from resnet_recipes.base.field_types import parse_texts
 from resnet_recipes.planning.layers import Convolution, count_backbone_weights, iterate_convolutions
 
 

@@ -5,7 +5,12 @@ from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule, Statement
-from resnet_recipes.base.kinds import describe_kind, find_dataclasses, get_kinds, to_plain
+from resnet_recipes.base.field_types import (
+    describe_type,
+    find_dataclasses,
+    get_field_types,
+    to_plain,
+)
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import OFF, find_closest, find_meaning, find_misspelled
 from resnet_recipes.base.value_suggestions import ON
@@ -29,18 +34,23 @@ def fit_sections(
     fits = {}
     for name, value in tree.items():
         key = f"{prefix}{name}"
-        kind = get_kind(key)
-        sections = find_dataclasses(kind)
+        field_type = get_setting_type(key)
+        sections = find_dataclasses(field_type)
         if (
             sections
             and not isinstance(value, dict)
-            and not (value is None and type(None) in get_args(kind))
+            and not (value is None and type(None) in get_args(field_type))
         ):
             clause = Statement(f"{key} is a section of settings, not a single value")
             fix = _suggest_mapping(key, value, sections[0]) if in_file else ""
             problems.append(Problem(key, value, clause, fix or _describe_settings(sections[0])))
-        elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
-            problems.append(Problem(key, value, Rule(f"must be {describe_kind(kind)}")))
+        elif (
+            field_type
+            and not sections
+            and get_origin(field_type) is not dict
+            and isinstance(value, dict)
+        ):
+            problems.append(Problem(key, value, Rule(f"must be {describe_type(field_type)}")))
         elif isinstance(value, dict):
             fits[name] = fit_sections(value, problems, f"{key}.", in_file)
         else:
@@ -50,21 +60,21 @@ def fit_sections(
 
 def _suggest_mapping(key: str, value: Any, section: type) -> Fix:
     """Return the line of a recipe file for a section whose value is not a mapping, or ""."""
-    text, name, kinds = str(value).lower(), key.rpartition(".")[2], get_kinds(section)
+    text, name, field_types = str(value).lower(), key.rpartition(".")[2], get_field_types(section)
     if key == "methods":
         items = value if isinstance(value, list) else [text]
-        methods = [find_misspelled(each, kinds) for each in items]
+        methods = [find_misspelled(each, field_types) for each in items]
         on = ", ".join(f"{each}: {{}}" for each in methods)
         return f"methods: {{{on}}}" if all(methods) else ""
     if key.startswith("methods."):
-        if isinstance(value, int | float) and not isinstance(value, bool) and kinds:
-            return f"{name}: {{{next(iter(kinds))}: {value}}}"
+        if isinstance(value, int | float) and not isinstance(value, bool) and field_types:
+            return f"{name}: {{{next(iter(field_types))}: {value}}}"
         line = f"{name}: {{}}" if text in ON else f"{name}: null"
         return line if text in (*ON, *OFF) else Hint(f"{name}: {{}} turns it on, null off")
     word, _, rest = str(value).partition(" ")
-    if word in kinds and rest:  # lr 0.1
+    if word in field_types and rest:  # lr 0.1
         return f"{word}: {rest.strip()}"
-    if isinstance(value, str) and "name" in kinds:
+    if isinstance(value, str) and "name" in field_types:
         return f"{name}: {{name: {value}}}"
     meaning = find_meaning(key, str(value))
     setting, equals, setting_value = meaning.replacement.partition("=") if meaning else ("", "", "")
@@ -79,7 +89,7 @@ def complete_section(section: str, values: dict[str, Any]) -> dict[str, Any]:
     """
     options = find_dataclasses(get_setting_types()[section])
     choice = next((option for option in options if option.name == values.get("name")), options[0])
-    unset = {name: None for option in options for name in get_kinds(option)}
+    unset = {name: None for option in options for name in get_field_types(option)}
     return unset | to_plain(asdict(choice())) | values
 
 
@@ -95,19 +105,19 @@ def build_recipe(tree: dict[str, Any]) -> BuildResult:
 @cache
 def get_setting_types() -> dict[str, Any]:
     """Return the type of every setting by its full name, including sections and methods."""
-    kinds: dict[str, Any] = {}
+    types: dict[str, Any] = {}
 
     def visit(cls: type, prefix: str) -> None:
-        for name, kind in get_kinds(cls).items():
-            kinds[prefix + name] = kind
-            for section in find_dataclasses(kind):
+        for name, field_type in get_field_types(cls).items():
+            types[prefix + name] = field_type
+            for section in find_dataclasses(field_type):
                 visit(section, f"{prefix}{name}.")
 
     visit(Recipe, "")
-    return kinds
+    return types
 
 
-def get_kind(key: str) -> Any:
+def get_setting_type(key: str) -> Any:
     """Return the type of a setting by its full name, or None.
 
     A mapping with free names, such as `model.args`, has settings of any name.
@@ -124,21 +134,21 @@ def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return {
         name: drop_removed(value, f"{prefix}{name}.") if value and type(value) is dict else value
         for name, value in tree.items()
-        if get_kind(f"{prefix}{name}")
+        if get_setting_type(f"{prefix}{name}")
         or not (prefix == "log." or value is False or value in (None, "", [], {}))
     }
 
 
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
     """Build one section; unknown names and values of the wrong type are problems."""
-    result, kinds = cls(), get_kinds(cls)
-    for key in (f"{prefix}{name}" for name in tree if name not in kinds):
+    result, field_types = cls(), get_field_types(cls)
+    for key in (f"{prefix}{name}" for name in tree if name not in field_types):
         meant = find_closest(key, get_setting_types())
         problems.append(Problem(key, None, "unknown setting", meant, kind=Kind.UNKNOWN))
-    for name, kind in kinds.items():
+    for name, field_type in field_types.items():
         if name not in tree:
             continue
-        key, value, sections = prefix + name, tree[name], find_dataclasses(kind)
+        key, value, sections = prefix + name, tree[name], find_dataclasses(field_type)
         if sections and isinstance(value, dict):
             section, inside = _choose_section(sections, value, key, problems)
             value = build(section, inside, f"{key}.", problems)
@@ -166,17 +176,19 @@ def _choose_section(
         fix = f"{key}={meant}" if meant else ""
         problems.append(Problem(f"{key}.name", name, "", fix, tuple(names)))
         return sections[0], {}
-    kinds = get_kinds(names[name])
-    owners = {each: [one for one in names if each in get_kinds(names[one])] for each in tree}
+    field_types = get_field_types(names[name])
+    owners = {each: [one for one in names if each in get_field_types(names[one])] for each in tree}
     for setting, readers in owners.items():
-        if readers and setting not in kinds and tree[setting] is not None:
+        if readers and setting not in field_types and tree[setting] is not None:
             clause = f"is not a setting of {name}"
             fix = Hint(f"{setting} is a setting of {', '.join(readers)}")
             problems.append(Problem(f"{key}.{setting}", tree[setting], clause, fix))
-    settings = {each: value for each, value in tree.items() if each in kinds or not owners[each]}
+    settings = {
+        each: value for each, value in tree.items() if each in field_types or not owners[each]
+    }
     return names[name], settings
 
 
 def _describe_settings(section: type) -> Hint:
-    names = ", ".join(get_kinds(section))
+    names = ", ".join(get_field_types(section))
     return Hint(f"its settings: {names}; {{}} for their defaults" if names else "write {}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
-from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
+from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
@@ -21,7 +21,7 @@ from resnet_recipes.base.suggestions import (
     suggest_printing_settings,
 )
 from resnet_recipes.base.value_suggestions import ON, read_time
-from resnet_recipes.recipe.build import build_recipe, get_kind, get_setting_types
+from resnet_recipes.recipe.build import build_recipe, get_setting_type, get_setting_types
 from resnet_recipes.recipe.hydra_compose import nest
 from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
@@ -86,7 +86,9 @@ def explain(problem: Problem, arguments: Sequence[str], context: Context) -> Pro
     before, source = context.before(problem.key), f"{context.name} uses"
     if before is None:
         section, _, name = problem.key.rpartition(".")
-        defaults = [getattr(each(), name, None) for each in find_dataclasses(get_kind(section))]
+        defaults = [
+            getattr(each(), name, None) for each in find_dataclasses(get_setting_type(section))
+        ]
         before = next((each for each in defaults if each is not None), None)
         source = "the default is"
     if before in (None, "", []) or isinstance(before, dict):
@@ -125,7 +127,11 @@ def describe_enabled_methods(methods: Iterable[str]) -> Hint:
 def _describe_siblings(argument: str) -> Hint:
     """Return the settings in the section of an unknown setting; "" without a section."""
     section = argument.lstrip("~").partition("=")[0].rpartition(".")[0]
-    names = [name for each in find_dataclasses(get_kind(section)) for name in get_kinds(each)]
+    names = [
+        name
+        for each in find_dataclasses(get_setting_type(section))
+        for name in get_field_types(each)
+    ]
     return Hint(f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else "")
 
 
@@ -201,20 +207,22 @@ def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning 
         return _turn_off(method, context)
     if name[:1] in ("+", "~") or not equals:
         return _read_misshapen(argument, context)
-    kind = get_kind(expand(f"{name}=0")[0].key)
-    if kind is None:
+    setting_type = get_setting_type(expand(f"{name}=0")[0].key)
+    if setting_type is None:
         return _read_misnamed(name, value, context)
     if value.lower() in (*ON, *OFF) and name.startswith("methods."):
         method = ".".join(name.split(".")[:2])
         return _make_setting(method, "{}") if value.lower() in ON else _turn_off(method, context)
     if problem.kind is Kind.UNKNOWN:  # an unknown option of a group
         return FOREIGN_VALUES.get(name, {}).get(value.lower())
-    if find_dataclasses(kind):
-        return _read_section_value(name, value, list(get_kinds(find_dataclasses(kind)[0])), context)
+    if find_dataclasses(setting_type):
+        return _read_section_value(
+            name, value, list(get_field_types(find_dataclasses(setting_type)[0])), context
+        )
     if problem.fixes:
         is_network = name == "model.name"
         return Meaning(problem.format_fix(problem.fixes[0])) if is_network else None
-    return _read_several_values(name, value, kind)
+    return _read_several_values(name, value, setting_type)
 
 
 def _find_method(name: str, choices: Iterable[str] = ()) -> str:
@@ -222,7 +230,7 @@ def _find_method(name: str, choices: Iterable[str] = ()) -> str:
 
     Searches `choices`, by default all methods.
     """
-    every = get_kinds(find_dataclasses(get_setting_types()["methods"])[0])
+    every = get_field_types(find_dataclasses(get_setting_types()["methods"])[0])
     method = find_misspelled(name, choices or every)
     return f"methods.{method}" if method else ""
 
@@ -260,7 +268,7 @@ def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
     }
     foreign = None if is_placed and closest else find_meaning(name, value, table=context.meanings)
     if foreign is None and closest:
-        is_method = closest.startswith("methods.") and find_dataclasses(get_kind(closest))
+        is_method = closest.startswith("methods.") and find_dataclasses(get_setting_type(closest))
         return _make_setting(closest, value or "{}" if is_method else value)
     return foreign or find_meaning(name, value, exactly=False, table=context.meanings)
 
@@ -279,8 +287,8 @@ def _check_setting(setting: str) -> Problem | None:
         elif change.value is not None:
             section, _, name = change.key.rpartition(".")
             tree = nest(change.key, change.read())
-            sections: list[Any] = find_dataclasses(get_kind(section))
-            owners = [each for each in sections if name in get_kinds(each)]
+            sections: list[Any] = find_dataclasses(get_setting_type(section))
+            owners = [each for each in sections if name in get_field_types(each)]
             if section in GROUPS and owners:  # use the first optimizer with this setting
                 tree[section] = {"name": owners[0].name, **tree[section]}
             problems += [one for one in build_recipe(tree)[1] if one.key == change.key]
@@ -320,7 +328,7 @@ def _read_section_value(
     return None
 
 
-def _read_several_values(name: str, value: str, kind: Any) -> Meaning | None:
+def _read_several_values(name: str, value: str, setting_type: Any) -> Meaning | None:
     """Return the meaning of several values for a setting that takes one value."""
     setting, text = expand(f"{name}=0")[0].key, value.strip("'\" ").lower()
     if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):
@@ -328,8 +336,8 @@ def _read_several_values(name: str, value: str, kind: Any) -> Meaning | None:
             return None  # a number of GPUs, which is too large
         arguments = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
         return Meaning(arguments, "an environment variable chooses the GPUs, gpus= is their number")
-    options = get_args(kind) if is_union(kind) else (kind,)
-    if get_origin(kind) in (list, tuple, dict) or bool in options:
+    options = get_args(setting_type) if is_union(setting_type) else (setting_type,)
+    if get_origin(setting_type) in (list, tuple, dict) or bool in options:
         return None
     if span := _SPAN.fullmatch(text):
         return Meaning(f"-m '{name}=range({span[1]},{int(span[2]) + 1})'")

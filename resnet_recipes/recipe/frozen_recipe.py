@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
-from resnet_recipes.base.kinds import to_plain
+from resnet_recipes.base.field_types import to_plain
 from resnet_recipes.base.suggestions import explain_key
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.build import build, build_recipe, drop_removed

@@ -17,11 +17,11 @@ from resnet_recipes.base.errors import (
     Statement,
     Value,
 )
-from resnet_recipes.base.kinds import find_dataclasses, get_kinds, is_union
+from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import EMPTY_CLAUSE, is_fetched, parse_path
 from resnet_recipes.base.value_suggestions import add_likely_value, read_epochs
-from resnet_recipes.recipe.build import fit_sections, get_kind
+from resnet_recipes.recipe.build import fit_sections, get_setting_type
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, is_unlisted, nest, read_value
 from resnet_recipes.recipe.library import GROUPS
 
@@ -59,9 +59,14 @@ class Override(NamedTuple):
     @property
     def argument(self) -> str:
         """This change in the Hydra grammar; text is quoted."""
-        kind, value = get_kind(self.key), "null" if self.value is None else self.value
-        takes_text = kind is str or (
-            is_union(kind) and str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(value)
+        setting_type, value = (
+            get_setting_type(self.key),
+            "null" if self.value is None else self.value,
+        )
+        takes_text = setting_type is str or (
+            is_union(setting_type)
+            and str in get_args(setting_type)
+            and not _NUMBER_OR_NULL.fullmatch(value)
         )
         return f"++{self.key}={_quote(value) if takes_text else value}"
 
@@ -199,17 +204,17 @@ def expand(argument: str) -> list[Override]:
 def _find_problems(override: Override) -> Iterator[Problem]:
     """Yield the problems with the name of an override and the form of its value."""
     key, value = override.key, override.value
-    if get_kind(key) is None:
+    if get_setting_type(key) is None:
         yield Problem(key, value, "unknown setting", typed=override.typed, kind=Kind.UNKNOWN)
     elif value is not None and not override.is_choice:
         try:
             problems = list[Problem]()
             fit_sections(nest(key, override.read()), problems)
             yield from problems
-            if get_origin(get_kind(key)) in (list, tuple) and value[:1] != "[":
+            if get_origin(get_setting_type(key)) in (list, tuple) and value[:1] != "[":
                 yield _add_help(Problem(key, value, Rule("must be a list")))
         except BrokenRuleError as error:
-            is_list = get_origin(get_kind(key)) in (list, tuple) and "," in value
+            is_list = get_origin(get_setting_type(key)) in (list, tuple) and "," in value
             clause = Statement("a list needs brackets") if is_list else error.rule
             yield _add_help(Problem(key, value, clause, _respell(key, value)))
 
@@ -218,7 +223,12 @@ def _add_help(problem: Problem) -> Problem:
     """Add a likely value to the problem of an unreadable value."""
     section, _, name = problem.key.rpartition(".")
     owner = next(
-        (each for each in find_dataclasses(get_kind(section)) if name in get_kinds(each)), None
+        (
+            each
+            for each in find_dataclasses(get_setting_type(section))
+            if name in get_field_types(each)
+        ),
+        None,
     )
     return add_likely_value(problem, owner, name, problem.value) if owner else problem
 
@@ -227,9 +237,9 @@ def _respell(key: str, value: str) -> Fix:
     if is_unlisted(value):
         return OWN_APPLICATION
     if "," in value or value.startswith(("range(", "choice(")):
-        options = get_args(get_kind(key)) or (get_kind(key),)
+        options = get_args(get_setting_type(key)) or (get_setting_type(key),)
         is_decimal = float in options and re.fullmatch(_COMMA, value)
-        if get_origin(get_kind(key)) in (list, tuple):
+        if get_origin(get_setting_type(key)) in (list, tuple):
             return ()
         if _NUMBER_OR_NULL.fullmatch(value.strip(" ,")):
             return Value(value.strip(" ,"))

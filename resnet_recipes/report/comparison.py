@@ -9,7 +9,7 @@ from typing import Any
 
 from resnet_recipes.base import duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, Statement
-from resnet_recipes.base.kinds import flatten
+from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.run_folder import CONFIG, ENVIRONMENT

@@ -20,7 +20,7 @@ from resnet_recipes.base.errors import (
     TrainingError,
     to_text,
 )
-from resnet_recipes.base.kinds import flatten
+from resnet_recipes.base.field_types import flatten
 from resnet_recipes.network.archive import State, is_plain
 from resnet_recipes.recipe.build import build, drop_removed
 from resnet_recipes.recipe.schema import Recipe

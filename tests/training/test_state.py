@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from resnet_recipes.base.errors import RecipeError, TrainingError
-from resnet_recipes.base.kinds import flatten
+from resnet_recipes.base.field_types import flatten
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (

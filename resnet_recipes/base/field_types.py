@@ -23,81 +23,88 @@ class WrongTypeError(Exception):
 
 
 @cache
-def get_kinds(cls: type) -> dict[str, Any]:
+def get_field_types(cls: type) -> dict[str, Any]:
     """Return the type of each field of a dataclass."""
     hints = get_type_hints(cls)
     return {item.name: hints[item.name] for item in fields(cls)}
 
 
-def is_union(kind: Any) -> bool:
+def is_union(field_type: Any) -> bool:
     """Return whether a type is a choice, such as `int | str`."""
-    return get_origin(kind) in (Union, types.UnionType)
+    return get_origin(field_type) in (Union, types.UnionType)
 
 
-def find_dataclasses(kind: Any) -> list[type]:
+def find_dataclasses(field_type: Any) -> list[type]:
     """Return the dataclasses that a type allows."""
     return [
-        option for option in (get_args(kind) if is_union(kind) else (kind,)) if is_dataclass(option)
+        option
+        for option in (get_args(field_type) if is_union(field_type) else (field_type,))
+        if is_dataclass(option)
     ]
 
 
-def convert(value: Any, kind: Any) -> Any:
-    """Return `value` as `kind`; text never becomes a number, nor a number text.
+def convert(value: Any, field_type: Any) -> Any:
+    """Return `value` as `field_type`; text never becomes a number, nor a number text.
 
     Raises WrongTypeError if that is impossible.
     """
-    if is_dataclass(kind):
-        return _convert_record(value, kind)
-    return _CONVERTERS.get(get_origin(kind) or kind, _check_exact_type)(value, kind)
+    if is_dataclass(field_type):
+        return _convert_record(value, field_type)
+    converter = _CONVERTERS.get(get_origin(field_type) or field_type, _check_exact_type)
+    return converter(value, field_type)
 
 
 def parse_texts(cls: type, texts: Mapping[str, str]) -> Any:
     """Return a dataclass parsed from texts; "" becomes None for an optional number."""
 
-    def value(text: str, kind: Any) -> Any:
-        number = (get_args(kind) or (kind,))[0]
+    def value(text: str, field_type: Any) -> Any:
+        number = (get_args(field_type) or (field_type,))[0]
         return None if number is not str and not text else number(text)
 
-    return cls(**{name: value(texts[name], kind) for name, kind in get_kinds(cls).items()})
+    types_by_name = get_field_types(cls).items()
+    return cls(**{name: value(texts[name], field_type) for name, field_type in types_by_name})
 
 
-def describe_kind(kind: Any) -> str:
+def describe_type(field_type: Any) -> str:
     """Describe a type for a message."""
-    if kind in _WORDS:
-        return _WORDS[kind]
-    if is_union(kind):
-        others = find_dataclasses(kind)[1:]  # one optimizer is enough as an example
+    if field_type in _WORDS:
+        return _WORDS[field_type]
+    if is_union(field_type):
+        others = find_dataclasses(field_type)[1:]  # one optimizer is enough as an example
         return " or ".join(
-            describe_kind(option) for option in get_args(kind) if option not in others
+            describe_type(option) for option in get_args(field_type) if option not in others
         )
-    if is_dataclass(kind):
-        names = ", ".join(item.name for item in fields(kind))
+    if is_dataclass(field_type):
+        names = ", ".join(item.name for item in fields(field_type))
         return f"a mapping of {names}" if names else "{}"
-    if get_origin(kind) is dict:
+    if get_origin(field_type) is dict:
         return "a mapping of names to numbers, true or false"
     return "a list, as in [a, b]"
 
 
-def _check_type(value: Any, expected: Any, kind: Any) -> Any:
-    """Return a value of a type that can become `kind`; booleans are not numbers."""
+def _check_type(value: Any, expected: Any, field_type: Any) -> Any:
+    """Return a value of a type that can become `field_type`; booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, expected):
-        raise WrongTypeError(describe_kind(kind))
+        raise WrongTypeError(describe_type(field_type))
     return value
 
 
-def _convert_union(value: Any, kind: Any) -> Any:
-    for option in get_args(kind):
+def _convert_union(value: Any, field_type: Any) -> Any:
+    for option in get_args(field_type):
         with suppress(WrongTypeError):
             return convert(value, option)
-    raise WrongTypeError(describe_kind(kind))
+    raise WrongTypeError(describe_type(field_type))
 
 
-def _convert_list(value: Any, kind: Any) -> list[Any]:
-    return [convert(item, get_args(kind)[0]) for item in _check_type(value, list | tuple, kind)]
+def _convert_list(value: Any, field_type: Any) -> list[Any]:
+    return [
+        convert(item, get_args(field_type)[0])
+        for item in _check_type(value, list | tuple, field_type)
+    ]
 
 
-def _convert_tuple(value: Any, kind: Any) -> tuple[Any, ...]:
-    items, options = _check_type(value, list | tuple, kind), get_args(kind)
+def _convert_tuple(value: Any, field_type: Any) -> tuple[Any, ...]:
+    items, options = _check_type(value, list | tuple, field_type), get_args(field_type)
     if options[-1] is ...:
         options = options[:1] * len(items)
     if len(items) != len(options):
@@ -105,28 +112,28 @@ def _convert_tuple(value: Any, kind: Any) -> tuple[Any, ...]:
     return tuple(map(convert, items, options))
 
 
-def _convert_mapping(value: Any, kind: Any) -> dict[str, Any]:
-    items = _check_type(value, dict, kind).items()
-    return {str(name): convert(item, get_args(kind)[1]) for name, item in items}
+def _convert_mapping(value: Any, field_type: Any) -> dict[str, Any]:
+    items = _check_type(value, dict, field_type).items()
+    return {str(name): convert(item, get_args(field_type)[1]) for name, item in items}
 
 
 def _convert_record(value: Any, cls: type) -> Any:
     """Build a dataclass from a mapping with every field that has no default."""
     if isinstance(value, cls):
         return value
-    kinds, mapping = get_kinds(cls), _check_type(value, dict, cls)
-    if unknown := sorted(map(str, set(mapping) - set(kinds))):
-        raise WrongTypeError(f"{describe_kind(cls)} (not {', '.join(unknown)})")
+    field_types, mapping = get_field_types(cls), _check_type(value, dict, cls)
+    if unknown := sorted(map(str, set(mapping) - set(field_types))):
+        raise WrongTypeError(f"{describe_type(cls)} (not {', '.join(unknown)})")
     if absent := [
         item.name for item in fields(cls) if item.default is MISSING and item.name not in mapping
     ]:
-        raise WrongTypeError(f"{describe_kind(cls)} ({', '.join(absent)} is missing)")
-    return cls(**{name: convert(mapping[name], kinds[name]) for name in mapping})
+        raise WrongTypeError(f"{describe_type(cls)} ({', '.join(absent)} is missing)")
+    return cls(**{name: convert(mapping[name], field_types[name]) for name in mapping})
 
 
-def _convert_number(value: Any, kind: Any) -> float:
+def _convert_number(value: Any, field_type: Any) -> float:
     try:
-        number = float(_check_type(value, Real, kind))
+        number = float(_check_type(value, Real, field_type))
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
@@ -134,17 +141,17 @@ def _convert_number(value: Any, kind: Any) -> float:
     return number
 
 
-def _convert_whole_number(value: Any, kind: Any) -> int:
-    number = int(_check_type(value, Integral, kind))
+def _convert_whole_number(value: Any, field_type: Any) -> int:
+    number = int(_check_type(value, Integral, field_type))
     if not -(1 << 63) <= number < 1 << 63:
         raise WrongTypeError("a whole number of at most 64 bits")
     return number
 
 
-def _check_exact_type(value: Any, kind: Any) -> Any:
-    if type(value) is not kind:
-        raise WrongTypeError(describe_kind(kind))
-    if kind is str and not value.replace("\n", "").isprintable():
+def _check_exact_type(value: Any, field_type: Any) -> Any:
+    if type(value) is not field_type:
+        raise WrongTypeError(describe_type(field_type))
+    if field_type is str and not value.replace("\n", "").isprintable():
         raise WrongTypeError("text without invisible characters")
     return value
 
