@@ -72,7 +72,7 @@ def image_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_import_is_light_and_has_all_names():
+def test_package_import_is_light_and_has_all_names():
     code = (
         "import sys, resnet_recipes; sys.exit(bool({'torch', 'hydra', 'numpy'} & "
         "sys.modules.keys()))"

@@ -123,7 +123,7 @@ def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):
     assert intervals <= printed
 
 
-def test_differences_are_corrected_for_their_number(load_proof):
+def test_proof_differences_are_corrected_for_their_number(load_proof):
     table = load_proof("table")
     first, second, third = (
         table["Cell"]("", 8.0, dict(enumerate(top1)), pflops, 0.0)
@@ -147,7 +147,7 @@ def test_differences_are_corrected_for_their_number(load_proof):
     assert [one.p for one in differences] == pytest.approx(expected)
 
 
-def test_cells_are_named_by_settings_that_differ(tmp_path, load_proof):
+def test_proof_cells_are_named_by_differing_settings(tmp_path, load_proof):
     for place, changes in enumerate((["lr=1"], ["lr=2"], ["~methods.ema", "lr=1"])):
         settings = {"optimizer": {"lr": float(place)}}
         name = f"run{place}"
@@ -214,7 +214,7 @@ def test_imagenette_changes_sizes_and_durations_only(imagenette):
         assert recipe.methods == replace(packaged.methods, ema=ema)
 
 
-def test_imagenette_counts_operations_of_both_passes(imagenette):
+def test_imagenette_counts_flops_of_both_passes(imagenette):
     convolution = nn.Conv2d(3, 8, 3, padding=1, bias=False)
     multiplications = 128 * 128 * 8 * 3 * 9
     # the weights have a gradient, and the images have none

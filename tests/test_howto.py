@@ -66,7 +66,7 @@ def test_examples_in_contributing_pages_pass_their_tests(forks, tmp_path):
     assert min(passed[1:]) > 2
 
 
-def test_page_lists_every_hook():
+def test_method_page_lists_every_hook():
     page = (PAGES / "method.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \|(.*)", page, re.MULTILINE)
     assert [name for name, _ in rows] == list(HOOKS)

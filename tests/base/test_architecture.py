@@ -7,7 +7,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from tests.tables import parse_rows, parse_settings
 
 
-def test_only_resnets_of_a_library_take_recipe_weights():
+def test_default_initialization_is_accepted_only_for_library_resnets():
     for name in models.list_models(module=models):
         is_resnet = models.get_model_builder(name).__module__.endswith(".resnet")
         assert is_resnet == (not list(ModelConfig(name=f"torchvision:{name}").problems())), name

@@ -10,7 +10,7 @@ from resnet_recipes.base import atomic
 from tests.disk_faults import create_special_file
 
 
-def test_file_has_its_name_only_after_the_block(tmp_path):
+def test_replace_file_names_the_file_after_its_block(tmp_path):
     with atomic.replace_file(tmp_path / "a") as file:
         file.write(b"half")
         assert not (tmp_path / "a").exists()
@@ -20,7 +20,7 @@ def test_file_has_its_name_only_after_the_block(tmp_path):
 @pytest.mark.parametrize(
     "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
 )
-def test_failure_leaves_only_the_old_file(failure, tmp_path):
+def test_failed_replace_file_leaves_only_the_old_file(failure, tmp_path):
     def write_and_interrupt() -> None:
         with atomic.replace_file(tmp_path / "a") as file:
             file.write(b"new")
@@ -32,7 +32,7 @@ def test_failure_leaves_only_the_old_file(failure, tmp_path):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
 
 
-def test_link_is_replaced_and_not_followed(tmp_path):
+def test_write_text_replaces_a_link_without_following_it(tmp_path):
     (tmp_path / "precious").write_text("old")
     (tmp_path / "a").symlink_to("precious")
     atomic.write_text(tmp_path / "a", "new")
@@ -41,7 +41,7 @@ def test_link_is_replaced_and_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "socket"])
-def test_special_file_is_not_replaced(kind, tmp_path):
+def test_write_text_rejects_and_keeps_a_special_file(kind, tmp_path):
     before = create_special_file(tmp_path / "a", kind).stat()
     with pytest.raises(OSError, match="Not a regular file"):
         atomic.write_text(tmp_path / "a", "new")
@@ -49,7 +49,7 @@ def test_special_file_is_not_replaced(kind, tmp_path):
     assert len(os.listdir(tmp_path)) == 1
 
 
-def test_delete_parts_deletes_only_our_own(tmp_path):
+def test_delete_parts_keeps_files_with_other_names(tmp_path):
     for name in (f"a.{16 * 'f'}.part", "a.part", "b.tmp", f"{16 * 'f'}.part.txt"):
         (tmp_path / name).touch()
     atomic.delete_parts(tmp_path)

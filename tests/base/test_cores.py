@@ -16,7 +16,7 @@ Features : asimd asimdhp | bf16
 """
     ),
 )
-def test_types_without_instructions_are_emulated(flags, emulated, tmp_path, monkeypatch):
+def test_dtype_without_cpu_instructions_is_emulated(flags, emulated, tmp_path, monkeypatch):
     monkeypatch.setattr(cores, "CPUINFO", tmp_path / "cpuinfo")
     cores.CPUINFO.write_text(flags)
     types = "auto", "fp32", "bf16", "fp16"
@@ -37,7 +37,7 @@ def write_limit(folder, most: object, used: int, stat: str) -> None:
     (folder / "memory.stat").write_text(stat)
 
 
-def test_container_file_cache_is_available(tmp_path):
+def test_file_cache_counts_as_available_memory_in_containers(tmp_path):
     assert cores.get_group_memory(tmp_path, ROOT_GROUP) == cores.NO_LIMIT
     write_limit(tmp_path, "max", 900, "")
     assert cores.get_group_memory(tmp_path, ROOT_GROUP) == cores.NO_LIMIT
@@ -47,12 +47,12 @@ def test_container_file_cache_is_available(tmp_path):
     assert cores.get_group_memory(tmp_path, ROOT_GROUP) == 100
 
 
-def test_container_shared_memory_is_unavailable(tmp_path):
+def test_shared_memory_counts_as_used_memory_in_containers(tmp_path):
     write_limit(tmp_path, 1000, 900, "anon 300\nfile 600\nshmem 500\n")
     assert cores.get_group_memory(tmp_path, ROOT_GROUP) == 200
 
 
-def test_lowest_memory_limit_of_groups_counts(tmp_path):
+def test_available_memory_obeys_the_lowest_cgroup_limit(tmp_path):
     write_limit(tmp_path / "slurm" / "job_1", 1000, 400, "")
     assert cores.get_group_memory(tmp_path, "0::/slurm/job_1/step_0") == 600
     write_limit(tmp_path / "slurm" / "job_1" / "step_0", 500, 400, "")

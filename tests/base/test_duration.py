@@ -86,13 +86,13 @@ def test_invalid_duration_is_rejected_with_a_sentence(text):
 """
     ),
 )
-def test_scaling_rounds_down_without_float_errors(ratio, epochs):
+def test_scaled_duration_rounds_down_without_float_errors(ratio, epochs):
     for factor in (ratio, float(ratio)):
         scaled = Duration.parse("90ep").scale(parse_fraction(factor))
         assert scaled == Duration(Fraction(int(epochs)), "ep")
 
 
-def test_fraction_of_the_run_is_not_scaled():
+def test_duration_as_run_fraction_is_not_scaled():
     assert Duration.parse("0.5dur").scale(Fraction(2)) == Duration.parse("0.5dur")
 
 

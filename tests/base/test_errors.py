@@ -82,7 +82,7 @@ recipe=mild --resume | --resume | needs a run
         ),
     ],
 )
-def test_nonsense_command_is_explained(run_command, row):
+def test_nonsense_command_starts_nothing_and_names_its_mistakes(run_command, row):
     assert_explained(run_command, *row)
 
 
@@ -207,7 +207,7 @@ def test_missing_data_exits_with_3(capsys, tmp_path):
     assert "none does not exist" in capsys.readouterr().err
 
 
-def test_problem_is_a_sentence_below_its_section():
+def test_problem_text_joins_section_key_value_and_clause():
     problem = Problem("alpha", -1, Rule("must be positive"), "methods.mixup.alpha=0.2").under(
         "methods.mixup"
     )

@@ -35,7 +35,7 @@ class Derived(Base):
     sizes: list[Annotated[int, Bounds(least=8, most=32)]] = field(default_factory=list)
 
 
-def test_items_are_checked_and_subclass_inherits_limits():
+def test_limits_apply_to_items_and_in_subclasses():
     assert not [*find_broken_limits(Derived())]
     assert [*find_broken_limits(Derived(-1.0, (0.5, 1.0), 0.0, [8, 4, 33]))] == [
         Problem("rate", -1.0, "must be above 0 and below 10", "rate=1"),

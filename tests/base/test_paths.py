@@ -18,7 +18,7 @@ from tests.tables import parse_rows
         ("memory://a", "copy the images to a local folder, and pass that"),
     ],
 )
-def test_address_is_reported_with_a_copy_command(text, copy):
+def test_parse_path_rejects_addresses_with_a_copy_command(text, copy):
     problem = get_problem(RecipeError, parse_path, "data", text)
     assert (problem.key, problem.value) == ("data", text)
     assert problem.advice[0] == copy
@@ -26,12 +26,12 @@ def test_address_is_reported_with_a_copy_command(text, copy):
 
 
 @pytest.mark.parametrize("text", ["C:/images", "a:b", "/data//images", "s3:/a"])
-def test_names_with_colons_are_paths(text):
+def test_parse_path_accepts_names_with_colons(text):
     assert str(parse_path("data", text)) == text.replace("//", "/")
 
 
 @pytest.mark.parametrize("text", ["hf:user/cats", "hf://datasets/user/cats"])
-def test_hub_images_are_reported_with_a_download_command(text):
+def test_parse_path_rejects_hub_names_with_download_command(text):
     with pytest.raises(RecipeError, match="hf download user/cats --repo-type dataset"):
         parse_path("data.root", text)
 
@@ -49,7 +49,7 @@ old.csv | folder | old
 """
     ),
 )
-def test_existing_path_is_rejected_with_a_free_name(name, kind, free, tmp_path, monkeypatch):
+def test_existing_output_path_is_rejected_with_free_name(name, kind, free, tmp_path, monkeypatch):
     is_folder = kind == "folder"
     monkeypatch.chdir(tmp_path)
     for place in ("old.csv", "old2.csv"):

@@ -41,12 +41,12 @@ def test_small_file_takes_little_memory_for_any_limit(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
-def test_impossible_paths_are_not_ready(name, tmp_path):
+def test_read_bytes_rejects_impossible_paths(name, tmp_path):
     with pytest.raises(NotReadyError, match="cannot be read"):
         read_bytes(tmp_path / name)
 
 
-def test_rejected_file_is_closed():
+def test_open_regular_closes_a_rejected_file():
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         with pytest.raises(OSError, match="Not a regular file"):

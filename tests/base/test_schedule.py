@@ -45,7 +45,7 @@ def compute_cosine(step: int, total: int, warmup: int = WARMUP, **settings: floa
 """
     ),
 )
-def test_cosine_matches_published_rates(epochs, step, rate):
+def test_cosine_matches_published_learning_rates(epochs, step, rate):
     actual = PEAK * compute_cosine(int(step), int(epochs) * S)
     assert actual == pytest.approx(float(rate), rel=1e-8, abs=1e-9)
 
@@ -86,7 +86,7 @@ def test_cosine_from_start_falls_during_warmup():
     assert rates == pytest.approx([0.9, (1 + math.cos(math.pi / 10)) / 2, 0.5, 0])
 
 
-def test_rate_step_is_epoch_start_unless_zero():
+def test_epoch_uses_lr_of_its_start_unless_zero():
     steps = (0, 9, 12, 15, 20, 39)
     for warmup, start, used in (
         (20, 0.0, [10, 10, 20, 20, 20, 30]),
@@ -113,7 +113,7 @@ def test_multistep_multiplies_from_the_milestone_on():
     assert rates == pytest.approx([1, 0.1, 0.1, 0.01, 0.01])
 
 
-def test_warmup_epoch_uses_rate_of_its_end():
+def test_warmup_epoch_uses_lr_of_its_end():
     """As in NVIDIA DeepLearningExamples, warm-up epoch e of 8 uses (e + 1) / 8 of the peak."""
     for epoch in range(8):
         step = schedule.get_lr_step(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)

@@ -70,7 +70,7 @@ def test_section_accepts_object_dict_or_none():
     assert (recipe.optimizer.lr, recipe.methods.mixup) == (0.1, MixUp(0.3))
 
 
-def test_list_items_are_checked_on_use():
+def test_items_of_lists_are_checked_on_use():
     recipe = rr.compose("mild")
     recipe.schedule.milestones.append(3)
     recipe.evaluation.sizes.append("large")

@@ -149,7 +149,7 @@ def test_foreign_and_misspelled_names_suggest_settings(typed, meant):
     assert find_closest(typed, get_setting_types()) == meant
 
 
-def test_one_wrong_letter_is_nearly_always_corrected():
+def test_find_closest_corrects_95_percent_of_missing_letters():
     """Tries every setting with one letter removed, unless that gives another setting."""
     tried = right = 0
     for key in get_setting_types():
@@ -191,7 +191,7 @@ def test_every_suggestion_for_trained_networks_is_accepted():
         ),
     ],
 )
-def test_flags_for_arguments_suggest_the_argument(typed, arguments):
+def test_flag_in_place_of_argument_suggests_the_argument(typed, arguments):
     problem = get_problem(RecipeError, split, typed[1:], get_usage(typed[0]))
     assert problem.fixes == (arguments,)
 
@@ -203,7 +203,7 @@ def test_every_suggested_flag_and_format_exists():
     assert {meaning.replacement for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
 
 
-def test_foreign_name_is_in_one_row():
+def test_foreign_names_table_has_each_name_once():
     """The later row would win, and the earlier would have no effect."""
     with Path(suggestions.__file__).with_name("foreign_names.csv").open(newline="") as file:
         arguments = [

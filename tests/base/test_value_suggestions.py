@@ -100,7 +100,7 @@ soon |
 """
     ),
 )
-def test_time_is_parsed_in_common_forms(text, time):
+def test_read_time_parses_common_forms(text, time):
     assert read_time(text) == time
 
 
@@ -108,7 +108,7 @@ def test_time_is_parsed_in_common_forms(text, time):
     ("text", "length"),
     [("3epochs", "3ep"), ("1h", "budget=1h"), ("20usd", "'budget=$20'"), ("x", "")],
 )
-def test_duration_is_in_epochs_or_a_budget(text, length):
+def test_read_epochs_returns_epochs_or_a_budget(text, length):
     assert read_epochs(text) == length
 
 
@@ -142,7 +142,7 @@ THREE = {
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_every_unit_is_parsed(unit):
+def test_add_likely_value_parses_every_unit(unit):
     value, length = THREE["" if unit == "number" else UNITS[unit].replacement]
     typed = "3" if unit == "number" else f"3 {unit}"
     fixes = add_likely_value(Problem("rate", typed, "wrong"), Section, "rate", typed).fixes

@@ -102,7 +102,7 @@ def test_compare_judges_groups_of_seeds_together(judge):
     assert pair["interval"] == pytest.approx([5.01, 34.99], abs=0.01)
 
 
-def test_compare_states_which_side_has_one_run(judge, compare):
+def test_compare_reports_a_side_with_one_run(judge, compare):
     judge(40, 30, 28, 20, 22)
     Path("a0/hits.json").unlink()
     message = " ".join(compare("./a0 ./a1 ./b0 ./b1").split())

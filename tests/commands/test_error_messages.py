@@ -189,7 +189,7 @@ def test_error_message_equals_golden_message(line: str, work_folder: Path):
     assert show_message(line, work_folder) == read_golden()[line]
 
 
-def test_golden_file_has_the_commands_of_the_test():
+def test_golden_error_messages_cover_every_command_of_test():
     assert list(read_golden()) == LINES
 
 

@@ -116,7 +116,9 @@ def test_plan_has_time_and_cost_once_measured(run_command):
         (f"{FIXED} max_duration=20ba", [0, 1]),  # an epoch has 8 steps: the third is incomplete
     ],
 )
-def test_sample_trains_epochs_of_the_full_schedule(arguments, epochs, received_jobs, run_command):
+def test_estimate_sample_trains_epochs_of_full_schedule(
+    arguments, epochs, received_jobs, run_command
+):
     values = json.loads(
         run_command(f"resnet-recipes estimate {ARGUMENTS} {arguments} --sample 4 --json").out
     )
@@ -128,7 +130,7 @@ def test_sample_trains_epochs_of_the_full_schedule(arguments, epochs, received_j
     assert not Path(received_jobs[0]["recipe"]["run"]["root"]).exists()
 
 
-def test_sample_reports_its_epochs_and_omissions(received_jobs, run_command):
+def test_estimate_sample_reports_epochs_and_omitted_parts(received_jobs, run_command):
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} --sample 4").out
     assert "total          12:02   without start-up and checkpoints" in out
     assert "The first epoch counted like the second, from 4 of 60 epochs" in out

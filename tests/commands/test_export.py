@@ -85,7 +85,7 @@ def test_documented_programs_read_16_bit_gray_like_predict(folder_with_weights):
         assert np.array_equal(names["pixels"], expected)
 
 
-def test_comparison_reads_16_bit_gray_like_documented_programs(folder_with_weights):
+def test_export_comparison_reads_16_bit_gray_as_documented(folder_with_weights):
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
     trained = open_network(["mine"], USAGE).to_device()
@@ -98,7 +98,7 @@ def test_comparison_reads_16_bit_gray_like_documented_programs(folder_with_weigh
         assert torch.equal(transformed, again)
 
 
-def test_generated_images_are_smooth_like_photographs():
+def test_export_compares_generated_images_smooth_like_photographs():
     steps = [
         np.abs(np.diff(np.asarray(drawn).astype(int), axis=1)).mean()
         for drawn in _generate_images()

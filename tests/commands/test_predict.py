@@ -28,7 +28,7 @@ def run_predict(
     )
 
 
-def test_standard_input_is_not_an_image(folder_with_weights, run_command):
+def test_predict_rejects_standard_input(folder_with_weights, run_command):
     message = run_command(f"resnet-recipes predict {folder_with_weights} -", 3).err
     assert "images are read from files, not from a pipe" in message
 

@@ -14,7 +14,7 @@ ROWS = [
 ]
 
 
-def test_table_aligns_numbers_right_and_text_left():
+def test_format_table_aligns_numbers_right_and_text_left():
     assert format_table(ROWS) == [
         "NAME   TIME   TOP-1  STATE",
         "first  3:50  70.00%  finished",
@@ -22,7 +22,7 @@ def test_table_aligns_numbers_right_and_text_left():
     ]
 
 
-def test_table_drops_columns_in_order_until_it_fits():
+def test_format_table_drops_columns_in_order_until_fitting():
     assert format_table(ROWS, ("TIME", "STATE"), 24)[0] == "NAME    TOP-1  STATE"
     assert format_table(ROWS, ("TIME", "STATE"), 23)[0] == "NAME    TOP-1  STATE"
     assert format_table(ROWS, ("TIME", "STATE"), 22) == [

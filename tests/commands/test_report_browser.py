@@ -111,7 +111,7 @@ def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
     assert open_page(browser, arguments, tmp_path / "r.html") == plots
 
 
-def test_hostile_names_are_shown_as_text(browser, tmp_path):
+def test_report_shows_hostile_names_as_text(browser, tmp_path):
     create_run_folder(
         tmp_path / "runs",
         "<img src=x onerror=document.title='owned'>",
@@ -122,7 +122,7 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
-def test_published_results_are_plotted_and_sortable(browser, tmp_path):
+def test_published_report_has_plot_and_sortable_table(browser, tmp_path):
     open_page(browser, ["--published"], tmp_path / "r.html")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#time .mark-symbol.role-mark path")) > 15
     heads = browser.find_elements(By.CSS_SELECTOR, "th")
@@ -136,7 +136,7 @@ def test_published_results_are_plotted_and_sortable(browser, tmp_path):
         assert values == sorted(values)
 
 
-def test_unchecked_run_is_removed_from_curves(browser, tmp_path):
+def test_report_removes_unchecked_run_from_curves(browser, tmp_path):
     for recipe, images in (("mild", 5000), ("hot", 5000), ("mild", 6000), ("hot", 6000)):
         create_run_folder(
             tmp_path / "runs", f"a-{recipe}-{images}", recipe=recipe, image_count=images
@@ -160,7 +160,7 @@ def test_plots_and_menus_have_accessible_names(browser, tmp_path):
     assert menu.get_attribute("aria-label").startswith("Save the plot: Top-1")
 
 
-def test_hovering_shows_a_point_with_its_command(browser, tmp_path):
+def test_report_shows_command_of_hovered_point(browser, tmp_path):
     create_run_folder(tmp_path / "runs", "mine")
     open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     has_command = has_tooltip(browser, "time", "resnet-train recipe=mild seed=1")

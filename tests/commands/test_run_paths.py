@@ -24,7 +24,7 @@ def runs() -> Path:
 
 
 @pytest.mark.parametrize("word", ["runs/alpha", "alpha", "last"])
-def test_run_is_found_by_path_name_or_last(runs, word):
+def test_find_runs_accepts_path_name_or_last(runs, word):
     assert find_runs([word]) == [runs / "alpha"]
 
 
@@ -47,7 +47,7 @@ resnet50.pt | resnet50.pt
 """
     ),
 )
-def test_weights_accept_run_names(runs, typed, path):
+def test_weights_setting_accepts_run_names(runs, typed, path):
     assert resolve_weights(Arguments({}, [f"model.weights={typed}"])).positional == [
         f"model.weights={path}"
     ]
@@ -63,7 +63,7 @@ def test_weights_accept_run_names(runs, typed, path):
 """
     ),
 )
-def test_weights_reject_missing_run_and_changing_last(runs, flags, typed, suggestion):
+def test_weights_setting_rejects_missing_run_and_changing_last(runs, flags, typed, suggestion):
     with pytest.raises(RecipeError, match=suggestion):
         resolve_weights(Arguments(flags, [f"model.weights={typed}"]))
 
@@ -80,12 +80,12 @@ def test_find_runs_reports_all_missing_names(runs):
 
 
 @pytest.mark.parametrize("word", ["last", "runs"])
-def test_missing_runs_suggest_how_to_start_one(word):
+def test_find_runs_without_runs_suggests_the_demo(word):
     with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train demo"):
         find_runs([word])
 
 
-def test_list_records_accepts_runs_and_folders(runs):
+def test_iterate_records_accepts_runs_and_folders(runs):
     assert [one.name for one in iterate_records(["last", "runs"])] == ["alpha", "alpha", "beta"]
 
 

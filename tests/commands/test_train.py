@@ -64,7 +64,7 @@ def test_missing_gpus_are_reported_with_plan_problems(
     assert "2 problems" in err
 
 
-def test_verbose_reaches_the_launcher(monkeypatch, run_command):
+def test_verbose_flag_is_passed_to_the_launcher(monkeypatch, run_command):
     passed = []
 
     def start(held, group, say, shows_all_times):

@@ -20,7 +20,7 @@ from resnet_recipes.data.base import (
 FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
 
 
-def test_facts_round_trip_without_notes(tmp_path):
+def test_data_facts_round_trip_without_notes(tmp_path):
     (tmp_path / "data.json").write_text(FACTS.to_json())
     facts_read = DataFacts.read(tmp_path / "data.json", "/elsewhere")
     assert facts_read == DataFacts(
@@ -68,7 +68,7 @@ def test_normalize_gives_published_values_channels_last(memory):
     assert images[:, :, 3, 4].flatten().tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_normalize_accepts_other_levels():
+def test_normalize_uses_the_given_mean_and_std():
     mean, std = (127.5, 100.0, 0.0), (127.5, 50.0, 255.0)
     pixels = torch.tensor([[0, 128, 255], [10, 100, 60]], dtype=torch.uint8).view(2, 3, 1, 1)
     actual = normalize(pixels, mean, std).flatten().tolist()

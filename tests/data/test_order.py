@@ -83,7 +83,7 @@ def count_occurrences_in_epoch(
         (0.5, (298.6, 141.6, 44.8, 14.9)),
     ],
 )
-def test_class_sampler_mixes_even_and_proportional_counts(share, expected):
+def test_balanced_order_mixes_even_and_natural_counts(share, expected):
     actual = np.bincount(LABELS, weights=count_occurrences_in_epoch(share), minlength=4)
     assert np.all(np.abs(actual - expected) <= 1)
 

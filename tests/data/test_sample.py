@@ -44,7 +44,7 @@ def test_sample_of_million_images_covers_all_sizes():
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 48, 49, 100])
-def test_strata_are_distinct_and_cover_all_sizes(count):
+def test_choose_strata_gives_48_distinct_images_or_all(count):
     strata = choose_strata(np.arange(count)[::-1], 48)
     assert len({*strata.tolist()}) == min(count, 48)
     assert all(strata >= 0)
@@ -77,7 +77,7 @@ def test_crops_with_equal_settings_are_timed_once(copied_images, monkeypatch):
     assert len(built) == 6
 
 
-def test_truncated_images_give_no_time(copied_images):
+def test_crop_seconds_rejects_truncated_images(copied_images):
     for path in (copied_images / "train").glob("*/*.jpg"):
         path.write_bytes(path.read_bytes()[:-200])
     config = make_small_config(copied_images)

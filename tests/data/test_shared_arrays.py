@@ -53,7 +53,7 @@ def test_processes_share_one_memory(memory_name):
     assert [process.exitcode for process in processes] == [0, 0, 0]
 
 
-def test_memory_is_freed_with_its_last_process(memory_name):
+def test_shared_arrays_are_freed_with_their_last_user(memory_name):
     first = open_arrays(memory_name)
     second = open_arrays(memory_name)
     first["numbers"][:] = 5

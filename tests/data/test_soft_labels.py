@@ -83,7 +83,7 @@ def find_fault(
     return str(caught.value)
 
 
-def test_written_outputs_pass_the_check(tmp_path):
+def test_written_soft_labels_pass_their_check(tmp_path):
     outputs, about = map_soft_labels(
         write_soft_labels(tmp_path / "two", choose_outputs(torch.randn(99, 3), 2))
     )
@@ -99,7 +99,7 @@ def test_written_outputs_pass_the_check(tmp_path):
 @pytest.mark.parametrize(
     ("values", "classes"), [(math.nan, 1), (math.inf, 1), (-math.inf, 1), (-1.0, 3)]
 )
-def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
+def test_soft_labels_reject_unknown_classes_and_nan(tmp_path, values, classes):
     outputs = torch.full((99, 2), values), torch.full((99, 2), classes)
     stored = map_soft_labels(write_soft_labels(tmp_path / "two.safetensors", outputs))[0]
     assert "not finite numbers, or of no class" in find_fault(stored)
@@ -123,7 +123,7 @@ sha256 uint8 2,31
 """
     ),
 )
-def test_outputs_reject_other_tensors(tmp_path, changes):
+def test_soft_labels_reject_other_shapes_and_types(tmp_path, changes):
     outputs = map_soft_labels(
         write_soft_labels(tmp_path / "two.safetensors", choose_outputs(torch.randn(99, 3), 2))
     )[0]
@@ -142,7 +142,7 @@ def part_path(tmp_path: Path) -> Path:
 SMALL, LARGE = (make_header(ABOUT, (2, 1, images, 2), 3) for images in (99, 1 << 16))
 
 
-def test_file_continues_after_a_killed_writer(part_path):
+def test_soft_labels_continue_after_a_killed_writer(part_path):
     open_for_writing(part_path, *SMALL).close()
     os.truncate(part_path, 20)  # killed at the start
     for epoch, more in enumerate((0, 9)):  # foreign bytes
@@ -164,7 +164,7 @@ def test_opening_soft_labels_allocates_their_disk_space(part_path):
     assert part_path.stat().st_blocks * 512 >= part_path.stat().st_size == LARGE[1] > 1 << 18
 
 
-def test_file_beyond_size_limit_is_not_started(part_path):
+def test_soft_labels_beyond_size_limit_are_not_started(part_path):
     with pytest.raises(OSError, match="too large") as caught, limit_file_size(1 << 16):
         open_for_writing(part_path, *LARGE)
     assert caught.value.errno == errno.EFBIG
@@ -206,7 +206,7 @@ def test_worker_process_rejects_replaced_outputs(tmp_path):
         pickle.loads(sent)
 
 
-def test_epochs_and_copies_have_their_own_outputs(tmp_path):
+def test_epochs_and_copies_have_their_own_soft_labels(tmp_path):
     path, shape = tmp_path / "two.safetensors", (2, 2, 3, 2)
     open_for_writing(path, *make_header(ABOUT, shape, 2)).close()
     outputs = map_soft_labels(path, "r+")[0]
@@ -221,7 +221,7 @@ def test_epochs_and_copies_have_their_own_outputs(tmp_path):
     assert filled.soft_labels[:, 0].tolist() == pytest.approx(expected, rel=1e-4)
 
 
-def test_rewritten_file_is_read_again(tmp_path):
+def test_rewritten_soft_labels_are_read_again(tmp_path):
     """A later run in the same process reads it again."""
     path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
     for logits in ([2.0, 1.0], [1.0, 2.0]):

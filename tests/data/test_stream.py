@@ -26,7 +26,7 @@ class RepeatingLoader:
             yield RawBatch(self.pixels.fill_(step), torch.full((8,), step))
 
 
-def test_batches_arrive_in_order_from_the_first_step():
+def test_stream_yields_batches_in_order_from_first_step():
     stream = Stream(RepeatingLoader().batches(7), torch.device("cpu"))
     assert [int(batch.pixels[0, 0, 0, 0]) for batch in itertools.islice(stream, 4)] == [7, 8, 9, 10]
 
@@ -103,7 +103,7 @@ def test_loader_fills_memory_only_after_its_last_copy(recording_streams):
     assert len(list(Stream(make_batches(), torch.device("cuda")))) == 4
 
 
-def test_copy_waits_for_third_batch_before(recording_streams):
+def test_copy_waits_for_event_of_two_batches_earlier(recording_streams):
     side, current = recording_streams
     assert len(list(Stream(iter([make_device_batch()] * 6), torch.device("cuda")))) == 6
     # current records an event before each batch; the copy of batch 4 waits for event 2

@@ -107,7 +107,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
     assert "(not read: 3 .heic, 1 without a suffix" in message
 
 
-def test_impossible_class_names_are_rejected(copied_images):
+def test_unprintable_class_names_are_rejected(copied_images):
     for split in ("train", "val"):
         (copied_images / split / "ant").rename(copied_images / split / os.fsdecode(b"ant\xff"))
     assert r"not printable UTF-8 text: 'ant\udcff'" in explain_rejected_folder(copied_images)

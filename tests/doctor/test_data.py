@@ -61,7 +61,7 @@ def test_missing_folder_is_reported_as_absent(tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["val/bee", "train/bee", "train"])
-def test_findings_equal_the_problems_of_training(image_folder, missing):
+def test_doctor_reports_missing_split_as_training_does(image_folder, missing):
     shutil.rmtree(image_folder / missing)
     problem = get_problem(NotReadyError, survey_images, DataConfig(root=str(image_folder)))
     finding = get_only_finding(check_data(image_folder), "fix")

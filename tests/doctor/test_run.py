@@ -26,7 +26,7 @@ def test_low_file_limit_suggests_a_command(tmp_path, monkeypatch):
         assert ["--shm-size" in one.fix for one in shared] == [True] * (gpus > 1)
 
 
-def test_check_run_works_on_this_machine(tmp_path):
+def test_check_run_returns_findings_on_this_machine(tmp_path):
     assert run.check_run(tmp_path, tmp_path)
 
 

@@ -21,7 +21,7 @@ def test_unsupported_image_size_is_rejected(word, tmp_path, monkeypatch):
     assert opening.open_trained(tmp_path / "weights.pt").recipe.data.eval_size == 32
 
 
-def test_conflicting_setting_is_rejected(tmp_path, monkeypatch):
+def test_open_trained_rejects_a_conflicting_size(tmp_path, monkeypatch):
     about = NetworkDescription("resnet18", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
     with pytest.raises(RecipeError, match="must be at least"):

@@ -20,7 +20,7 @@ def trained_network(folder_with_weights, tmp_path, monkeypatch):
     return open_network(["mine"], USAGE).to_device()
 
 
-def test_pairs_are_the_most_similar_features(trained_network, tmp_path):
+def test_find_similar_returns_pairs_with_most_similar_features(trained_network, tmp_path):
     trained_network.recipe.batch.eval_size = 4  # several batches, the last incomplete
     config = DataConfig(root=str(tmp_path / "images"))
     similar = find_similar(trained_network, config)

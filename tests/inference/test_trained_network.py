@@ -11,7 +11,7 @@ from resnet_recipes.network.load import Network
 from tests.tiny_networks import build_narrow_resnet18
 
 
-def test_file_determines_crop_of_images(tmp_path):
+def test_weights_file_determines_crop_of_images(tmp_path):
     network = Network(
         build_narrow_resnet18(4), NetworkDescription("resnet18", 4, eval_resize=40, eval_size=32)
     )
@@ -20,7 +20,7 @@ def test_file_determines_crop_of_images(tmp_path):
 
 
 @pytest.mark.timeout(20)  # opening a FIFO would block
-def test_unreadable_recipe_of_run_is_not_replaced(tmp_path):
+def test_unreadable_recipe_of_run_is_rejected(tmp_path):
     network = Network(build_narrow_resnet18(4), NetworkDescription("resnet18", 4))
     with pytest.raises(RecipeError, match="No such file"):
         make_recipe(tmp_path, network)

@@ -96,13 +96,13 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
 """
     ),
 )
-def test_join_rejects_impossible_variables_by_name(arguments, message, bare_environment):
+def test_train_as_rank_rejects_impossible_variables_by_name(arguments, message, bare_environment):
     set_arguments(bare_environment, arguments)
     error = get_error(NotReadyError, external_launcher.train_as_rank, [], Path, do_nothing)
     assert message in str(error)
 
 
-def test_join_reports_port_in_use(bare_environment):
+def test_rendezvous_reports_port_in_use(bare_environment):
     distributed.open_store.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         set_arguments(bare_environment, f"{TORCHRUN} RANK=0 MASTER_PORT={taken.getsockname()[1]}")
@@ -115,7 +115,7 @@ def test_join_reports_port_in_use(bare_environment):
 @pytest.mark.parametrize(
     ("environment", "key"), [(TORCHRUN, "WORLD_SIZE"), (SRUN, "SLURM_STEP_NUM_TASKS")]
 )
-def test_join_reports_once_that_rank_0_waits(environment, key, bare_environment):
+def test_train_as_rank_reports_once_that_it_waits(environment, key, bare_environment):
     messages = []
     distributed.open_store.cache_clear()
     set_arguments(bare_environment, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
@@ -129,14 +129,14 @@ def test_join_reports_once_that_rank_0_waits(environment, key, bare_environment)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
-def test_join_reports_impossible_port(address, bare_environment):
+def test_rendezvous_reports_impossible_port(address, bare_environment):
     distributed.open_store.cache_clear()
     set_arguments(bare_environment, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
     with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
         external_launcher._join_rendezvous("command")
 
 
-def test_join_sets_allocator_as_our_launcher_does(bare_environment):
+def test_train_as_rank_sets_allocator_like_our_launcher(bare_environment):
     bare_environment.setattr(
         os, "environ", parse_variables(TORCHRUN) | {"PATH": os.environ["PATH"]}
     )

@@ -69,7 +69,7 @@ def test_stalled_process_dumps_stacks_and_continues(tmp_path):
     assert "stuck_in_a_collective" in log
 
 
-def test_progressing_process_dumps_nothing(tmp_path):
+def test_heartbeat_of_progressing_process_dumps_no_stacks(tmp_path):
     act = "for i in range(30): time.sleep(0.02); heartbeat.beat(i, 'train')"
     assert read_log(tmp_path, 0, 0.4, act) == ""
 

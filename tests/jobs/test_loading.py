@@ -64,7 +64,7 @@ def test_supply_first_epoch_decodes_and_reads_disk(monkeypatch):
     assert Supply.of(plan).first_epoch_images_per_second == pytest.approx(100)
 
 
-def test_partial_memory_averages_both_costs(monkeypatch):
+def test_supply_with_partial_memory_averages_both_costs(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
     half = plan_memory(plan).needed_bytes / 2 + plan.batch_memory
     monkeypatch.setattr(memory, "compute_reserve", lambda available: 0)
@@ -113,7 +113,7 @@ def test_memory_slower_than_measured_files_is_not_suggested():
     assert (saves.memory, saves.fix) == (None, "")
 
 
-def test_fast_loading_has_no_gain():
+def test_find_gain_returns_none_for_fast_loading():
     plan = plan_imagenet("mild", 8)
     slow = dict.fromkeys(plan.image_sizes, (1.0,))
     assert find_gain(plan, add_loading(plan, Speeds(slow))) is None
@@ -177,7 +177,7 @@ def test_folder_beyond_memory_suggests_convert(monkeypatch):
     assert find_gain(plan, make_fast_gpus(plan)).fix == fix
 
 
-def test_list_supplies_returns_files_and_memory():
+def test_iterate_supplies_yields_files_and_memory():
     rows = {
         supply.location: supply.first_epoch_images_per_second
         for supply in iterate_supplies(plan_imagenet("mild", 8))

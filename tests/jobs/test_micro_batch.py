@@ -48,21 +48,21 @@ def test_fitted_batch_replaces_auto_and_is_printed(fit_on_gpu):
     assert "BatchNorm sees 4 images at a time" in messages[1]
 
 
-def test_fit_tries_the_batch_of_one_gpu(fit_on_gpu):
+def test_fit_micro_batch_tries_batch_of_one_gpu(fit_on_gpu):
     plan, _, asked = fit_on_gpu()
     tried = asked["tried"]
     assert (asked["ranks"], tried.batch.global_size) == (1, plan.rank_size)
     assert (tried.batch.bn_size, tried.data.backend) == ("auto", "synthetic")
 
 
-def test_fit_without_gpu_fails_before_creating_a_folder(tmp_path, monkeypatch):
+def test_auto_bn_size_without_gpu_creates_no_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match=r"batch\.bn_size=auto needs a GPU"):
         api.prepare(compose("mild", AUTO).recipe)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_fit_keeps_an_explicit_size():
+def test_fit_micro_batch_keeps_an_explicit_size():
     plan = api.plan(compose("mild", TINY.split()))
     assert micro_batch.fit_micro_batch(plan, pytest.fail) is plan
 

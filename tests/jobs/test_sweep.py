@@ -148,7 +148,7 @@ PARENTS = {"a": ("b", 5), "b": ("c", 3)}
 
 
 @pytest.mark.parametrize("is_saved", [True, False])
-def test_run_starts_once_its_stable_phase_is_saved(is_saved, stand_in_runs, tmp_path):
+def test_sweep_starts_run_once_stable_phase_is_saved(is_saved, stand_in_runs, tmp_path):
     if is_saved:
         (tmp_path / "b/checkpoints").mkdir(parents=True)
         (tmp_path / "b/checkpoints/step-00000005.json").touch()
@@ -159,7 +159,7 @@ def test_run_starts_once_its_stable_phase_is_saved(is_saved, stand_in_runs, tmp_
     assert stand_in_runs.most == 1 + is_saved
 
 
-def test_run_fails_with_the_run_it_extends(stand_in_runs, tmp_path):
+def test_swept_run_fails_with_the_run_it_extends(stand_in_runs, tmp_path):
     stand_in_runs.codes = {"b": 3}
     code, output = train_sweep(tmp_path, 3, PARENTS)
     assert (code, len(stand_in_runs.commands)) == (1, 2)

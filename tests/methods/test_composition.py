@@ -54,7 +54,7 @@ def enable_methods(names: set[str]) -> Methods:
     ("first", "second"),
     [pair for pair in combinations(TRANSFORMS, 2) if pair not in EXCLUDE_EACH_OTHER],
 )
-def test_pairs_commute_except_as_listed(first, second):
+def test_method_pairs_commute_except_as_listed(first, second):
     tests = importlib.import_module(f"tests.methods.test_{second}")
     make = {
         "random_erasing": lambda: BY_NAME["random_erasing"](p=0.5),
@@ -114,7 +114,7 @@ def test_stack_order_does_not_depend_on_input_order():
 """
     ),
 )
-def test_table_shows_how_often_sam_acts(interval, text):
+def test_group_by_hook_shows_how_often_sam_acts(interval, text):
     assert Stack({"sam": SAM(interval=int(interval))}).group_by_hook() == {
         "gradient": [f"sam ({text})"]
     }
@@ -151,7 +151,7 @@ def test_empty_stack_is_plain_training():
     assert stack.loss(logits.to(torch.bfloat16), targets).dtype == torch.float32
 
 
-def test_sample_augmentations_run_in_turn():
+def test_image_augmentations_run_in_turn():
     image = make_noise(16, 16)
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)

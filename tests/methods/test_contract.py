@@ -56,7 +56,7 @@ def test_defaults_are_valid_and_wrong_values_rejected(method):
 
 
 @every_method
-def test_name_matches_file_and_key(method):
+def test_method_name_matches_file_and_key(method):
     assert method.__module__.rpartition(".")[2] == method.name
     assert method.name in {item.name for item in fields(Methods)}
     assert any(method().provides(hook) for hook in HOOKS)
@@ -109,7 +109,7 @@ def test_plan_counts_steps_with_two_gradients(method):
 
 
 @parametrize_methods("augment_image")
-def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
+def test_image_augmentation_pickles_and_depends_on_its_generator(method):
     image = make_noise(24, 24)
     before, state = image.tobytes(), torch.get_rng_state()
     augment = pickle.loads(pickle.dumps(method().augment_image()))

@@ -18,7 +18,7 @@ DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing", "ran
     [("flipped", [7, 6, 5, 4, 3, 2, 1, 0]), ("rolled", [7, 0, 1, 2, 3, 4, 5, 6])],
 )
 @pytest.mark.parametrize("switch", [0.0, 1.0])
-def test_images_and_targets_come_from_the_partner(partner, order, switch):
+def test_mixed_images_and_targets_come_from_the_partner(partner, order, switch):
     batch = make_batch()
     result = MixUpOrCutMix(cutmix_alpha=1.0, switch=switch, partner=partner).transform_batch(
         batch, make_now(4)

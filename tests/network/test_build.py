@@ -51,7 +51,7 @@ def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
     assert all((m.bias == 0).all() for m in norms)
 
 
-def test_library_keeps_its_own_initialization(monkeypatch):
+def test_init_library_keeps_initialization_of_torchvision(monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
     config = ModelConfig("resnet18", init="library", bn_init="ones")
     torch.manual_seed(3)

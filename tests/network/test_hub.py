@@ -187,7 +187,7 @@ def test_fetch_downloads_only_changed_files(folder_with_weights, hub, tmp_path, 
     assert hub.asked.count("GET") == 2
 
 
-def test_run_does_not_download(hub, run_command):
+def test_plan_suggests_hub_download_instead_of_fetching(hub, run_command):
     hub.files["model.safetensors"] = b"anything"
     message = run_command(f"resnet-recipes plan {ARGUMENTS}").out
     assert "hf download me/net model.safetensors" in " ".join(message.split())

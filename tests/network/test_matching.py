@@ -39,7 +39,7 @@ def compute_logits_of_ones(model: nn.Module) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("counters", [True, False])
-def test_names_of_another_library_match_by_order(counters, tiny_efficientnet, tmp_path):
+def test_weights_named_by_another_library_match_by_order(counters, tiny_efficientnet, tmp_path):
     path, state = tmp_path / "w.pth", rename_tensors(tiny_efficientnet.state_dict())
     if not counters:
         state = {name: item for name, item in state.items() if not name.endswith("_tracked")}

@@ -74,7 +74,7 @@ def test_full_disk_is_reported_and_leaves_no_part(make_run, tmp_path, suffix):
     assert not list(tmp_path.iterdir())
 
 
-def test_averaged_weights_are_written(make_run, tmp_path):
+def test_write_weights_writes_the_ema_average(make_run, tmp_path):
     run = make_run("methods.ema={}")
     zeros = {
         f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()
@@ -85,7 +85,7 @@ def test_averaged_weights_are_written(make_run, tmp_path):
     assert all((tensor == 0).all() for tensor in weights.values())
 
 
-def test_about_round_trips_through_json():
+def test_network_description_round_trips_through_json():
     surgery = {"blurpool": vars(BlurPool(replace_maxpools=False, min_channels=3))}
     numbers = {
         "mean": (127.5, 0.0, 1.0),
@@ -129,14 +129,14 @@ unknown | 1
         ),
     ],
 )
-def test_about_rejects_invalid_fields(field, value):
+def test_network_description_rejects_invalid_fields(field, value):
     tree = json.loads(NetworkDescription("resnet18", 2, ("one", "two"), epochs=1.0).to_json())
     with pytest.raises(ValueError, match=r"description|names|normalized"):
         about.from_json(json.dumps(tree | {field: json.loads(value)}))
 
 
 @pytest.mark.parametrize("text", ["[" * 30_000, '{"loss": 1' + "0" * 400 + "}", "[NaN]"])
-def test_about_rejects_untrusted_json(text):
+def test_network_description_rejects_untrusted_json(text):
     with pytest.raises(ValueError, match="not a JSON object"):
         about.from_json(text)
 

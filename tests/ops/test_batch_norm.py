@@ -96,7 +96,7 @@ def test_fused_batch_norm_gradient_is_right_per_output(used):
 
 
 @pytest.mark.slow
-def test_one_compiled_graph_serves_all_sizes():
+def test_batch_norm_of_all_sizes_compiles_one_graph():
     torch._dynamo.reset()
     norms = nn.BatchNorm2d(5).double(), nn.BatchNorm2d(5).double()
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")

@@ -18,7 +18,7 @@ def _clear_choice() -> Iterator[None]:
     ops.choose.cache_clear()
 
 
-def test_cpu_gets_unfused_operations():
+def test_choose_returns_unfused_operations_on_cpu():
     assert ops.choose(torch.device("cpu"), torch.float32) == ops.Operations()
 
 

@@ -52,7 +52,7 @@ def read_verdicts(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
     return trial.read_verdicts([RIGHT, FAULTY], torch.device("cuda", 0), dtype)
 
 
-def test_success_is_stored_until_its_key_changes(trial_verdicts, monkeypatch):
+def test_trial_success_is_stored_until_its_key_changes(trial_verdicts, monkeypatch):
     trial_verdicts.append(ALL_RIGHT)
     assert [read_verdicts(), read_verdicts()] == [ALL_RIGHT] * 2
     for module, name, value in (
@@ -69,7 +69,7 @@ def test_success_is_stored_until_its_key_changes(trial_verdicts, monkeypatch):
     assert not trial_verdicts
 
 
-def test_failure_is_tried_again_by_next_run(trial_verdicts, monkeypatch):
+def test_trial_failure_is_tried_again_by_next_run(trial_verdicts, monkeypatch):
     trial_verdicts += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)
     # the second rank started before the first ended

@@ -28,7 +28,7 @@ def test_advice_for_frozen_statistics_omits_the_batch_size():
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])
-def test_notes_on_published_recipes_are_empty(name):
+def test_published_recipe_gets_no_advice(name):
     assert format_plan_notes(name) == ""
 
 
@@ -74,7 +74,7 @@ def test_notes_report_images_below_full_size():
 @pytest.mark.parametrize(
     "line", ["medium epochs=60", "hot epochs=240", "mild epochs=16", "mild optimizer=lamb"]
 )
-def test_notes_at_the_limit_are_empty(line):
+def test_setting_at_the_limit_gets_no_advice(line):
     assert format_plan_notes(line) == ""
 
 

@@ -72,7 +72,7 @@ def test_seconds_at_interpolates_sizes_by_area():
 """
     ),
 )
-def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
+def test_estimated_phase_follows_and_names_its_bottleneck(changes, limits, seconds):
     """Expected: 1 ms for a step alone becomes 1.25 ms next to the loader at 88 px.
 
     Together they are never faster than the slower part. A step of 2 x 64 images takes 128 ms at 88
@@ -87,7 +87,7 @@ def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
     ("laps", "expected"),
     [([1, 2, 3, 4, 5], [2, 3, 4]), ([1, 3], [1.5, 2, 2.5]), ([2], [2, 2, 2])],
 )
-def test_bounds_are_quartiles_of_measured_steps(laps, expected):
+def test_estimate_bounds_are_quartiles_of_measured_steps(laps, expected):
     result = estimate(make_sized_plan(88, images=60), Speeds({88: laps}))
     low, high = result.bounds
     assert [low, result.total_minutes, high] == pytest.approx(expected)

@@ -30,7 +30,7 @@ resnet50 | 40 | backbone |
 """
     ),
 )
-def test_operations_match_torch_flop_counter(name, side, frozen, blur):
+def test_flops_match_torch_flop_counter(name, side, frozen, blur):
     config = ModelConfig(name, freeze=frozen, weights="torchvision")
     with torch.device("meta"):
         network, images = build_model(config, 7, seed=1), torch.empty(2, 3, side, side)

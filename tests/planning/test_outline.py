@@ -67,7 +67,7 @@ def test_interval_below_two_steps_reads_every_step():
     assert "evaluate every step, save a checkpoint every 50% of the run" in outline_text
 
 
-def test_rate_of_a_frozen_backbone_is_omitted():
+def test_outline_omits_rate_of_a_frozen_backbone():
     arguments = "mild model.weights=torchvision optimizer.backbone_rate=0.1"
     plan = plan_imagenet(arguments)
     assert "backbone rate 0.1" in dict(outline.describe_details(plan))["optimizer"]

@@ -221,7 +221,7 @@ def test_make_plan_rejects_methods_that_conflict():
 
 
 @pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
-def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
+def test_plan_of_synthetic_images_skips_image_augmentation(backend):
     recipe = make_small_recipe()
     recipe.methods.trivial_augment = TrivialAugment()
     synthetic, photographs = (plan_small(recipe, backend=each) for each in ("synthetic", backend))

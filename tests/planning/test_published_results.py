@@ -68,7 +68,7 @@ def test_interpolation_error_is_the_largest_of_omitted_rows():
     assert max(map(abs, errors)) == pytest.approx(INTERPOLATION_ERROR, abs=0.005)
 
 
-def test_accuracy_after_never_extrapolates():
+def test_estimate_accuracy_interpolates_but_never_extrapolates():
     results = [Published(76.0, 30), Published(75.0, 30), Published(78.0, 60), Published(79.0)]
     assert estimate_accuracy(results, 30) == (76.0, "published")
     assert estimate_accuracy(results, 40).top1 == pytest.approx(77.0)  # half way from 1/30 to 1/60

@@ -192,7 +192,7 @@ def test_speed_names_its_limit():
     assert predict_speed(slow, work).limit == "arithmetic"
 
 
-def test_page_lists_predictions_of_every_gpu():
+def test_predictions_page_lists_every_gpu():
     page = (Path(__file__).parents[2] / "docs/lab/predictions.md").read_text()
     for gpu in GPUS:
         rows = [

@@ -15,7 +15,7 @@ def plan_epochs(epochs: int, arguments: str):
     return plan_small(make_small_recipe(f"{WSD} max_duration={epochs}ep {arguments}"))
 
 
-def test_stable_phase_ends_with_a_checkpoint_on_disk():
+def test_stable_phase_ends_with_a_counted_checkpoint():
     plan = plan_epochs(10, "schedule.cooldown=0.33dur checkpoint.interval=50ba")
     assert (plan.stable_steps, plan.total_steps) == (67, 100)
     assert [step for step in range(1, 101) if plan.saves_at(step)] == [50, 67, 100]

@@ -18,7 +18,7 @@ def list_tree_problems(tree: dict) -> list[str]:
     return [str(problem) for problem in build_recipe(whole)[1]]
 
 
-def test_tree_becomes_the_objects_that_run():
+def test_build_recipe_turns_a_tree_into_sections():
     tree = (
         "{data: {root: /data, crop_scale: [0.5, 1]}, methods: {label_smoothing: {smoothing: 0.2}}}"
     )

@@ -94,7 +94,7 @@ def test_compose_makes_paths_absolute(write_recipe_file, tmp_path, monkeypatch):
     assert compose("mild", [DATA]).recipe.run.root == str(tmp_path / "runs")
 
 
-def test_short_names_are_reported_in_full(write_recipe_file):
+def test_compose_records_short_names_in_full(write_recipe_file):
     origin = compose("mild", [DATA, "epochs=18", "~methods.ema"]).origin
     assert origin.arguments == (DATA, "epochs=18", "~methods.ema")
     assert list(origin.settings.values()) == [

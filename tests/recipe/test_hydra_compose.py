@@ -115,7 +115,7 @@ def test_recipes_inherit_as_hydra_composes_them(seed, above_two):
 """
     ),
 )
-def test_impossible_tree_is_an_error(tree, chosen):
+def test_compose_tree_rejects_an_impossible_tree(tree, chosen):
     with pytest.raises(ValueError, match=r"\w"):
         compose_tree("recipe", {"recipe": tree}, [LAMB] * chosen)
 
@@ -162,11 +162,11 @@ epochs=curve | epochs=22.5; epochs=30; epochs=54; epochs=60; epochs=72; epochs=9
 """
     ),
 )
-def test_arguments_with_several_values_are_combined(arguments, points):
+def test_list_points_combines_arguments_with_several_values(arguments, points):
     assert list_points(arguments.split()) == [point.split() for point in points.split("; ")]
 
 
-def test_paths_with_spaces_are_combined():
+def test_list_points_keeps_spaces_in_paths():
     assert list_points(["model.name=torchvision:a,timm:b", "data=/a b,'/c, d'"]) == [
         [f"model.name={name}", f"data={place}"]
         for name in ("torchvision:a", "timm:b")
@@ -175,7 +175,7 @@ def test_paths_with_spaces_are_combined():
     assert list_points(["data=/odd/path (1), a=b"]) == [["data=/odd/path (1), a=b"]]
 
 
-def test_short_range_may_be_shuffled():
+def test_list_points_shuffles_a_short_range():
     assert sorted(list_points(["seed=shuffle(range(1,4))"])) == [["seed=1"], ["seed=2"], ["seed=3"]]
 
 
@@ -197,7 +197,7 @@ seed=range(0,100) lr=range(1,100) | would start at least 9,900 runs
 """
     ),
 )
-def test_unlistable_sweep_is_rejected(arguments, message):
+def test_list_points_rejects_an_unlistable_sweep(arguments, message):
     with pytest.raises(RecipeError, match=message) as caught:
         list_points(arguments.split())
     assert "***" not in str(caught.value)  # a URL with a fragment would be masked

@@ -97,14 +97,14 @@ def test_problems_of_a_method_name_its_full_key():
     assert list(list_recipe_problems(methods={"mixup": mixup(alpha=-1)})) == ["methods.mixup.alpha"]
 
 
-def test_methods_are_listed_in_running_order():
+def test_get_enabled_returns_methods_in_running_order():
     recipe = Recipe()
     for method in reversed(ORDER):
         setattr(recipe.methods, method.name, method())
     assert list(get_enabled(recipe.methods)) == [method.name for method in ORDER]
 
 
-def test_recipes_have_separate_sections():
+def test_two_recipes_share_no_section():
     one, two = Recipe(), Recipe()
     sections = [item.name for item in fields(Recipe) if is_dataclass(getattr(one, item.name))]
     assert sections

@@ -134,7 +134,7 @@ def test_unsafe_recipe_file_is_rejected_with_its_line(text, line, expected):
     assert expected in message
 
 
-def test_all_problems_are_reported_at_once():
+def test_strict_yaml_reports_all_problems_at_once():
     message = explain_rejected_yaml("a: yes\nb: 010\nc: !!str x\nhydra: {}\n")
     assert [f":{line}" in message for line in (1, 2, 3, 4)] == [True] * 4
 

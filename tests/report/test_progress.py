@@ -70,7 +70,7 @@ def pace(facts):
     return measured
 
 
-def test_pace_weighs_steps_by_operations(pace):
+def test_pace_weighs_steps_by_flops(pace):
     pace.observe(8, 1.0, is_settled=True)
     assert pace.seconds_left(10) == pytest.approx(10 * 1.0 + 20 * 4.0)
 

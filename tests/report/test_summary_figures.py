@@ -64,7 +64,7 @@ def test_accuracy_is_from_the_last_evaluation(summary):
     assert summary.raw.examples == 500
 
 
-def test_best_is_the_last_marked_evaluation(recorder, simulator):
+def test_summary_best_is_the_last_marked_evaluation(recorder, simulator):
     recorder.begin()
     simulator.run(0, 10)
     for done, top1 in ((11, 70.0), (12, 80.0)):

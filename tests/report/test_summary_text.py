@@ -65,7 +65,7 @@ def test_best_weights_are_listed_as_optimistic(recorder, simulator):
     assert summary.as_json()["best_top1_percent"] == 91
 
 
-def test_last_line_is_the_report_command(summary):
+def test_summary_ends_with_the_report_command(summary):
     *_, last = describe_run(replace(summary, folder="my runs/one"))
     assert last == ("curves", "resnet-recipes report 'my runs'")
 
@@ -85,7 +85,7 @@ def test_published_accuracy_is_compared_with_ema(summary):
     assert "+0.00 points" in format_page(replace(summary, published=published, ema=None))
 
 
-def test_unknown_values_have_no_row(summary):
+def test_summary_omits_rows_of_unknown_values(summary):
     clocks = {"steady_state_seconds": None, "mlperf_seconds": None}
     bare = format_page(replace(summary, published=None, ema=None, **clocks))
     for word in ("published", "EMA", "steady state", "MLPerf", "None"):

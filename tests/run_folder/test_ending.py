@@ -25,12 +25,12 @@ def test_ending_round_trips_through_its_file(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"code": 1, "unknown": 2}'])
-def test_read_ignores_damaged_ending(content, tmp_path):
+def test_read_ending_ignores_a_damaged_file(content, tmp_path):
     (tmp_path / "ending.json").write_text(content)
     assert read_ending(tmp_path / "ending.json") is None
 
 
-def test_first_failure_skips_consequences():
+def test_find_first_failure_skips_consequences():
     lost = Ending(
         1,
         0,
@@ -102,7 +102,7 @@ DistBackendError | NCCL error: unhandled system error | NCCL_DEBUG
         ("ZeroDivisionError", "division by zero", ""),
     ],
 )
-def test_hint_exists_only_for_known_causes(error, message, hint):
+def test_ending_has_hint_only_for_known_causes(error, message, hint):
     actual = Ending(1, error=error, message=message).hint
     assert hint in actual if hint else actual == ""
 

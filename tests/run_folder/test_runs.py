@@ -51,7 +51,7 @@ def test_damaged_image_changes_how_a_run_resumes(error, resumable, words, tmp_pa
 
 
 @pytest.mark.parametrize(("code", "resumable"), [(130, True), (1, True), (3, False)])
-def test_run_ended_before_its_first_step(code, resumable, tmp_path):
+def test_run_without_steps_resumes_unless_rejected(code, resumable, tmp_path):
     folder = create_run_folder(tmp_path, "a", state="stopped")
     shutil.rmtree(folder / "checkpoints")
     (folder / "metrics.jsonl").unlink()
@@ -81,14 +81,14 @@ def test_unstarted_folder_is_prepared(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9]
 )
-def test_damaged_files_leave_gaps_not_errors(content, tmp_path):
+def test_read_run_leaves_gaps_for_damaged_files(content, tmp_path):
     folder = create_run_folder(tmp_path, "a")
     for name in ("summary.json", "provenance.json", "metrics.jsonl", "overrides.txt"):
         (folder / name).write_bytes(content)
     assert read_run(folder).top1_percent is None
 
 
-def test_list_runs_skips_other_folders_and_dead_links(tmp_path):
+def test_iterate_runs_skips_other_folders_and_dead_links(tmp_path):
     create_run_folder(tmp_path, "b")
     create_run_folder(tmp_path, "a", state="failed")
     create_run_folder(tmp_path, ".1f.tmp")  # a killed process may leave such a folder

@@ -171,7 +171,7 @@ def make_sizes_plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> S
     )
 
 
-def test_search_chooses_sizes_with_many_pixels():
+def test_algorithm_search_chooses_sizes_with_many_pixels():
     # pixels per epoch, relative to 300,000 images of 224 px: 10% at 88 px, 17% at 112 px, 41% at
     # 176 px
     mild = make_sizes_plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
@@ -179,12 +179,12 @@ def test_search_chooses_sizes_with_many_pixels():
     assert choose_searched_sizes(make_sizes_plan((88,) * 11 + (112, 176), 200_000)) == [88]
 
 
-def test_searched_sizes_count_all_epochs_of_size():
+def test_algorithm_search_counts_all_epochs_of_size():
     assert choose_searched_sizes(make_sizes_plan((224, 176, 224), 151_000)) == [224]
     assert choose_searched_sizes(make_sizes_plan((224, 176, 224), 151_000, last=0.9)) == []
 
 
-def test_search_is_set_before_first_step_of_size(make_run):
+def test_algorithm_search_is_set_before_size_starts(make_run):
     """Torch keeps the first algorithm for a shape, including that of the memory check."""
     run = make_run("max_duration=3ep methods.progressive_resizing.delay=0.2dur")
     seen = []
@@ -200,7 +200,7 @@ def test_search_is_set_before_first_step_of_size(make_run):
     assert small != large
 
 
-def test_evaluation_searches_for_no_algorithms(make_run):
+def test_evaluation_never_searches_for_algorithms(make_run):
     run, seen = make_run(), []
     torch.backends.cudnn.benchmark = True
     run.model.register_forward_pre_hook(

@@ -71,7 +71,7 @@ def test_saved_state_is_read_back_bit_identical(checkpoints):
     assert state["model"]["w"].is_contiguous(memory_format=torch.channels_last)
 
 
-def test_newest_in_empty_folder_returns_none(tmp_path):
+def test_load_newest_in_empty_folder_returns_none(tmp_path):
     assert Checkpoints(tmp_path / "none", 2).load_newest() is None
 
 
@@ -120,7 +120,7 @@ DAMAGES += [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_newest_skips_damaged_checkpoint_with_note(damage, checkpoints, warnings):
+def test_load_newest_skips_damaged_checkpoint_with_note(damage, checkpoints, warnings):
     damage(get_file(checkpoints, 20))
     step, state = reopen(checkpoints, warnings.append).load_newest()
     assert (step, is_identical(state, make_state(10))) == (10, True)
@@ -128,7 +128,7 @@ def test_newest_skips_damaged_checkpoint_with_note(damage, checkpoints, warnings
     assert "step 20 was skipped" in warnings[0]
 
 
-def test_newest_rejects_newer_format_and_keeps_file(checkpoints):
+def test_load_newest_rejects_newer_format_and_keeps_file(checkpoints):
     manifest = get_file(checkpoints, 20).with_suffix(".json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
     with pytest.raises(TrainingError, match=r"step-00000020\.pt, in format 2, but this version"):
@@ -138,7 +138,7 @@ def test_newest_rejects_newer_format_and_keeps_file(checkpoints):
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
 @pytest.mark.parametrize("end", [".pt", ".json"])
-def test_newest_skips_and_keeps_temporarily_unreadable_checkpoint(
+def test_load_newest_skips_and_keeps_temporarily_unreadable_checkpoint(
     end, code, checkpoints, warnings, monkeypatch
 ):
     def fail(path: Path, most: int) -> FileIO:
@@ -155,7 +155,7 @@ def test_newest_skips_and_keeps_temporarily_unreadable_checkpoint(
     assert reopen(again).load_newest().step == 20
 
 
-def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
+def test_load_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
     for end in (".pt", ".json"):
         path = checkpoints.folder / "step-00000020"
         path.with_suffix(end).replace(path.with_name(f"step-00000010{end}"))
@@ -163,7 +163,7 @@ def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
         reopen(checkpoints).load_newest()
 
 
-def test_newest_fails_if_all_checkpoints_are_damaged(checkpoints):
+def test_load_newest_fails_if_all_checkpoints_are_damaged(checkpoints):
     for step in (10, 20):
         flip_bit(get_file(checkpoints, step), 700)
     with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
@@ -188,7 +188,7 @@ def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
     assert is_identical(reopen(again).load_newest().state, make_state(20))
 
 
-def test_open_deletes_only_parts_of_killed_saves(checkpoints):
+def test_reopened_checkpoints_delete_only_parts_of_saves(checkpoints):
     (checkpoints.folder / f"step-00000030.pt.{16 * 'a'}.part").write_bytes(b"half")
     (checkpoints.folder / "thesis.part").write_text("not ours")
     assert reopen(checkpoints).load_newest().step == 20
@@ -227,7 +227,7 @@ def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
     assert reopen(checkpoints).load_newest().step == 20
 
 
-def test_open_rejects_run_that_exceeds_free_space(checkpoints, set_free_space):
+def test_open_for_writing_rejects_run_beyond_free_space(checkpoints, set_free_space):
     size = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
     set_free_space(5_000_000)
     checkpoints.open_for_writing(size + 5_000_000)  # includes older checkpoints
@@ -256,7 +256,7 @@ def test_failed_save_with_wait_raises(checkpoints):
         checkpoints.save(30, make_state(30), wait=True)
 
 
-def test_open_rejects_unwritable_folder(tmp_path):
+def test_open_for_writing_rejects_unwritable_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotReadyError, match="cannot be written here"):
         Checkpoints(tmp_path / "file/checkpoints", 2).open_for_writing()

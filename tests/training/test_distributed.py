@@ -134,7 +134,7 @@ def test_store_separates_attempts_unless_each_has_its_own(is_new, meets, monkeyp
     assert stores[1].check(["key"]) == meets
 
 
-def test_digest_changes_with_one_bit():
+def test_parameter_sum_changes_with_one_bit():
     torch.manual_seed(0)
     model = nn.Linear(64, 64)
     before = compute_parameter_sum(model)
@@ -169,6 +169,6 @@ def test_operations_missing_on_one_rank_are_dropped(launcher, tmp_path):
 @pytest.mark.parametrize(
     ("cores", "ranks", "text"), [(1, 1, "1 core"), (8, 2, "8 cores, 2 processes")]
 )
-def test_devices_names_cores_and_processes(monkeypatch, cores, ranks, text):
+def test_rank_devices_name_cores_and_processes(monkeypatch, cores, ranks, text):
     monkeypatch.setattr(distributed, "count_cores", lambda: cores)
     assert Rank(0, ranks, torch.device("cpu")).devices == f"CPU, {text}"

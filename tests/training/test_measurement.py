@@ -54,12 +54,12 @@ def test_measure_speeds_covers_smallest_and_largest_size(growing_plan, monkeypat
     ) == ({}, None, 0, 1)
 
 
-def test_measure_end_to_end_times_real_images(growing_plan, monkeypatch):
+def test_end_to_end_rate_times_real_images(growing_plan, monkeypatch):
     monkeypatch.setattr(measurement, "TIMED_STEPS", 2)
     assert measurement.measure_end_to_end_rate(growing_plan, ALONE, 16, seconds=1.0) > 0
 
 
-def test_end_to_end_within_warm_up_uses_laps(growing_plan, monkeypatch):
+def test_end_to_end_rate_uses_laps_within_warmup(growing_plan, monkeypatch):
     monkeypatch.setattr(
         measurement, "train", lambda run, reporter, first: reporter.laps.extend([2.0, 2.0])
     )

@@ -271,7 +271,7 @@ def test_soft_labels_reject_run_that_resizes_elsewhere(store_outputs, explain_pl
     assert "at:device" in message
 
 
-def test_description_contains_every_crop_setting(make_teacher_arguments):
+def test_soft_label_description_contains_every_crop_setting(make_teacher_arguments):
     settings_of_crops = describe_images(plan_recipe(make_teacher_arguments()), 0)
     for setting in fields(TrainCrop):
         assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
@@ -306,7 +306,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("message", "damage"), DAMAGE)
-def test_damaged_file_is_rejected_before_first_step(
+def test_damaged_soft_labels_are_rejected_before_first_step(
     store_outputs, explain_plan_rejection, damage, message
 ):
     path = store_outputs()
@@ -316,7 +316,7 @@ def test_damaged_file_is_rejected_before_first_step(
         assert part in results
 
 
-def test_outputs_are_readable_as_safetensors(store_outputs):
+def test_soft_labels_are_readable_as_safetensors(store_outputs):
     results = load_file(store_outputs(classes=9))
     assert results["values"].shape == results["classes"].shape == (2, 1, IMAGES, 9)
     assert results["values"].dtype == torch.float16
@@ -341,7 +341,7 @@ def test_plan_describes_size_and_repetition_of_outputs(make_teacher_arguments, s
     assert re.search(message, teacher.text)
 
 
-def test_interrupted_file_is_completed_bit_identical(store_outputs):
+def test_interrupted_soft_labels_are_completed_bit_identical(store_outputs):
     complete, part = (
         store_outputs().read_bytes(),
         store_outputs(name="part", stop=5),
@@ -358,7 +358,9 @@ def replace_teacher(make_teacher_arguments, make_run, tmp_path) -> Callable[[], 
 
 
 @pytest.mark.parametrize("arguments", ["", "precision.dtype=bf16"])
-def test_partial_file_rejects_another_teacher_or_dtype(store_outputs, replace_teacher, arguments):
+def test_partial_soft_labels_reject_another_teacher_or_dtype(
+    store_outputs, replace_teacher, arguments
+):
     part = store_outputs(stop=5)
     before = part.read_bytes()
     if not arguments:

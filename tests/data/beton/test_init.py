@@ -135,7 +135,7 @@ def assert_file_rejected(file: Path, content: bytes) -> None:
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(("part", "key", "value"), NUMBERS)
-def test_open_rejects_wrong_number_without_checksum(file, part, key, value):
+def test_open_beton_rejects_wrong_number_without_checksum(file, part, key, value):
     parts, (how, number) = Parts(file.read_bytes()), value.split()
     column = getattr(parts, part)[key]
     column[0] = int(number) + (int(column[0]) if how == "by" else 0)
@@ -143,13 +143,13 @@ def test_open_rejects_wrong_number_without_checksum(file, part, key, value):
 
 
 @pytest.mark.parametrize("change", OTHERS)
-def test_open_rejects_contradicting_parts_without_checksum(file, change):
+def test_open_beton_rejects_contradicting_parts_without_checksum(file, change):
     parts = Parts(file.read_bytes())
     change(parts)
     assert_file_rejected(file, parts.data.tobytes())
 
 
-def test_open_rejects_changed_length_without_checksum(file):
+def test_open_beton_rejects_changed_length_without_checksum(file):
     content = file.read_bytes()
     for end in ENDS:
         assert_file_rejected(
@@ -161,7 +161,7 @@ def test_open_rejects_changed_length_without_checksum(file):
     )  # the header is missing
 
 
-def test_open_rejects_changed_description_with_sidecar(file):
+def test_open_beton_rejects_changed_description_with_sidecar(file):
     parts, rng = Parts(file.read_bytes()), np.random.default_rng(0)
     table, end = int(parts.header["table_ptr"][0]), METADATA_START + parts.samples.nbytes
     description = [*range(end), *range(table, len(parts.data))]
@@ -173,7 +173,7 @@ def test_open_rejects_changed_description_with_sidecar(file):
         flip_bit(file, offset, bit)
 
 
-def test_changed_byte_is_reported_for_its_image(file):
+def test_describe_damage_finds_image_of_flipped_bit(file):
     beton = open_beton(file)
     rng = np.random.default_rng(0)
     for index in range(len(beton)):
@@ -194,13 +194,13 @@ def test_jpeg_size_mismatch_is_reported_without_sidecar(file):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"classes": 3}', "[" * 100_000, "\xff"])
-def test_open_rejects_invalid_sidecar(file, text):
+def test_open_beton_rejects_invalid_sidecar(file, text):
     get_sidecar_path(file).write_text(text, encoding="latin-1")
     with pytest.raises(NotReadyError, match=r"train\.beton\.json"):
         open_beton(file)
 
 
-def test_open_rejects_sidecar_of_another_file(file):
+def test_open_beton_rejects_sidecar_of_another_file(file):
     shutil.copy(file.with_name("val.beton.json"), get_sidecar_path(file))
     with pytest.raises(NotReadyError, match="does not match its sidecar"):
         open_beton(file)
@@ -216,7 +216,7 @@ def test_file_changed_after_open_is_reported(file):
     assert beton.describe_damage(0) == "the file cannot be read: Not a regular file"
 
 
-def test_open_rejects_special_and_tiny_files(file):
+def test_open_beton_rejects_special_and_tiny_files(file):
     parts = Parts(file.read_bytes())
     parts.header["num_samples"] = 1 << 40
     file.write_bytes(parts.data.tobytes())

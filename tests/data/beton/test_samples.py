@@ -47,7 +47,7 @@ def test_quasi_random_order_opens_few_pages(beton, monkeypatch):
     assert is_open.sum(1).max() <= 16
 
 
-def test_window_larger_than_memory_is_rejected(beton, monkeypatch):
+def test_quasi_random_order_rejects_window_beyond_memory(beton, monkeypatch):
     monkeypatch.setattr(samples, "get_available_memory", lambda: 1000)
     problem = find_quasi_random_problem(replace(beton, page_size=8 << 20))
     assert "4.29 GB" in problem.clause

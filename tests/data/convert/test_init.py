@@ -358,7 +358,7 @@ def test_convert_keeps_file_of_another_source(image_folder, tmp_path):
         convert(image_folder / "val", tmp_path / "b.beton", replace(RAW, levels=2), do_nothing)
 
 
-def test_source_is_identified_by_resolved_path(image_folder, tmp_path, monkeypatch):
+def test_convert_identifies_source_by_resolved_path(image_folder, tmp_path, monkeypatch):
     for name, images in (("one", "val"), ("two", "train")):
         (tmp_path / name).mkdir()
         shutil.copytree(image_folder / images, tmp_path / name / "images")

@@ -39,7 +39,7 @@ def read_members(path: Path) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_members_lists_every_file_of_every_format(tmp_path, form):
+def test_iterate_members_lists_files_of_every_format(tmp_path, form):
     names = [f"{'d' * 60}/{'e' * length}.jpg" for length in (1, 90)]
     if form != tarfile.USTAR_FORMAT:
         names += [f"{'d' * 200}/{'e' * 150}.jpg", "\u00e9\udcff.jpg"]
@@ -48,7 +48,7 @@ def test_members_lists_every_file_of_every_format(tmp_path, form):
     ]
 
 
-def test_members_lists_every_file_of_gnu_tar(tmp_path):
+def test_iterate_members_lists_files_of_gnu_tar(tmp_path):
     names = ["b" * 120 + ".jpg", "c.cls"]
     for number, name in enumerate(names):
         (tmp_path / name).write_bytes(b"%03d" % number)
@@ -57,7 +57,7 @@ def test_members_lists_every_file_of_gnu_tar(tmp_path):
     assert read_members(tmp_path / "a.tar") == [*zip(names, range(2), strict=True)]
 
 
-def test_members_keeps_no_header(tmp_path):
+def test_iterate_members_keeps_no_header_in_memory(tmp_path):
     path = write_archive(tmp_path / "a.tar")
     members = iterate_members(path)
     for _ in NAMES:
@@ -65,7 +65,7 @@ def test_members_keeps_no_header(tmp_path):
     assert sum(isinstance(each, tarfile.TarInfo) for each in gc.get_objects()) < len(NAMES)
 
 
-def test_members_reads_long_headers_of_every_file(tmp_path):
+def test_iterate_members_reads_long_headers_of_every_file(tmp_path):
     names = [f"{number}{'d' * 9000}.jpg" for number in range(3)]
     for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         assert [
@@ -124,14 +124,16 @@ def insert_headers(path: Path, text: bytes, times: int = 1, size: int = 0) -> No
         ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
     ],
 )
-def test_members_rejects_incomplete_archive(tmp_path, message, damage: Callable[[Path], object]):
+def test_iterate_members_rejects_incomplete_archive(
+    tmp_path, message, damage: Callable[[Path], object]
+):
     path = write_archive(tmp_path / "a.tar")
     damage(path)
     with pytest.raises((ValueError, OSError), match=message):
         list(iterate_members(path))
 
 
-def test_members_misses_no_file_after_a_changed_header(tmp_path):
+def test_iterate_members_misses_no_file_after_changed_header(tmp_path):
     path, rng = write_archive(tmp_path / "a.tar"), random.Random(0)
     whole, expected = path.read_bytes(), read_members(path)
     for _ in range(300):

@@ -88,6 +88,6 @@ def test_unfetched_or_unreadable_files_are_not_copies(copied_folder):
     assert not get_note(copied_folder)
 
 
-def test_an_image_is_not_a_copy_of_itself(image_folder):
+def test_find_copies_skips_the_image_itself(image_folder):
     listing = Listing.of(image_folder / "train")
     assert find_copies(listing, listing).paths == []

@@ -164,7 +164,7 @@ def list_training(config: DataConfig) -> set[str]:
     return {*list_split(config, "train").names}
 
 
-def test_share_is_taken_from_each_class_and_nested(copied_images):
+def test_data_share_is_nested_and_taken_per_class(copied_images):
     counts = Counter(name[:3] for name in list_training(make_small_config(copied_images)))
     chosen = [
         list_training(make_small_config(copied_images, share=share))
@@ -183,7 +183,7 @@ def test_share_is_taken_from_each_class_and_nested(copied_images):
     )
 
 
-def test_share_depends_on_val_seed_and_names(copied_images):
+def test_data_share_depends_on_val_seed_and_names(copied_images):
     first, again, other = (
         list_training(make_small_config(copied_images, share=0.4, val_seed=seed, seed=run))
         for seed, run in ((0, 1), (0, 2), (1, 1))
@@ -196,7 +196,7 @@ def test_share_depends_on_val_seed_and_names(copied_images):
     assert len(first - list_training(make_small_config(copied_images, share=0.4))) <= 1
 
 
-def test_share_keeps_validation_images(flowers):
+def test_data_share_keeps_validation_images(flowers):
     whole, part = (make_small_config(flowers, val_share=0.25, share=share) for share in (1.0, 0.2))
     assert list_validation(part) == list_validation(whole)
     assert list_training(part) < list_training(whole)

@@ -100,14 +100,14 @@ def test_listing_rejects_unreadable_size(listed_dataset, monkeypatch):
     assert problem.clause == "cannot be read: Input/output error"
 
 
-def test_dead_link_has_no_size(listed_dataset):
+def test_listing_gives_a_dead_link_no_size(listed_dataset):
     (listed_dataset / "train/ant/0.jpg").unlink()
     (listed_dataset / "train/ant/0.jpg").symlink_to("nowhere.jpg")
     assert list_names_and_sizes(Listing.of(listed_dataset / "train"))[0] == ("ant/0.jpg", -1)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"\x93NUMPY\x01\x00"])
-def test_damaged_cache_is_ignored(listed_dataset, content):
+def test_damaged_listing_cache_is_ignored(listed_dataset, content):
     Listing.of(listed_dataset / "train")
     get_cache_path(listed_dataset / "train").write_bytes(content)
     assert list_names_and_sizes(Listing.of(listed_dataset / "train")) == EXPECTED

@@ -48,7 +48,7 @@ ROWS = [("a.jpg", "cat", ""), ("c, d.jpg", "dog", "")]
         ),
     ],
 )
-def test_tables_of_many_programs_are_parsed(listed_images, text, name):
+def test_label_tables_of_many_programs_are_parsed(listed_images, text, name):
     assert read_table(listed_images, text, name) == ROWS
 
 
@@ -95,7 +95,7 @@ def test_split_is_a_column_or_first_folder(listed_images, text, splits):
         ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
     ],
 )
-def test_table_errors_name_their_line(listed_images, text, message):
+def test_label_table_errors_name_their_line(listed_images, text, message):
     path = listed_images / "labels.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(NotReadyError) as caught:
@@ -106,7 +106,7 @@ def test_table_errors_name_their_line(listed_images, text, message):
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("text", ["[1]\n", "{\n", "[" * 100_000 + "\n"])
-def test_table_rejects_other_json_lines_and_fifos(listed_images, text):
+def test_label_table_rejects_other_json_lines_and_fifos(listed_images, text):
     with pytest.raises(NotReadyError, match="cannot be read as a table"):
         read_table(listed_images, text, "metadata.jsonl")
     os.mkfifo(listed_images / "labels.csv")
@@ -114,7 +114,7 @@ def test_table_rejects_other_json_lines_and_fifos(listed_images, text):
         table.read_rows(listed_images / "labels.csv")
 
 
-def test_table_follows_absolute_paths_and_links(listed_images, tmp_path):
+def test_label_table_follows_absolute_paths_and_links(listed_images, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(listed_images)
     (tmp_path / "elsewhere" / "labels.csv").write_text(

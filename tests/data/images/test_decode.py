@@ -79,7 +79,7 @@ def test_32_bit_gray_needs_a_known_white():
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("odd"), OSError("bad")])
-def test_pillow_errors_name_the_bad_image(monkeypatch, error):
+def test_pillow_error_becomes_a_bad_image_error(monkeypatch, error):
     monkeypatch.setattr("PIL.Image.Image.convert", Mock(side_effect=error))
     for damaged in (PROGRESSIVE, encode_image(PHOTO, "PNG")):
         with pytest.raises(BadImageError, match="cannot be decoded: "):

@@ -245,7 +245,7 @@ def test_images_whose_memory_was_freed_are_decoded_again(
 
 
 @requires_engine
-def test_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
+def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
     files, name = Files.of(make_memory_config(mixed_images), "train"), f"test freed {os.getpid()}"
     source = Shrunk(files, 90, name)
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
@@ -266,7 +266,7 @@ def test_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
 
 
 @requires_engine
-def test_memory_is_not_freed_after_another_process_freed(mixed_images, free_memory, monkeypatch):
+def test_image_memory_stays_after_another_process_freed(mixed_images, free_memory, monkeypatch):
     source = Shrunk(
         Files.of(make_memory_config(mixed_images), "train"), 90, f"test twice {os.getpid()}"
     )
@@ -279,7 +279,7 @@ def test_memory_is_not_freed_after_another_process_freed(mixed_images, free_memo
 
 
 @requires_engine
-def test_memory_is_filled_once_and_does_not_grow(mixed_images):
+def test_image_memory_is_constant_once_filled(mixed_images):
     with closing(open_training(make_memory_config(mixed_images))) as loader:
         batches, sizes = loader.batches(), []
         for _ in range(20):
@@ -301,7 +301,7 @@ def test_images_beyond_memory_are_decoded_each_time(mixed_images, raw_betons, mo
 
 
 @requires_engine
-def test_exhausted_memory_accepts_no_more_images(mixed_images, monkeypatch):
+def test_exhausted_image_memory_accepts_no_more_images(mixed_images, monkeypatch):
     """A fifth of the memory that was free at first stays free for other programs."""
     free = {"bytes": 1000}
     monkeypatch.setattr(memory, "RESERVE", 0)
@@ -355,7 +355,7 @@ def read_error(config: DataConfig, spoil: Callable[[], object]) -> str:
 @requires_engine
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("action", ["error", "skip"])
-def test_hostile_images_fail_as_from_files(mixed_images, tmp_path, name, action):
+def test_hostile_images_fail_in_memory_as_from_files(mixed_images, tmp_path, name, action):
     root, messages = tmp_path / "images", []
     bad = root / "train" / "ant" / "000.jpg"
     for pixels in (0, LONGEST):

@@ -62,7 +62,7 @@ def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrink_with):
 
 @requires_engine
 @pytest.mark.parametrize("kind", sorted({*JPEGS} - {"with EXIF"}))
-def test_check_rejects_what_decoding_rejects(kind):
+def test_jpeg_check_rejects_exactly_what_decoding_rejects(kind):
     data, results = encode_image(make_photo(), **JPEGS[kind]), []
     for at in range(len(data) // 2, len(data) - 8, len(data) // 30):
         cut = np.frombuffer(data[:at] + data[at + 5 :], np.uint8)

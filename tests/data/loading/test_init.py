@@ -144,7 +144,7 @@ def test_batch_memory_is_independent_of_workers():
     assert capacities[0].memory >= 4 * 7 * 60 * 60 * 3
 
 
-def test_unresponsive_storage_times_out(monkeypatch):
+def test_loader_times_out_on_unresponsive_storage(monkeypatch):
     monkeypatch.setattr(loading, "STUCK_SECONDS", 0.1)
     storage, gate = Grays(True), threading.Event()
     storage.fill = lambda rows: gate.wait()
@@ -159,7 +159,7 @@ def test_unresponsive_storage_times_out(monkeypatch):
     gate.set()
 
 
-def test_dead_worker_is_reported():
+def test_killed_loader_worker_is_reported():
     before = set(multiprocessing.active_children())
     pipeline = make_pipeline(1, in_threads=False)
     batches = pipeline.read(iterate_orders(99))

@@ -333,7 +333,7 @@ def table(origin: Path, site: type[Site], config: DataConfig) -> DataConfig:
     return replace(config, root=f"{site.address}/labels.csv")
 
 
-def test_table_fetches_its_images(table, origin):
+def test_remote_table_fetches_its_images(table, origin):
     facts = data.survey_images(table)
     local = data.survey_images(replace(table, root=str(origin / "labels.csv")))
     assert facts.digest == local.digest

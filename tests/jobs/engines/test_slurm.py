@@ -105,7 +105,7 @@ def test_script_quotes_names_and_arguments(recipe, tmp_path):
 
 
 @pytest.mark.parametrize("task", [0, len(STRANGE_NAMES) - 1])
-def test_array_task_trains_its_own_run(task, tmp_path):
+def test_array_task_starts_the_command_of_its_run(task, tmp_path):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE_NAMES)}
     out, _ = start_script(
         tmp_path, format_array(runs, TWO_NODES, "4:00:00"), task=task

@@ -207,7 +207,7 @@ norm_layers | bn1.bias bn1.weight downsample.1.bias downsample.1.weight
 """
     ),
 )
-def test_policy_exempts_its_parameters(policy, expected):
+def test_no_decay_policy_exempts_its_parameters(policy, expected):
     model = make_policy_network()
     names = {id(p): name for name, p in model.named_parameters()}
     groups = OPTIMIZERS[0](weight_decay=0.3, no_decay=policy).groups(model)
