@@ -96,7 +96,10 @@ def run(arguments: Arguments) -> int:
 
 
 def _remove(arguments: Sequence[str], sure: bool) -> int:
-    """Delete finished runs after confirmation. Raises RecipeError before any is deleted."""
+    """Delete runs after confirmation.
+
+    Raises RecipeError, before any is deleted, if one is running or is not a run.
+    """
     if not arguments:
         raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", LIST)
     folders = find_runs(arguments)

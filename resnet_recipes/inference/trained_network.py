@@ -197,7 +197,8 @@ def predict_images(
 ) -> Iterator[Prediction]:
     """Yield the `top` most probable classes of each image, in order.
 
-    An image is an absolute path, or in memory. Raises TrainingError if the network's outputs for an
+    An image is an absolute path, or in memory. An unreadable image gets an error instead of
+    classes. Raises TrainingError if the network's outputs for an
     image are not finite.
     """
     recipe, name = trained.recipe, trained.network.about.class_name

@@ -49,8 +49,9 @@ def resolve_plan(plan: Plan, say: Say) -> Plan:
 def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     """Return the plan with the duration that fits its budget, if it has one.
 
-    With `measures`, the machine is measured for a minute, unless it was measured before. Raises
-    RecipeError if the budget is too short, NotReadyError if the speed is unknown.
+    With `measures`, the machine is measured for a minute, unless it was measured before or another
+    launcher started this rank. Raises RecipeError if the budget is too short, NotReadyError if the
+    speed is unknown, NotDoneError if the measurement fails.
     """
     launch = plan.recipe.launch
     if not launch.budget:

@@ -83,7 +83,8 @@ def find_candidates(
 
     With a budget, this is the longest run of each recipe, best first. With `min_top1_percent`, it
     is the shortest run with at least this known accuracy, fastest first. Otherwise it is every
-    duration with a known accuracy, and the default duration. Raises RecipeError if no recipe fits.
+    duration with a known accuracy, and the default duration. Raises the RecipeError of the best
+    recipe if every recipe is skipped and at least one has an error.
 
     If there are several recipes, recipes for small images are skipped for photographs. A recipe
     whose weights are not on this machine fits, since they can be downloaded.
@@ -165,7 +166,7 @@ def _find_lengths(
 
 
 def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
-    """Return the mean accuracies of runs on the same images, by recipe and epochs.
+    """Return the mean accuracies of runs on the same training images, by recipe and epochs.
 
     Counts only runs whose settings equal their recipe, except for duration, seed, and those that do
     not affect accuracy.

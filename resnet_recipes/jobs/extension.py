@@ -66,8 +66,9 @@ class StableState(NamedTuple):
 def find_stable_state(plan: Plan) -> StableState | None:
     """Return the initial state of a run that extends another run; None if it starts from step 0.
 
-    Raises RecipeError if the other run starts differently, NotYetError if its stable phase may
-    still finish, and NotReadyError if it cannot.
+    Raises RecipeError if the other run starts differently, NotYetError if it does not exist yet or
+    its stable phase may still finish, and NotReadyError if that cannot finish or its recipe was
+    edited.
     """
     run = plan.recipe.run
     if not run.extends:

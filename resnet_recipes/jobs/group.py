@@ -238,7 +238,7 @@ class Ranks:
         return any(process.returncode for process in self._processes)
 
     def find_killed(self) -> KilledRank | None:
-        """Return the first rank that was killed by a signal from outside this process."""
+        """Return the lowest rank that a signal from outside this process killed, or None."""
         for rank, process in enumerate(self._processes):
             if (process.returncode or 0) < 0 and rank not in self._killed:
                 return KilledRank(rank, signal.Signals(-process.returncode).name)

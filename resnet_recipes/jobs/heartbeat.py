@@ -112,7 +112,7 @@ class RankMonitor:
         self._changed_at = time.monotonic()
 
     def read_beats(self) -> list[Beat]:
-        """Return the last beat of every rank, by rank."""
+        """Return the last beat of every rank that has one in this attempt, by rank."""
         return [beat for beat in read_beats(self._folder) if beat not in self._old_beats]
 
     def read_endings(self) -> list[Ending]:

@@ -197,7 +197,7 @@ class Launch:
         return self._end_run(code, message="stopped before the first step of this session")
 
     def _explain_kill(self, ranks: Ranks) -> Ending | None:
-        """Return the ending of the first rank killed from outside, which could not write one."""
+        """Return the ending of the lowest rank killed from outside, which could not write one."""
         if not (killed := ranks.find_killed()):
             return None
         steps = {beat.rank: beat.step for beat in self._monitor.read_beats()}

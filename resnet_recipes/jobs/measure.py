@@ -57,7 +57,7 @@ UNKNOWN = Statement(f"the time is unknown; {MEASURES}")
 def predict_time(plan: Plan) -> RunForecast | None:
     """Return the time of a run from the best source: measured here, datasheet, or guess.
 
-    None for GPUs without a known datasheet.
+    None if there is no source, as for GPUs without a known datasheet.
     """
     if measurement := read_measurement(make_speed_key(plan)):
         return make_forecast(plan, *measurement)
@@ -200,7 +200,10 @@ def check(plan: Plan, say: Say) -> None:
 
 
 def _check_images(config: DataConfig, say: Say) -> None:
-    """Decode all images, or those of a minute. Raises NotReadyError if some are unreadable."""
+    """Decode all images, or those of a minute.
+
+    Raises NotReadyError if some are unreadable, except training images that the run skips.
+    """
     decoded = decode_some(config, DECODE_SECONDS)
     command = _name_doctor(config)
     if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):
@@ -212,7 +215,7 @@ def _check_images(config: DataConfig, say: Say) -> None:
 
 
 def check_validation_images(plan: Plan) -> None:
-    """Decode all validation images of a run, or those of a few seconds.
+    """Decode the validation images of a run on local files, or those of a few seconds.
 
     Raises NotReadyError if some are unreadable: the first evaluation, perhaps hours later, would
     end the run.

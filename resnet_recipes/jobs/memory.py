@@ -65,7 +65,7 @@ def plan_memory(plan: Plan) -> InMemory | None:
 def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
     """Return the plan with the size of images in memory in place of auto.
 
-    Raises RecipeError if no images can be kept in memory.
+    Raises RecipeError if that needs the native decoder, which cannot be used here.
     """
     memory_pixels, sizes = plan.recipe.data.memory_pixels, list_sizes(plan)
     if not sizes:

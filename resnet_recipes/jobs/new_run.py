@@ -71,8 +71,8 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
 
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name. It is locked from the start, so that no other command with this name replaces it before
-    its ranks start. Raises RecipeError if the name is taken, NotReadyError if a run
-    with the name is running or the folder cannot be written.
+    its ranks start. Raises RecipeError if the name is taken, NotReadyError if a run with the name
+    is running or the folder cannot be written.
     """
     recipe, config, state = (
         plan.recipe,

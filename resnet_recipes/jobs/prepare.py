@@ -34,8 +34,7 @@ class RankPlan(NamedTuple):
 def prepare_rank(process: RankProcess) -> RankPlan | None:
     """Return the rank and plan for a job; None if this rank was already asked to stop.
 
-    Raises NotReadyError, the same on every rank, if recipe, software, images or
-    teachers differ.
+    Raises NotReadyError, the same on every rank, if recipe, software, images or teachers differ.
     """
     recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.launch.started_at)
@@ -73,7 +72,10 @@ def _compute_digest(text: str) -> str:
 
 
 def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataConfig | None:
-    """Return the settings with local images; remote images are fetched once for all ranks."""
+    """Return the settings with local images; None if this rank was asked to stop.
+
+    Remote images are fetched once for all ranks of a machine.
+    """
     with show_progress(process, f"fetching {config.root}", "MB") as progress:
         local = data.fetch(config, progress, lambda: process.interruption.requested)
     if local is not None and local is not config:

@@ -41,9 +41,9 @@ from resnet_recipes.training.state import find_changed_settings
 def find_match(recipe: Recipe, say: Say) -> Path | None:
     """Return the folder of the run to continue with `recipe`.
 
-    It is the run with its name, or else the newest run that matches.
-
-    None without such a run. Raises RecipeError if the run with its name has different settings.
+    It is the run with its name or, if the name is auto, the newest unfinished run with the same
+    settings. None without such a run. Raises RecipeError if the run with its name has different
+    settings.
     """
     root = Path(recipe.run.root)
     if recipe.run.name != "auto":
@@ -97,7 +97,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
     Everything that its ranks would reject is rejected here, before anything is written. Raises
     RecipeError if a change would make it a different run, does not fit it, or comes after its end,
     and NotReadyError if the run is still running, or if images, devices, disk space or packages are
-    missing.
+    missing, or images have changed.
     """
     recipe = _make_recipe(folder, changes)
     if (folder / SUMMARY).exists():
@@ -123,7 +123,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
 def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     """Return the recipe of a continued run: its own, with changed settings.
 
-    Raises RecipeError if a change would make it a different run.
+    Raises RecipeError if it is not a run, or if a change would make it a different run.
     """
     config = folder / CONFIG
     if not config.is_file():

@@ -92,8 +92,8 @@ def plan_soft_labels(
 ) -> SoftLabelsPlan:
     """Return the file for the outputs of a recipe's teacher, after `say` was called with its cost.
 
-    `top`, `cycle` and `out` are command-line arguments. Raises RecipeError and NotReadyError if the
-    file cannot be written.
+    `top`, `cycle` and `out` are command-line arguments. Raises RecipeError if one of them or the
+    teacher is wrong, NotReadyError if the file cannot be written.
     """
     path = parse_new_path(
         "--out", str(parse_path("--out", out).with_suffix(".safetensors").absolute())

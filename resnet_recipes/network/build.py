@@ -27,7 +27,7 @@ def build_network(
     """Return the recipe's network on `device`.
 
     It is initialized from the recipe's seed, changed by the methods, and in the recipe's memory
-    format. All callers get the same weights. The methods change it before it is moved to the
+    format. The methods change it before it is moved to the
     device, so that the modules they add move with it.
     """
     model = build_model(recipe.model, num_classes, recipe.seed)
@@ -45,8 +45,8 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
     """Return the network on the CPU, initialized as in the recipe.
 
     The torchvision ResNets are "v1.5", with the stride in the 3x3 convolution. If the network
-    starts from pretrained weights, a new classifier keeps the default initialization of torch. All
-    ranks get the same weights from the same seed.
+    starts from pretrained weights, a new classifier keeps the default initialization of torch.
+    The weights depend on the seed, and may differ between kinds of processors.
     """
     torch.manual_seed(seed)
     model = backbones.build(config.name, num_classes, config.arguments)

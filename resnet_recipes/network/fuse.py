@@ -83,7 +83,7 @@ def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
 
 
 def _pair_blocks(network: ResNet) -> None:
-    """Make every fused block of the four stages, except the last, return its output twice."""
+    """Make every fused block that another fused block follows return its output twice."""
     blocks = tuple(BLOCKS.values())
     for block, following in pairwise(
         chain(network.layer1, network.layer2, network.layer3, network.layer4)

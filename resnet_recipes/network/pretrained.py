@@ -128,7 +128,8 @@ def load(model: nn.Module, start: PretrainedWeights) -> None:
 def freeze(model: nn.Module, config: ModelConfig) -> None:
     """Freeze weights and BatchNorm statistics from the input up to `config.freeze`, in place.
 
-    `config.freeze_bn` freezes the statistics of all BatchNorms. Must run before DDP.
+    `config.freeze_bn` freezes the statistics of all BatchNorms. Must run before the optimizer and
+    `AllReduce` collect the trained parameters.
     """
     is_frozen = select_frozen(model, config.freeze)
     for name, parameter in model.named_parameters():

@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def epochs(self) -> int | Fraction:
-        """Duration of the run in epochs; a fraction only if the recipe sets it in batches."""
+        """Duration of the run in epochs; a fraction unless it is a whole number."""
         epochs = self.horizon.epochs
         return int(epochs) if epochs.denominator == 1 else epochs
 
@@ -322,7 +322,7 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """Notes on the initial weights and advice on the recipe; they never prevent a run.
 
-        A run that extends another one cannot change its settings, so it gets no advice.
+        A run that extends another one cannot change its settings, so it gets none.
         """
         if self.recipe.run.extends:
             return ()

@@ -160,7 +160,7 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
 
 
 def _suggest_finetuning(recipe: Recipe, facts: DataFacts, origin: Origin) -> Iterator[str]:
-    """Yield the command that fine-tunes on the same images, unless the recipe has weights."""
+    """Yield the command that fine-tunes on a folder of images, unless the recipe has weights."""
     if recipe.data.root and not recipe.model.weights:
         changes = [argument for argument in origin.arguments if argument.startswith("data")]
         yield shlex.join(["resnet-train", "finetune", *changes])

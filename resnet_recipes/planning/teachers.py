@@ -72,7 +72,7 @@ class OpenTeacher(NamedTuple):
 
 
 def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeacher]:
-    """Yield the teachers of a plan.
+    """Yield the teachers of a plan that compute their outputs in every step.
 
     Raises RecipeError if no network is named, NotReadyError if it cannot be read or has changed
     since the plan was made.

@@ -51,7 +51,7 @@ def _is_sealed(document: strict_yaml.Document) -> bool:
 
 
 def read_sealed(path: Path) -> Recipe:
-    """Read a sealed recipe; check it only if it was edited after it was sealed."""
+    """Read a sealed recipe; check it only if it was edited or does not fit this version."""
     document, problems = strict_yaml.load(path), list[Problem]()
     if not _is_sealed(document):
         return read(path)

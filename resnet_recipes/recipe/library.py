@@ -129,7 +129,7 @@ class Library:
         return sorted(entry.name for entry in self.list_entries())
 
     def find(self, name: str) -> Entry:
-        """Return the recipe with a name or path. Raises RecipeError with the existing names."""
+        """Return the recipe with a name or path. Raises RecipeError with a fix or all names."""
         if name.endswith((".yaml", ".yml")):
             return self._find_file(name)
         usable = names.RECIPE.fullmatch(name)

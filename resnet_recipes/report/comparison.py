@@ -32,7 +32,7 @@ _MAX_LABEL_SETTINGS = 4
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Runs that differ only in their seeds, or in the fold that they evaluate."""
+    """Runs that differ only in seeds, folds and `_VARYING_SETTINGS`."""
 
     runs: tuple[RunRecord, ...]
     settings: dict[str, str]  # without settings that may differ
@@ -94,7 +94,7 @@ def find_differences(settings_by_run: Sequence[dict[str, str]]) -> dict[str, lis
 
 
 def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
-    """Group the runs that differ only in their seeds or folds, in order."""
+    """Group the runs that differ only in seeds, folds and `_VARYING_SETTINGS`, in order."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
     for run in runs:
         settings = read_settings(run.folder)

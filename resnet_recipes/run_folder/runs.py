@@ -111,7 +111,7 @@ class RunRecord:
 
 
 def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return the command-line settings that all runs share."""
+    """Return the command-line settings that all readable runs share."""
     readable = [run for run in runs if run.state != "unreadable"]
     return tuple(
         change

@@ -257,7 +257,7 @@ def _parse_label(value: object) -> int | str | None:
 
 
 def _read_parquet(path: Path) -> Iterator[ShardSample]:
-    """Yield the samples of a parquet file. Raises NotReadyError if they have no labels."""
+    """Yield a parquet file's samples. Raises NotReadyError if it is damaged or lacks labels."""
     file = _open_parquet(path)
     columns = file.schema_arrow.names
     label = next((name for name in LABEL if name in columns), None)
