@@ -281,7 +281,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     """
     result = _check(recipe)
     RecipeError.raise_if_any([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
-    from resnet_recipes.jobs.train import run_job
+    from resnet_recipes.jobs.train import run_task
 
     interruption, start = Interruption(), time.monotonic()
 
@@ -300,7 +300,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
         try:
             launch = LaunchFacts(start)
             process = RankProcess(folder, 0, sys.stderr, launch, interruption, heartbeat, notify)
-            code = run_job(process)
+            code = run_task(process)
             ended = Ending(code, message=interruption.reason if code else "")
         except BaseException as error:
             ended = make_ending(error)

@@ -274,7 +274,7 @@ def train_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
     recipe = resnet_recipes.compose("mild", "data.backend=synthetic")
 
     def train(work: Callable[[RankProcess], int], *callbacks: Callable) -> object:
-        monkeypatch.setattr("resnet_recipes.jobs.train.run_job", work)
+        monkeypatch.setattr("resnet_recipes.jobs.train.run_task", work)
         return resnet_recipes.train(recipe, *callbacks)
 
     return train

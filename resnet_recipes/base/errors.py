@@ -6,7 +6,7 @@ colon precedes both: "lr=-1: must be positive". `fix` is a command, setting or v
 it is pasted, or a tuple of them; use `Hint` for prose. Allowed values go to `valid`, not into the
 clause: Problem("data.fit", "x", "", valid=("crop", "pad")). If a setting does not apply,
 `kind=Kind.UNUSED` advises the user to remove it. Code decides by `key`, `kind`, `valid` and
-`fixes`, and never parses a message. A job that has started fails with a `TrainingError`, whose
+`fixes`, and never parses a message. A command that has started fails with a `TrainingError`, whose
 `fix` is printed with the same labels.
 """
 

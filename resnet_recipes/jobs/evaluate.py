@@ -13,7 +13,7 @@ from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.inference.trained_network import EvaluationResult, TrainedNetwork
 from resnet_recipes.jobs.group import make_group
-from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
+from resnet_recipes.jobs.rank import RankProcess, read_task, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe.frozen_recipe import read_sealed
@@ -38,8 +38,8 @@ def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[Ev
             return [trained.with_size(size).evaluate(show) for size in sizes]
     assert network.path is not None  # a network in memory stays in this process
     path = network.path.absolute() if network.path.exists() else network.path
-    job = {"place": str(path), "sizes": list(sizes)}
-    task = Task(run_job, "the evaluation did not finish", job)
+    values = {"path": str(path), "sizes": list(sizes)}
+    task = Task(run_task, "the evaluation did not finish", values)
     with task.run(network.recipe, None, group, say) as folder:
         return [
             _merge([get_result_path(folder, number, rank) for rank in range(group.ranks)])
@@ -63,14 +63,14 @@ def get_result_path(folder: Path, number: int, rank: int) -> Path:
     return folder / f"result{number}-rank{rank}.pt"
 
 
-def run_job(process: RankProcess) -> int:
+def run_task(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write the results to files."""
-    job, recipe = read_job(process.folder), read_sealed(process.folder / CONFIG)
+    task, recipe = read_task(process.folder), read_sealed(process.folder / CONFIG)
     # first, because kernels are compared on the current GPU
     distributed.join_group(distributed.read_rank(recipe.launch.device, process.launch.store_path))
-    path = Path(job["place"])
+    path = Path(task["path"])
     trained = TrainedNetwork(path, open_network(str(path), recipe.model), recipe).to_device()
-    for number, size in enumerate(job["sizes"]):
+    for number, size in enumerate(task["sizes"]):
         with show_progress(process, "evaluating") as progress:
             result = trained.with_size(size).evaluate(progress)
         content = {

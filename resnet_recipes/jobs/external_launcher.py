@@ -107,10 +107,10 @@ def train_as_rank(
         raise failure
     if path:
         from resnet_recipes.jobs.rank import LaunchFacts, run_rank
-        from resnet_recipes.jobs.train import run_job
+        from resnet_recipes.jobs.train import run_task
 
         held = locked or _open_folder(Path(path), rendezvous.rank)
-        run_rank(held, run_job, LaunchFacts(start, "--verbose" in arguments))
+        run_rank(held, run_task, LaunchFacts(start, "--verbose" in arguments))
     return code
 
 

@@ -127,7 +127,7 @@ def iterate_warnings(config: "LaunchConfig") -> Iterator[str]:
 
 
 def build_command(folder: Path) -> list[str]:
-    """Return the command of each rank for the job in a folder.
+    """Return the command of each rank for the task of a folder.
 
     Even a single rank is a separate process, so that the launcher can report a crash in a library
     or an out-of-memory kill.

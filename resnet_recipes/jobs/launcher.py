@@ -18,7 +18,7 @@ from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.group import SAVE_SECONDS, Group, Ranks, build_environments
 from resnet_recipes.jobs.heartbeat import RankMonitor
-from resnet_recipes.jobs.rank import LaunchFacts, read_job
+from resnet_recipes.jobs.rank import LaunchFacts, read_task
 from resnet_recipes.jobs.signals import handle_signals
 from resnet_recipes.report.terminal import SHOW_CURSOR, format_interjection, is_live
 from resnet_recipes.run_folder import EXIT, LOGS, ending
@@ -50,7 +50,7 @@ def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = Fa
         held.confirm()
         ending.write_ending(folder / EXIT, result)
     if result.failed or (result.code and not result.step):
-        say(result.explain(folder, group.ranks, trains=not read_job(folder)))
+        say(result.explain(folder, group.ranks, trains=not read_task(folder)))
     return result
 
 

@@ -149,7 +149,7 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
 def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
     """Measure the speeds of a run. Raises NotDoneError if a rank fails or is stopped."""
     task, single_attempt = (
-        Task(run_job, "this machine was not measured"),
+        Task(run_task, "this machine was not measured"),
         replace(group, max_restarts=0),
     )
     with task.run(plan.recipe, plan.facts, single_attempt, say) as folder:
@@ -240,7 +240,7 @@ def _name_doctor(config: DataConfig) -> str:
     return f"resnet-recipes doctor data {shlex.quote(config.root)}"
 
 
-def run_job(process: RankProcess) -> int:
+def run_task(process: RankProcess) -> int:
     """Measure the speeds of a run together with the other ranks; rank 0 writes them."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank

@@ -41,13 +41,13 @@ def _find_largest(plan: Plan, say: Say) -> int:
         data=replace(plan.recipe.data, backend="synthetic"),
     )
     facts = replace(plan.facts, backend="synthetic")
-    task = Task(run_job, "no micro-batch was found that fits")
+    task = Task(run_task, "no micro-batch was found that fits")
     with task.run(alone, facts, Group(), say) as folder:
         return int((folder / RESULT).read_text())
 
 
-def run_job(process: RankProcess) -> int:
-    """Find the largest micro-batch on this rank, and write it to the job folder."""
+def run_task(process: RankProcess) -> int:
+    """Find the largest micro-batch on this rank, and write it to the task's folder."""
     # imports torchvision, which takes seconds
     import torch
 

@@ -32,7 +32,7 @@ class RankPlan(NamedTuple):
 
 
 def prepare_rank(process: RankProcess) -> RankPlan | None:
-    """Return the rank and plan for a job; None if this rank was already asked to stop.
+    """Return the rank and plan for a task; None if this rank was already asked to stop.
 
     Raises NotReadyError, the same on every rank, if recipe, software, images or teachers differ.
     """

@@ -22,7 +22,7 @@ from resnet_recipes.jobs.heartbeat import HeartbeatWriter, RankMonitor
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.report.progress import ProgressLine
 from resnet_recipes.report.terminal import make_lasting, protect_output
-from resnet_recipes.run_folder import ENDINGS, EXIT, JOB, LAUNCH
+from resnet_recipes.run_folder import ENDINGS, EXIT, LAUNCH, TASK
 from resnet_recipes.run_folder.ending import (
     Ending,
     find_first_failure,
@@ -57,7 +57,7 @@ class LaunchFacts(NamedTuple):
         return self.console is not None
 
     def write(self, folder: Path) -> None:
-        """Write the facts to the ranks' job folder. Raises NotReadyError if that is impossible."""
+        """Write the facts to the ranks' folder. Raises NotReadyError if that is impossible."""
         try:
             atomic.write_text(folder / LAUNCH, json.dumps(self._asdict()))
         except OSError as error:
@@ -82,9 +82,9 @@ class RankProcess(NamedTuple):
     on_record: Callable[[Record], None] | None = None
 
 
-def read_job(folder: Path) -> dict[str, Any]:
+def read_task(folder: Path) -> dict[str, Any]:
     """Return the task of the ranks of a folder; empty if they train a run."""
-    return read_json(folder / JOB, may_be_absent=True)
+    return read_json(folder / TASK, may_be_absent=True)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from resnet_recipes.recipe.library import Entry, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
-from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, JOB, SUMMARY
+from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, SUMMARY, TASK
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 from resnet_recipes.training.state import find_changed_settings
@@ -129,8 +129,8 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     if not config.is_file():
         clause = "is not a run folder: it has no config.yaml"
         raise RecipeError.of("--resume", str(folder), clause, "resnet-recipes runs")
-    if os.path.lexists(folder / JOB):
-        clause = f"is the folder of a measurement or a check ({JOB}), which cannot be resumed"
+    if os.path.lexists(folder / TASK):
+        clause = f"is the folder of a measurement or a check ({TASK}), which cannot be resumed"
         raise RecipeError.of("--resume", str(folder), clause, Hint("start a new run"))
     reject_links(folder)
     original = frozen_recipe.read(config)

@@ -1,4 +1,4 @@
-"""One-off jobs of ranks, other than training a run, in a temporary folder."""
+"""One-off tasks of ranks, other than training a run, in a temporary folder."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ from resnet_recipes.jobs.rank import RankProcess, Spans
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen_recipe import freeze_sealed
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder import CONFIG, DATA, JOB
+from resnet_recipes.run_folder import CONFIG, DATA, TASK
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 
@@ -33,9 +33,9 @@ class NotDoneError(TrainingError):
 
 
 class Task(NamedTuple):
-    """A one-off job of ranks: the function `run_job` of a module in this package."""
+    """A one-off task of ranks: the function `run_task` of a module in this package."""
 
-    run_job: Callable[[RankProcess], int]
+    run_task: Callable[[RankProcess], int]
     failure: str  # first line of the error if the ranks fail
     values: Mapping[str, object] = {}  # arguments for the ranks
 
@@ -43,12 +43,12 @@ class Task(NamedTuple):
     def run(
         self, recipe: Recipe, facts: DataFacts | None, group: Group, say: Say
     ) -> Iterator[Path]:
-        """Run the job in a temporary folder; yield the folder, which contains the results.
+        """Run the task in a temporary folder; yield the folder, which contains the results.
 
         Raises NotDoneError if a rank fails or is stopped.
         """
-        module = self.run_job.__module__.rpartition(".")[2]
-        files = {CONFIG: freeze_sealed(recipe), JOB: json.dumps({"job": module, **self.values})}
+        module = self.run_task.__module__.rpartition(".")[2]
+        files = {CONFIG: freeze_sealed(recipe), TASK: json.dumps({"task": module, **self.values})}
         files |= {DATA: facts.to_json()} if facts else {}
         folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
         for name, text in files.items():
@@ -69,7 +69,7 @@ def run_sample(plan: Plan, spans: Spans, say: Say) -> Iterator[Path]:
     plan = replace(plan, recipe=replace(recipe, run=run, log=replace(recipe.log, to=[])))
     held = new_run.create(plan, sys.argv)
     folder = held.path
-    (folder / JOB).write_text(json.dumps({"job": "train", "spans": spans}))
+    (folder / TASK).write_text(json.dumps({"task": "train", "spans": spans}))
     with _run_ranks(held, make_group(recipe.launch), say, "the sample run did not finish", root):
         yield folder
 

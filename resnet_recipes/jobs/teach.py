@@ -16,7 +16,7 @@ from resnet_recipes.data.soft_labels import (
 )
 from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import make_group
-from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
+from resnet_recipes.jobs.rank import RankProcess, read_task, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.methods import ORDER
 from resnet_recipes.planning.network_facts import count_teacher_flops
@@ -55,7 +55,7 @@ class SoftLabelsPlan(NamedTuple):
         values = {"part": str(self.part), "cycle": self.cycle}
         failure = "the teacher's outputs are incomplete: the same command continues"
         recipe, group = self.plan.recipe, make_group(self.plan.recipe.launch)
-        ranks = Task(run_job, failure, values).run(recipe, self.plan.facts, group, say)
+        ranks = Task(run_task, failure, values).run(recipe, self.plan.facts, group, say)
         with open_for_writing(self.part, *self.start) as file, ranks:
             os.fsync(file)
             self.part.rename(self.path)
@@ -125,7 +125,7 @@ def plan_soft_labels(
     return labels
 
 
-def run_job(process: RankProcess) -> int:
+def run_task(process: RankProcess) -> int:
     """Store a rank's part of the outputs."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
@@ -133,14 +133,14 @@ def run_job(process: RankProcess) -> int:
 
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
-    (rank, plan), job, interruption = rank_plan, read_job(process.folder), process.interruption
+    (rank, plan), task, interruption = rank_plan, read_task(process.folder), process.interruption
     distributed.join_group(rank)
-    arrays, about = map_soft_labels(Path(job["part"]), "r+")
-    if about != describe_file(plan, job["cycle"], rank.device.type):
+    arrays, about = map_soft_labels(Path(task["part"]), "r+")
+    if about != describe_file(plan, task["cycle"], rank.device.type):
         clause = "was replaced after it was checked"
         raise NotReadyError.at(plan.teachers[0].key, clause, "run the same command again")
     with show_progress(process, "storing the outputs of the teacher", "batches") as progress:
-        plan = make_cycle(plan, job["cycle"])
+        plan = make_cycle(plan, task["cycle"])
         if not write_soft_labels(plan, rank, arrays, progress, lambda: interruption.requested):
             return interruption.exit_code
     distributed.leave()

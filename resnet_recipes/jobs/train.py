@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import ExitCode, Hint, TrainingError
 from resnet_recipes.base.field_types import flatten
 from resnet_recipes.jobs.measure import make_speed_key
 from resnet_recipes.jobs.prepare import prepare_rank
-from resnet_recipes.jobs.rank import RankProcess, Spans, read_job
+from resnet_recipes.jobs.rank import RankProcess, Spans, read_task
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.estimate import estimate, read_measurement
@@ -32,7 +32,7 @@ from resnet_recipes.training.run import Run, RunStatus
 from resnet_recipes.training.state import compute_parameter_sum, list_resume_warnings, restore
 
 
-def run_job(process: RankProcess) -> int:
+def run_task(process: RankProcess) -> int:
     """Train this rank's part of the run in `process.folder`.
 
     Returns DONE, or the exit code of an interruption after a checkpoint was saved.
@@ -49,7 +49,7 @@ def run_job(process: RankProcess) -> int:
         process.folder / CHECKPOINTS, recipe.checkpoint.keep, plan.stable_steps, run.notes
     )
     first = resume(run, checkpoints)
-    spans = read_job(process.folder).get("spans", [(first, plan.total_steps)])
+    spans = read_task(process.folder).get("spans", [(first, plan.total_steps)])
     if rank.is_main:
         checkpoints.open_for_writing(run.plan.disk.total_bytes)
         facts, console = make_run_facts(run, process), open_console(err=process.console)
@@ -119,7 +119,7 @@ def train_first_rank(
     run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, spans: Spans
 ) -> int:
     """Train as rank 0, which writes the run folder and reports to the user."""
-    (first, _), is_job = spans[0], bool(read_job(process.folder))
+    (first, _), is_task = spans[0], bool(read_task(process.folder))
     recorder.begin(first, run.clock.seconds(), run.has_pending_evaluation)
     run.notes.listen(lambda text: recorder.log_note(max(first, process.heartbeat.step), text))
     for text in run.train_data.source.notes:
@@ -134,7 +134,7 @@ def train_first_rank(
         except TrainingError as unsaved:
             error.add_note(str(unsaved))
         raise
-    checkpoints.wait(is_last=is_done and not is_job)
+    checkpoints.wait(is_last=is_done and not is_task)
     if skipped := run.train_data.source.skipped:
         some = ", ".join(skipped[:5])
         text = (
@@ -143,10 +143,10 @@ def train_first_rank(
         recorder.log_note(done, text)
     if not is_done:
         reason = process.interruption.reason or "another rank was asked to stop"
-        fix = "" if is_job else f"resnet-train --resume {process.folder}"
+        fix = "" if is_task else f"resnet-train --resume {process.folder}"
         recorder.log_stop(done, reason, fix)
         return process.interruption.exit_code
-    if is_job:
+    if is_task:
         return ExitCode.DONE
     try:
         files = write_weight_files(run, process.folder, recorder.last_evaluation, done)

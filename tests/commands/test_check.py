@@ -31,14 +31,14 @@ def test_check_uses_the_settings_of_the_command(code, tmp_path, monkeypatch, run
     tried = []
 
     def train(locked: LockedFolder, *_: object) -> Ending:
-        folder, names = locked.path, ("config.yaml", "job.json")  # JSON is YAML
+        folder, names = locked.path, ("config.yaml", "task.json")  # JSON is YAML
         tried.append((folder, *(yaml.safe_load((folder / name).read_text()) for name in names)))
         return Ending(code)
 
     monkeypatch.setattr(launcher, "start", train)
     run_command(f"resnet-train mild {TINY} run=mine log.to=[csv] --check", code)
     ((folder, recipe, sample),) = tried
-    assert sample == {"job": "train", "spans": [[2, 4]]}
+    assert sample == {"task": "train", "spans": [[2, 4]]}
     assert (recipe["max_duration"], recipe["optimizer"]["lr"]) == ("4ba", 0.05)
     assert recipe["log"]["to"] == []  # trackers do not get this trial
     assert not Path("runs").exists()

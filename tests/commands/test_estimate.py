@@ -37,7 +37,7 @@ def received_jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
 
     def train(locked: LockedFolder, *_: object) -> Ending:
         folder = locked.path
-        sample = json.loads((folder / "job.json").read_text())
+        sample = json.loads((folder / "task.json").read_text())
         jobs.append(sample | {"recipe": yaml.safe_load((folder / "config.yaml").read_text())})
         seconds, records = 0.0, []
         keys = "epoch wall_seconds loss lr images_per_second data_wait_share"

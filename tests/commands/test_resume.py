@@ -96,9 +96,9 @@ def test_resume_requests_no_address_from_a_run_folder(
         assert site.asked
 
 
-@pytest.mark.parametrize("text", ['{"job": "evaluate"}', '{"spans": "all"}', "[1]"])
+@pytest.mark.parametrize("text", ['{"task": "evaluate"}', '{"spans": "all"}', "[1]"])
 def test_resume_rejects_folder_of_a_measurement(text, started_runs, explain_rejected_resume):
-    Path("runs/mine/job.json").write_text(text)
+    Path("runs/mine/task.json").write_text(text)
     assert "which cannot be resumed" in explain_rejected_resume("")
 
 

@@ -18,7 +18,7 @@ from resnet_recipes.run_folder.lock import HeldFolder
 STEPS = 2000
 
 
-def run_job(process: RankProcess) -> int:
+def run_task(process: RankProcess) -> int:
     """Take steps of 2 ms; misbehave at step 20 if requested."""
     behaviors = dict(
         reversed(word.split("@")) for word in (process.folder / "behavior").read_text().split()
@@ -83,4 +83,4 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     is_launched = (folder / LAUNCH).exists()  # started by our launcher
     facts = LaunchFacts.read(folder) if is_launched else LaunchFacts(time.monotonic())
-    run_rank(HeldFolder(folder), run_job, facts)
+    run_rank(HeldFolder(folder), run_task, facts)

@@ -19,8 +19,8 @@ def test_evaluate_sets_device_before_moving_the_network(tmp_path, monkeypatch):
     (tmp_path / "config.yaml").write_text(
         freeze(compose("mild", ["data=/images"], needs_data=False).recipe)
     )
-    (tmp_path / "job.json").write_text(
-        json.dumps({"job": "evaluate", "place": "weights.pt", "sizes": []})
+    (tmp_path / "task.json").write_text(
+        json.dumps({"task": "evaluate", "path": "weights.pt", "sizes": []})
     )
     monkeypatch.setattr(distributed, "read_rank", lambda *_: Rank(1, 2, torch.device("cuda", 1)))
     monkeypatch.setattr(distributed, "form_group", lambda _: done.append("joined"))
@@ -29,5 +29,5 @@ def test_evaluate_sets_device_before_moving_the_network(tmp_path, monkeypatch):
     monkeypatch.setattr(
         TrainedNetwork, "to_device", lambda *_: done.append("put the network there")
     )
-    evaluate.run_job(Mock(folder=tmp_path))
+    evaluate.run_task(Mock(folder=tmp_path))
     assert done == ["took cuda:1", "joined", "put the network there"]

@@ -166,7 +166,7 @@ def test_failure_is_one_message_with_its_cause(behavior, code, parts, tmp_path):
 
 
 def test_failed_measurement_is_not_resumable(tmp_path):
-    (tmp_path / "job.json").write_text('{"job": "train"}')
+    (tmp_path / "task.json").write_text('{"task": "train"}')
     (message,) = StandInRun(tmp_path, "bug@0").messages
     assert "rank0.log" in message
     assert "resume" not in message

@@ -22,7 +22,7 @@ from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.jobs import prepare
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.jobs.train import run_job
+from resnet_recipes.jobs.train import run_task
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.network_facts import Teacher
@@ -70,7 +70,7 @@ def find_differing(run: Path, other: Path) -> list[str]:
 def train_rank(process: RankProcess) -> int:
     """Run a rank with small gradient buckets, so that a small model has several."""
     all_reduce.BUCKET_BYTES = 30_000
-    return run_job(process)
+    return run_task(process)
 
 
 def train_fused(process: RankProcess) -> int:
@@ -82,7 +82,7 @@ def train_fused(process: RankProcess) -> int:
     chosen = ops.Operations(**{name: getattr(ops, name).fused for name in on_cpus})
     normalize = Mock(side_effect=chosen.batch_norm)
     ops.choose = lambda *_: chosen._replace(batch_norm=normalize)
-    assert run_job(process) == 0
+    assert run_task(process) == 0
     return normalize.call_count
 
 
@@ -100,7 +100,7 @@ def train_with_flipped_bit(process: RankProcess) -> str:
         save(self, done)
 
     RunReporter.save = flip_and_save
-    return str(get_error(TrainingError, run_job, process))
+    return str(get_error(TrainingError, run_task, process))
 
 
 def test_flipped_bit_stops_all_ranks_before_saving(launcher, new_run):
@@ -168,7 +168,7 @@ def train_with_local_images(process: RankProcess) -> str:
     """Train with images on this rank's own disk; some are missing on rank 1."""
     read = DataFacts.read
     DataFacts.read = lambda *named: replace(read(*named), train_examples=128 - process.rank)
-    return str(get_error(NotReadyError, run_job, process))
+    return str(get_error(NotReadyError, run_task, process))
 
 
 def train_with_later_version(process: RankProcess) -> str:
@@ -178,14 +178,14 @@ def train_with_later_version(process: RankProcess) -> str:
     (copy / "labels.csv").touch()
     local = copy / "labels.csv" if process.rank else copy
     prepare.data.fetch = lambda config, *_: replace(config, root=str(local))
-    return str(get_error(NotReadyError, run_job, process))
+    return str(get_error(NotReadyError, run_task, process))
 
 
 def train_with_other_teacher(process: RankProcess) -> str:
     """Train with a different teacher on the disk of each rank."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
     prepare.make_plan = lambda *arguments: replace(make_plan(*arguments), teachers=(teacher,))
-    return str(get_error(NotReadyError, run_job, process))
+    return str(get_error(NotReadyError, run_task, process))
 
 
 def train_without_gpu(process: RankProcess) -> str:
@@ -194,7 +194,7 @@ def train_without_gpu(process: RankProcess) -> str:
     distributed.read_rank = lambda *arguments: replace(
         read_rank(*arguments), device=torch.device("cpu" if process.rank else "cuda")
     )
-    return str(get_error(NotReadyError, run_job, process))
+    return str(get_error(NotReadyError, run_task, process))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_run_crashed_after_its_target_ends_on_resume(launcher, new_run):
 
 def test_timed_parts_of_a_run_leave_no_results(launcher, new_run):
     folder = new_run("max_duration=5ep batch.global_size=64 batch.bn_size=32")
-    (folder / "job.json").write_text('{"job": "train", "spans": [[0, 2], [2, 4], [6, 8]]}')
+    (folder / "task.json").write_text('{"task": "train", "spans": [[0, 2], [2, 4], [6, 8]]}')
     records = read_metrics(launcher.train(folder, 2) / "metrics.jsonl")
     assert [one["step"] for one in filter_kind(records, "step")] == [2, 4, 8]
     seconds = time_epochs(records, 2)

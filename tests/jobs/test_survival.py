@@ -11,7 +11,7 @@ import pytest
 
 from resnet_recipes.jobs import heartbeat
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.jobs.train import run_job
+from resnet_recipes.jobs.train import run_task
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import BEST_WEIGHTS, WEIGHTS
@@ -37,7 +37,7 @@ def configs() -> dict[int, Recipe]:
 def train_with_file_limit(process: RankProcess, size: int) -> int:
     """Do the work of a rank whose files are limited to a number of bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-    return run_job(process)
+    return run_task(process)
 
 
 def train_until_sigterm(process: RankProcess, step: int) -> int:
@@ -51,7 +51,7 @@ def train_until_sigterm(process: RankProcess, step: int) -> int:
 
     if process.rank == int(os.environ["WORLD_SIZE"]) - 1:
         process.heartbeat.beat = beat_and_terminate
-    return run_job(process)
+    return run_task(process)
 
 
 @pytest.fixture(scope="module")

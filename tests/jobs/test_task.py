@@ -11,10 +11,10 @@ import pytest
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.jobs import evaluate, measure, micro_batch, task, teach
 from resnet_recipes.jobs.group import Group
-from resnet_recipes.jobs.rank import RankProcess, read_job
+from resnet_recipes.jobs.rank import RankProcess, read_task
 from resnet_recipes.jobs.task import NotDoneError, Task
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.run_folder import CONFIG, JOB
+from resnet_recipes.run_folder import CONFIG, TASK
 from resnet_recipes.run_folder.ending import Ending
 
 
@@ -27,35 +27,35 @@ def task_folders(monkeypatch) -> list:
         folder = held.path
         assert (folder / CONFIG).is_file()
         recorded.append(folder)
-        return Ending(json.loads((folder / JOB).read_text())["end"])
+        return Ending(json.loads((folder / TASK).read_text())["end"])
 
     monkeypatch.setattr(task.launcher, "start", start)
     return recorded
 
 
-def run_task(
-    code: ExitCode, run_job: Callable[[RankProcess], int] = micro_batch.run_job
+def start_task(
+    code: ExitCode, run_task: Callable[[RankProcess], int] = micro_batch.run_task
 ) -> AbstractContextManager[Path]:
     recipe = compose("mild", ["data=images"], needs_data=False).recipe
-    return Task(run_job, "nothing fits", {"end": code}).run(recipe, None, Group(), print)
+    return Task(run_task, "nothing fits", {"end": code}).run(recipe, None, Group(), print)
 
 
 @pytest.mark.parametrize("module", [evaluate, measure, micro_batch, teach])
 def test_ranks_find_the_function_of_a_task(module, task_folders):
-    with run_task(ExitCode.DONE, module.run_job) as folder:
-        name = read_job(folder)["job"]  # as in the program of a rank
-    assert import_module(f"resnet_recipes.jobs.{name}").run_job is module.run_job
+    with start_task(ExitCode.DONE, module.run_task) as folder:
+        name = read_task(folder)["task"]  # as in the program of a rank
+    assert import_module(f"resnet_recipes.jobs.{name}").run_task is module.run_task
 
 
 @pytest.mark.parametrize("code", [code for code in ExitCode if code])
 def test_task_keeps_its_folder_only_after_failure(code, task_folders):
-    with pytest.raises(NotDoneError, match="nothing fits") as failure, run_task(code):
+    with pytest.raises(NotDoneError, match="nothing fits") as failure, start_task(code):
         pytest.fail("the ranks did not finish")
     assert failure.value.exit_code == code
     assert task_folders[0].exists() == (code == ExitCode.FAILED)
 
 
 def test_task_deletes_its_folder_when_reading_results_fails(task_folders):
-    with pytest.raises(KeyError), run_task(ExitCode.DONE) as folder:
+    with pytest.raises(KeyError), start_task(ExitCode.DONE) as folder:
         raise KeyError(str(folder))
     assert not task_folders[0].exists()

@@ -34,7 +34,7 @@ def test_compile_is_announced_before_it_starts(compiles, message, tmp_path, monk
     monkeypatch.setattr(train, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
     with pytest.raises(RuntimeError, match="compiling"):
-        train.run_job(RankProcess(tmp_path, 0, console, LaunchFacts(0.0), Mock(), Mock()))
+        train.run_task(RankProcess(tmp_path, 0, console, LaunchFacts(0.0), Mock(), Mock()))
     assert console.getvalue() == message
 
 
@@ -60,7 +60,7 @@ def run_rank_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
 @pytest.mark.parametrize("is_sample", [False, True])
 def test_stopped_run_prints_resume_unless_a_measurement(is_sample, run_rank_0, tmp_path):
     if is_sample:
-        (tmp_path / "job.json").write_text('{"job": "train", "spans": [[5, 7]]}')
+        (tmp_path / "task.json").write_text('{"task": "train", "spans": [[5, 7]]}')
     recorder = Mock()
     run, process, code = run_rank_0(
         lambda *_: 3, Mock(), recorder, has_reached_target=False, has_pending_evaluation=False

@@ -18,7 +18,7 @@ def get_result_path(folder: Path, rank: int) -> Path:
     return folder / f"result{rank}.json"
 
 
-def run_job(process: RankProcess) -> int:
+def run_task(process: RankProcess) -> int:
     """Call the function and write its result; return that if it is an exit code."""
     call = json.loads((process.folder / CALL).read_text())
     result = getattr(import_module(call["module"]), call["name"])(process, **call["arguments"])
@@ -28,4 +28,4 @@ def run_job(process: RankProcess) -> int:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    run_rank(HeldFolder(folder), run_job, LaunchFacts.read(folder))
+    run_rank(HeldFolder(folder), run_task, LaunchFacts.read(folder))

@@ -17,13 +17,13 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.soft_labels import make_header, map_soft_labels, open_for_writing
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.jobs.teach import run_job
+from resnet_recipes.jobs.teach import run_task
 from resnet_recipes.methods import ORDER, Distill, MixUp
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import describe_file, describe_images, make_cycle
-from resnet_recipes.run_folder import JOB
+from resnet_recipes.run_folder import TASK
 from resnet_recipes.training.build import build, open_rank_images
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
@@ -382,7 +382,7 @@ def test_soft_labels_serve_runs_of_another_dtype(make_teacher_arguments, store_o
 
 def explain_rejected_rank(process: RankProcess) -> str:
     """Return why this rank does not start."""
-    return str(get_error(NotReadyError, run_job, process))
+    return str(get_error(NotReadyError, run_task, process))
 
 
 def test_rank_rejects_teacher_replaced_after_start(
@@ -391,7 +391,7 @@ def test_rank_rejects_teacher_replaced_after_start(
     path = store_outputs(stop=1)
     replace_teacher()
     folder = create_unstarted_run(path.parent / "run", make_recipe(make_teacher_arguments()))
-    (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
+    (folder / TASK).write_text(json.dumps({"task": "teach", "part": str(path), "cycle": 0}))
     (message,) = launcher.call(folder, 1, explain_rejected_rank)
     assert message.startswith("methods.distill.teacher was replaced after it was checked")
     assert map_soft_labels(path)[0].find_missing_epochs() == [0, 1]
