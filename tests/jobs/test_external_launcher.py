@@ -102,14 +102,14 @@ def test_train_as_rank_rejects_impossible_variables_by_name(arguments, message, 
     assert message in str(error)
 
 
-def test_rendezvous_reports_port_in_use(bare_environment):
+def test_train_as_rank_reports_port_in_use(bare_environment):
     distributed.open_store.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         set_arguments(bare_environment, f"{TORCHRUN} RANK=0 MASTER_PORT={taken.getsockname()[1]}")
         with pytest.raises(
             NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"
         ):
-            external_launcher._join_rendezvous("command")
+            external_launcher.train_as_rank([], Path, do_nothing)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_train_as_rank_reports_once_that_it_waits(environment, key, bare_environ
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
-def test_rendezvous_reports_impossible_port(address, bare_environment):
+def test_train_as_rank_reports_impossible_port(address, bare_environment):
     distributed.open_store.cache_clear()
     set_arguments(bare_environment, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
     with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
-        external_launcher._join_rendezvous("command")
+        external_launcher.train_as_rank([], Path, do_nothing)
 
 
 def test_train_as_rank_sets_allocator_like_our_launcher(bare_environment):
