@@ -87,7 +87,7 @@ def test_notebook_completes_only_public_names():
     )
 
 
-def test_type_checkers_know_every_public_name():
+def test_package_stub_lists_every_public_name():
     stub = ast.parse(Path(resnet_recipes.__file__).with_suffix(".pyi").read_text())
     imported = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     names = {alias.asname for node in imported for alias in node.names}

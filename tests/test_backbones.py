@@ -237,7 +237,7 @@ def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch):
         backbones.build("timm:resnet18", 10, {})
 
 
-def test_file_cannot_request_huge_network_or_path():
+def test_network_description_rejects_huge_network_and_path():
     standard = json.loads(about.NetworkDescription("timm:test_convnext", 4).to_json())
     for arguments in ({"depth": 1e9}, {"checkpoint_path": "/etc/passwd"}, [1]):
         with pytest.raises(ValueError, match="arguments"):

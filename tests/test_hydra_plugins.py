@@ -32,7 +32,7 @@ def compose_application(*arguments: str, recipe: str = "hot") -> dict:
 @pytest.mark.parametrize(
     "name", sorted(path.stem for path in find_packaged_folder().glob("*.yaml"))
 )
-def test_every_recipe_is_a_complete_option(name):
+def test_hydra_option_of_recipe_equals_composed_recipe(name):
     assert SOURCE.is_config(f"resnet_recipes/recipe/{name}")
     config = SOURCE.load_config(f"resnet_recipes/recipe/{name}").config
     assert from_config(config) == compose(name, needs_data=False).recipe

@@ -120,7 +120,7 @@ def test_hostile_recipe_is_rejected_and_not_run(text, work_folder):
     assert not marker.exists()
 
 
-def test_marker_detects_code_that_runs(work_folder):
+def test_security_marker_detects_code_that_runs(work_folder):
     marker = work_folder / "marker"
     yaml.unsafe_load(RECIPES[0].replace("MARKER", str(marker)))
     assert marker.exists()

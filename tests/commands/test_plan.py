@@ -43,7 +43,7 @@ def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
     assert "images/s at 176 px (memory traffic)" in text
 
 
-def test_plan_notes_images_too_large_for_recipe(run_command, tmp_path):
+def test_plan_notes_images_larger_than_the_recipe_expects(run_command, tmp_path):
     for name in ("train/a", "train/b", "val/a", "val/b"):
         (tmp_path / name).mkdir(parents=True)
         Image.new("RGB", (150, 120)).save(tmp_path / name / "0.jpg")

@@ -123,7 +123,7 @@ def test_damage_in_small_level_is_named(copied_levels):
 
 
 @requires_engine
-def test_full_level_is_checked_after_small_level(copied_levels):
+def test_full_level_is_checked_although_small_level_was(copied_levels):
     source = open_samples(copied_levels / "train.beton")
     images = use_engine(TrainImages(source, TrainCrop.of(DataConfig(), ONE_RANK)), threads=1)
     read_every_image(images, 8)
@@ -165,7 +165,7 @@ def test_resume_rejects_data_without_its_small_level(levels, copied_levels):
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_both_levels_come_from_one_decode(image_folder, tmp_path, monkeypatch):
+def test_convert_reads_each_image_once_for_both_levels(image_folder, tmp_path, monkeypatch):
     read, expected, count = Files.read, forecast(image_folder, tmp_path, OPTIONS), Counter()
 
     def count_read(files: Files, index: int) -> Picture:

@@ -42,7 +42,7 @@ def count_up(name: str, place: int, barrier) -> None:
     assert arrays["numbers"].tolist() == [1, 1, 1]
 
 
-def test_processes_share_one_memory(memory_name):
+def test_shared_arrays_are_one_memory_for_all_processes(memory_name):
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(3)
     processes = [context.Process(target=count_up, args=(memory_name, i, barrier)) for i in range(3)]
@@ -65,7 +65,7 @@ def test_shared_arrays_are_freed_with_their_last_user(memory_name):
     assert open_arrays(memory_name)["numbers"].tolist() == [0, 0, 0]
 
 
-def test_oversized_memory_takes_only_written_pages(memory_name):
+def test_oversized_shared_arrays_take_only_written_pages(memory_name):
     arrays = open_arrays(memory_name)
     arrays["rest"][[0, 1 << 39, -1]] = 1
     assert (

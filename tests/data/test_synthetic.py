@@ -18,7 +18,7 @@ def test_nearest_class_mean_separates_the_classes():
     assert nearest == test.labels.tolist()
 
 
-def test_noise_depends_only_on_the_epoch():
+def test_synthetic_noise_depends_only_on_the_epoch():
     images, indices = SyntheticImages(16), np.arange(20)
     assert not np.array_equal(images.batch(indices, 0).pixels, images.batch(indices, 1).pixels)
     assert np.array_equal(

@@ -102,7 +102,7 @@ def test_unusable_gpu_is_reported_with_reason(
     assert cuda.explain_unused_gpu() is None
 
 
-def test_reason_replaces_the_torch_warning(monkeypatch):
+def test_unusable_gpu_reason_replaces_the_torch_warning(monkeypatch):
     def warn() -> bool:
         warnings.warn(
             "CUDA initialization: The NVIDIA driver is too old", UserWarning, stacklevel=2

@@ -21,7 +21,7 @@ def test_seconds_are_median_of_laps_after_first(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rates_count_both_directions_and_both_operations(monkeypatch, dtype):
+def test_rates_count_both_directions_and_multiply_and_add(monkeypatch, dtype):
     monkeypatch.setattr(rates, "measure_seconds", lambda work, device: work() is not None and 0.5)
     assert rates.measure_traffic(CPU, 1024) == 2 * 1024 / 0.5
     assert rates.measure_products(CPU, dtype, 16) == 2 * 16**3 / 0.5

@@ -112,7 +112,7 @@ def test_formats_without_graph_reject_unsupported_networks(network):
 
 
 @pytest.mark.exhaustive
-def test_timm_blurred_resnet_is_a_different_network():
+def test_timm_blurred_resnet_differs_from_resnet_with_blurpool():
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     theirs = timm.create_model("resnetblur50", num_classes=4).eval()

@@ -69,7 +69,7 @@ class _PatchNetwork(nn.Module):
         return self.embed(images).mean((2, 3))
 
 
-def test_network_of_patches_accepts_only_some_sizes():
+def test_is_any_size_accepted_rejects_a_patch_network():
     model = _PatchNetwork()
     assert is_size_accepted(model, 64, 96)
     assert not is_any_size_accepted(model)

@@ -111,7 +111,7 @@ def test_rank_command_has_only_its_folder():
     assert build_command(RUN)[1:] == ["-m", "resnet_recipes.jobs", "runs/a"]
 
 
-def test_warnings_name_unused_gpus(monkeypatch):
+def test_group_warnings_name_unused_gpus(monkeypatch):
     monkeypatch.setattr(group, "explain_unused_gpu", lambda: None)
     monkeypatch.setattr(group, "explain_untested_machine", lambda: None)
     assert list(iterate_warnings(LaunchConfig())) == []
@@ -124,7 +124,7 @@ def test_warnings_name_unused_gpus(monkeypatch):
     assert list(iterate_warnings(LaunchConfig(device="cpu"))) == []
 
 
-def test_environments_override_inherited_rank_variables(monkeypatch):
+def test_rank_environments_override_inherited_rank_variables(monkeypatch):
     monkeypatch.setenv("RANK", "x")
     monkeypatch.setenv("WORLD_SIZE", "-3")
     ranks = build_environments(Group(3), attempt=2)
@@ -134,7 +134,7 @@ def test_environments_override_inherited_rank_variables(monkeypatch):
     assert not any(name.startswith("RESNET_RECIPES_") for rank in ranks for name in rank)
 
 
-def test_environments_keep_variables_and_set_safe_path(monkeypatch):
+def test_rank_environments_keep_variables_and_set_safe_path(monkeypatch):
     mine = {
         "OMP_NUM_THREADS": "7",
         "GLOO_SOCKET_IFNAME": "eth7",
@@ -196,7 +196,7 @@ print(faults() - before)
     assert asked > 10 * expandable
 
 
-def test_threads_split_cores_unless_set_by_user(monkeypatch):
+def test_rank_threads_split_cores_unless_set_by_user(monkeypatch):
     monkeypatch.setattr(group, "count_cores", lambda: 16)
     monkeypatch.delenv(group.THREADS_VARIABLE, raising=False)
     assert [group.count_threads(ranks) for ranks in (1, 3, 32)] == ["16", "5", "1"]

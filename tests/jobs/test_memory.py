@@ -61,7 +61,7 @@ def test_images_larger_than_memory_are_partly_kept(monkeypatch):
     assert resolve_memory_pixels(plan, print) == plan
 
 
-def test_full_memory_keeps_no_images(monkeypatch):
+def test_memory_plan_without_free_memory_keeps_no_images(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
     set_free_memory(monkeypatch, plan, -(10**9))
     memory_plan = plan_memory(plan)

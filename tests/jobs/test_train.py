@@ -110,7 +110,7 @@ def test_training_time_excludes_loading_weights_or_checkpoint(saved, seconds, mo
     assert run.clock.seconds() == seconds
 
 
-def test_first_error_of_a_run_is_kept(run_rank_0):
+def test_error_in_training_outlives_error_of_last_checkpoint(run_rank_0):
     full, checkpoints = OSError("No space left on device"), Mock()
     checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
     with pytest.raises(OSError, match="No space left") as failure:

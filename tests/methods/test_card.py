@@ -24,7 +24,7 @@ class Toy:
     plain: bool = False
 
 
-def test_card_contains_texts_and_settings_of_its_class():
+def test_make_card_takes_texts_and_settings_of_class():
     card = make_card(Toy)
     assert card[:6] == (
         "toy",
@@ -37,7 +37,7 @@ def test_card_contains_texts_and_settings_of_its_class():
     assert card.settings == (Setting("size", 3, "pixels, at least 1"), Setting("plain", False, ""))
 
 
-def test_inherited_settings_keep_their_meaning():
+def test_card_gives_inherited_settings_their_meaning():
     meanings = {setting.name: setting.meaning for setting in make_card(DecoupledSGDW).settings}
     assert meanings["weight_decay"] == "fraction of a weight lost in one step at the peak lr"
     assert meanings["momentum"] == "fraction of the momentum kept from step to step"

@@ -19,21 +19,21 @@ NOW = Now.at(0, 10, 5)
 
 
 @pytest.mark.parametrize("beta", [0.9, 0.99, 0.999])
-def test_weight_is_inverse_of_effective_number(beta: float):
+def test_class_weight_is_inverse_of_effective_number(beta: float):
     expected = [(1 - beta) / (1 - beta**count) for count in COUNTS]
     scale = sum(COUNTS) / sum(w * n for w, n in zip(expected, COUNTS, strict=True))
     actual = ClassWeights(beta=beta).weights(COUNTS)
     np.testing.assert_allclose(actual, [w * scale for w in expected], rtol=1e-5)
 
 
-def test_weights_average_one_and_empty_class_zero():
+def test_class_weights_average_one_and_empty_classes_zero():
     for method in (ClassWeights(), ClassWeights("inverse")):
         weights = method.weights([3, 0, 90])
         assert weights[1] == 0
         assert weights @ [3, 0, 90] / 93 == pytest.approx(1, rel=1e-6)
 
 
-def test_mixed_target_averages_weights_of_its_classes():
+def test_mixed_target_averages_class_weights():
     labels = torch.tensor([0, 2])
     targets = torch.stack([torch.tensor([0.25, 0.0, 0.75]), encode_one_hot(labels, 3)[1]])
     batch = Batch(torch.zeros(2), targets, labels, torch.tensor([1.0, 0.5]))
@@ -44,7 +44,7 @@ def test_mixed_target_averages_weights_of_its_classes():
     assert torch.equal(weighted.targets, targets)
 
 
-def test_run_counts_class_images_also_when_resumed(tmp_path):
+def test_class_weights_count_images_also_in_resumed_runs(tmp_path):
     small = make_recipe("methods.class_weights.rule=inverse")
     facts = data.survey_images(small.data)
     (tmp_path / "data.json").write_text(facts.to_json())

@@ -27,7 +27,7 @@ every_method = parametrize_methods("")
 
 
 @every_method
-def test_card_is_complete_and_names_its_source(method):
+def test_method_card_is_complete_and_names_its_source(method):
     card = make_card(method)
     texts = (*card.details, card.cost, card.gain, card.avoid_when)
     assert min(map(len, (card.summary, *texts))) > 4
@@ -122,7 +122,7 @@ def test_image_augmentation_pickles_and_depends_on_its_generator(method):
 
 
 @parametrize_methods("modify_model")
-def test_changed_class_keeps_keys_and_parameters(method):
+def test_modified_model_keeps_keys_and_parameters(method):
     model, plain = make_network(), make_network()
     parameters = list(model.parameters())
     method().modify_model(model)
@@ -148,7 +148,7 @@ def test_random_numbers_in_forward_are_declared(method):
 
 
 @every_method
-def test_state_survives_saving_and_loading(method):
+def test_method_state_survives_saving_and_loading(method):
     model, uninterrupted, resumed = make_network(), method(), method()
     if uninterrupted.provides("after_step"):
         for step in range(2):

@@ -56,7 +56,7 @@ def parse_sizes(text: str) -> dict[int, int]:
         ),
     ],
 )
-def test_size_follows_fraction_of_run(method, full, row):
+def test_image_size_follows_fraction_of_run(method, full, row):
     assert {
         share: method.size_at_fraction(full, Fraction(share, 100)) for share in parse_sizes(row)
     } == parse_sizes(row)
@@ -97,7 +97,7 @@ def test_nearest_resizing_is_exact_for_every_size(full):
         assert columns.int().tolist() == [i * full // size for i in range(size)]
 
 
-def test_half_increments_are_rounded_to_even():
+def test_sizes_at_half_increments_are_rounded_to_even():
     method = ProgressiveResizing(
         initial_scale=0.5, delay="0.5dur", finetune="0.2dur", size_increment=4
     )
@@ -123,7 +123,7 @@ def test_non_square_images_keep_their_shape():
         assert resize_images(method, x, Fraction(0, 1)).shape == (2, 3, 8, 16)
 
 
-def test_crop_is_one_window_and_reaches_all_borders():
+def test_resizing_crop_is_window_that_reaches_all_borders():
     method = ProgressiveResizing(mode="crop", size_increment=1)
     x = torch.arange(16.0).view(1, 1, 4, 4).expand(2, 3, -1, -1)
     tops, lefts = set(), set()

@@ -69,7 +69,7 @@ def test_randaugment_ranges_are_published_ranges(name, weakest, at_9, at_10):
     ("severity", "low", "high"),
     [(10, 0.1, {"contrast": 10, "brightness": 7.5}), (9, 0.19, {"color": 9, "sharpness": 9})],
 )
-def test_half_of_enhancement_factors_are_above_one(severity, low, high):
+def test_randaugment_samples_half_of_enhancements_above_one(severity, low, high):
     for name, highest in high.items():
         factors = sample_operation(RandAugment(severity=severity), name)
         assert low <= factors.min() < low + 0.02
@@ -89,7 +89,7 @@ def test_brightness_factor_above_one_is_reduced():
 
 
 @pytest.mark.parametrize(("augmentation_set", "operations"), [("all", 13), ("safe", 9)])
-def test_operations_are_sampled_uniformly(augmentation_set, operations, monkeypatch):
+def test_randaugment_samples_operations_uniformly(augmentation_set, operations, monkeypatch):
     counts = Counter()
     for name in IMAGE_OPS:
         monkeypatch.setitem(
@@ -113,7 +113,7 @@ def test_solarize_and_posterize_match_worked_values(name, value, result):
     assert np.asarray(IMAGE_OPS[name](Image.fromarray(pixels), value))[0, :, 0].tolist() == result
 
 
-def test_positive_translation_moves_content_left():
+def test_translate_x_by_positive_pixels_moves_left():
     row = np.arange(10, 90, 10, dtype=np.uint8).reshape(1, 8, 1).repeat(3, axis=2)
     moved = np.asarray(IMAGE_OPS["translate_x"](Image.fromarray(row), 2))
     assert moved[0, :, 0].tolist() == [30, 40, 50, 60, 70, 80, 0, 0]

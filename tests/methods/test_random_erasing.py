@@ -28,7 +28,7 @@ def test_erased_pixels_are_one_box_of_zeros():
         assert (after[:, gone] == 0).all()
 
 
-def test_p_is_the_fraction_of_erased_images():
+def test_random_erasing_p_is_fraction_of_erased_images():
     boxes = RandomErasing(p=0.1).sample_boxes(20_000, 32, 32, make_now().rng)
     erased = boxes[1] > boxes[0]
     assert 0.09 < erased.mean() < 0.11
@@ -36,7 +36,7 @@ def test_p_is_the_fraction_of_erased_images():
     assert (top == bottom).all()
 
 
-def test_areas_and_positions_have_torchvision_distribution():
+def test_random_erasing_areas_and_positions_follow_torchvision():
     ours = RandomErasing(p=1.0).sample_boxes(4000, 64, 48, np.random.default_rng(0))
     torch.manual_seed(0)
     image = torch.zeros(3, 64, 48)
@@ -54,7 +54,7 @@ def test_areas_and_positions_have_torchvision_distribution():
         assert abs(mine.std() - other.std()) < 0.08 * other.std()
 
 
-def test_boxes_stay_inside_the_image():
+def test_random_erasing_boxes_stay_inside_the_image():
     top, bottom, left, right = RandomErasing(p=1.0).sample_boxes(
         2000, 20, 30, np.random.default_rng(1)
     )
@@ -64,7 +64,7 @@ def test_boxes_stay_inside_the_image():
     assert (right <= 30).all()
 
 
-def test_ratio_is_height_over_width():
+def test_random_erasing_ratio_is_height_over_width():
     method = RandomErasing(p=1.0, scale=(0.1, 0.1), ratio=(4.0, 4.0))
     top, bottom, left, right = method.sample_boxes(9, 40, 40, np.random.default_rng(0))
     # 160 pixels: 25.3 x 6.3

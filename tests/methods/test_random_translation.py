@@ -11,7 +11,7 @@ WRONG = {"pixels": [0, -1]}
 
 
 @pytest.mark.parametrize(("pixels", "side"), [(1, 8), (3, 8), (9, 6)])
-def test_image_is_cut_from_its_own_reflection(pixels, side):
+def test_translated_image_is_window_of_its_reflection(pixels, side):
     batch = make_batch(examples=40, side=side)
     moved = RandomTranslation(pixels=pixels).transform_batch(batch, make_now()).images
     moves = set()
@@ -28,7 +28,7 @@ def test_image_is_cut_from_its_own_reflection(pixels, side):
     assert len(moves) > min(20, 2 * pixels)
 
 
-def test_translations_are_uniform_along_both_axes():
+def test_random_translations_are_uniform_along_both_axes():
     batch = make_batch(examples=5000, side=16)
     ramp = torch.arange(16.0)
     batch = batch._replace(images=(ramp + 100 * ramp[:, None]).expand(5000, 3, 16, 16))

@@ -29,7 +29,7 @@ def test_resnet50_rates_rise_linearly_to_drop_rate():
 @pytest.mark.parametrize(
     ("make", "norm", "sizes"), [(resnet18, "bn2", (2, 2, 2, 2)), (resnet50, "bn3", (3, 4, 6, 3))]
 )
-def test_last_norm_of_every_block_is_adopted(make, norm, sizes):
+def test_stochastic_depth_replaces_last_norm_of_every_block(make, norm, sizes):
     with torch.device("meta"):
         model = make()
     StochasticDepth().modify_model(model)
@@ -44,7 +44,7 @@ def test_last_norm_of_every_block_is_adopted(make, norm, sizes):
     assert [rate for _, rate in rates] == StochasticDepth().rates(sum(sizes))
 
 
-def test_examples_are_dropped_at_rate_of_block():
+def test_stochastic_depth_drops_examples_at_its_rate():
     norm = nn.BatchNorm2d(4)
     change_class(norm, DropExamplesBatchNorm2d, drop_rate=0.1)
     x = torch.randn(20_000, 4, 1, 1)
@@ -59,7 +59,7 @@ def test_examples_are_dropped_at_rate_of_block():
     assert torch.equal(norm.running_mean, plain.running_mean)  # statistics use every example
 
 
-def test_evaluation_gives_mean_of_training_outputs():
+def test_stochastic_depth_evaluates_to_mean_of_training_outputs():
     torch.manual_seed(0)
     block, sums = BasicBlock(4, 4), []
     StochasticDepth(drop_rate=0.3).modify_model(block)

@@ -232,7 +232,7 @@ def test_header_that_is_not_an_object_is_rejected(header, tmp_path):
 
 
 @pytest.mark.timeout(30)
-def test_list_containing_itself_is_visited_once(tmp_path):
+def test_archive_visits_a_list_containing_itself_once(tmp_path):
     path, cyclic, shared = tmp_path / "lists.pt", [], [0.5]
     cyclic.append(cyclic)
     for _ in range(40):

@@ -117,7 +117,7 @@ def compute_bfloat16_logits(model, dtype=torch.bfloat16):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_cast_by_stage_is_bit_identical(networks, dtype):
+def test_weights_cast_by_stage_give_bit_identical_results(networks, dtype):
     outputs = []
     for model in networks:
         outputs.append(compute_bfloat16_logits(model, dtype))
@@ -155,7 +155,7 @@ def test_frozen_weights_get_no_gradient(networks):
     ]
 
 
-def test_changed_weight_is_cast_again_and_copy_separately(networks):
+def test_changed_weights_are_recast_and_leave_copies_alone(networks):
     uncast, together = networks
     compute_bfloat16_logits(together)
     twin = copy.deepcopy(together)

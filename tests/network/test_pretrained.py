@@ -157,7 +157,7 @@ def test_weights_of_another_stem_or_width_suggest_settings(weights_file, tmp_pat
     assert pretrained.find(replace(small, weights=str(path)), SEVEN).about.num_classes == 7
 
 
-def test_color_weights_are_summed_for_gray_images(weights_file):
+def test_first_convolution_sums_color_weights_for_gray_images(weights_file):
     gray = make_weights_config(weights_file, in_channels=1)
     start = pretrained.find(gray, SEVEN)
     assert "summed over colors" in " ".join(start.iterate_details(gray))
@@ -272,7 +272,7 @@ def test_freezing_random_weights_is_rejected():
     assert not list(make_weights_config(Path("weights.pt"), freeze_bn=True).problems())
 
 
-def test_own_weights_have_no_note_on_image_settings(weights_file):
+def test_weights_of_a_file_get_no_image_note(weights_file):
     images = DataConfig(eval_size=192)
     config = make_weights_config(weights_file)
     assert list(pretrained.find(config, SEVEN).iterate_notes(config, images)) == []

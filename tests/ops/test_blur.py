@@ -14,7 +14,7 @@ SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("sides", SIDES)
 @pytest.mark.parametrize("implementation", [blur.unfused, blur.fused])
-def test_every_implementation_is_the_binomial_filter(implementation, sides, stride):
+def test_every_blur_implementation_is_the_binomial_filter(implementation, sides, stride):
     x = torch.randn(2, 5, *sides, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
     assert torch.allclose(
         implementation(x, stride), blur_by_definition(x, stride), rtol=0, atol=1e-15
@@ -29,7 +29,7 @@ def test_fused_blur_has_correct_gradient(sides, stride):
     assert torch.autograd.gradcheck(lambda x: blur.fused(x, (stride, stride)), (x,))
 
 
-def test_stride_without_kernel_falls_back_to_torch():
+def test_blur_stride_without_kernel_falls_back_to_torch():
     x = torch.randn(1, 2, 9, 9, dtype=torch.float64)
     assert torch.allclose(
         blur.fused(x, (2, 1)), blur_by_definition(x)[:, :, ::2], rtol=0, atol=1e-15

@@ -40,7 +40,7 @@ def test_samples_split_their_sums_over_several_programs(monkeypatch):
         assert max(programs[kernel]) > 1, kernel
 
 
-def test_each_stream_and_graph_has_its_counters(monkeypatch):
+def test_kernel_counters_are_separate_per_stream_and_graph(monkeypatch):
     stream = SimpleNamespace(cuda_stream=1)
     monkeypatch.setattr(sums, "_allocate_counters", lambda device, stream: (device, stream))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
@@ -52,7 +52,7 @@ def test_each_stream_and_graph_has_its_counters(monkeypatch):
     assert len(set(counters)) == 3
 
 
-def test_register_limit_needs_triton_support(monkeypatch):
+def test_limit_registers_limits_nothing_on_hip(monkeypatch):
     assert sums.limit_registers(4, 5)["maxnreg"] == 96  # 65536 / (4 * 32 * 5), a multiple of 8
     monkeypatch.setattr(torch.version, "hip", "7.0")
     assert sums.limit_registers(4, 5) == {"num_warps": 4, "enable_fp_fusion": True}

@@ -94,7 +94,7 @@ def test_estimate_bounds_are_quartiles_of_measured_steps(laps, expected):
 
 
 @pytest.mark.parametrize(("laps", "slowest"), [([1, 1, 1, 1, 1], 1.62), ([1, 1, 1, 2, 2], 2.5)])
-def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
+def test_estimate_upper_bound_covers_slow_steps_and_drift(laps, slowest):
     """Expected: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start_seconds=30.0)
     assert estimate(make_sized_plan(88, images=60), speeds).max_minutes == pytest.approx(slowest)
@@ -151,7 +151,7 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
 """
     ),
 )
-def test_steady_state_counts_first_epoch_as_second(sizes, timed, seconds):
+def test_sampled_estimate_counts_first_epoch_as_second(sizes, timed, seconds):
     """Expected: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
     run = make_sized_plan(*list_epoch_sizes(sizes), evaluated=300)
     result = estimate(run, make_speeds(run, timed, 50.0))
@@ -194,7 +194,7 @@ def test_cpu_that_emulates_a_dtype_takes_longer(monkeypatch):
     assert estimate_on_cores(plan_mild()).minutes == whole
 
 
-def test_partial_epoch_counts_its_steps():
+def test_estimate_of_partial_epoch_counts_its_steps():
     short = plan_mild(f"{FIXED} max_duration=1000ba ssr=1 schedule.warmup=0ba")
     assert short.epoch_images == (625 * 2048, 375 * 2048)
     whole = estimate_on_cores(plan_mild(FIXED)).minutes

@@ -85,7 +85,7 @@ hot | 0:100 59:104 69:108 78:112 88:116 98:120 107:124 117:128 127:132 136:136 1
 """
     ),
 )
-def test_sizes_grow_as_in_the_published_runs(arguments, expected):
+def test_image_sizes_grow_as_in_published_runs(arguments, expected):
     assert find_size_starts(plan_imagenet(arguments)) == expected
 
 
@@ -99,7 +99,7 @@ def test_loader_sizes_are_sizes_before_colout():
     )  # floor(0.95 * 104), floor(0.95 * 176)
 
 
-def test_sizes_without_progressive_resizing_are_constant():
+def test_image_sizes_without_progressive_resizing_are_constant():
     assert set(plan_imagenet("mild ~methods.progressive_resizing").image_sizes) == {176}
     assert set(plan_imagenet("hot ~methods.progressive_resizing").image_sizes) == {167}
 
@@ -162,7 +162,7 @@ def test_milestones_stretch_with_the_run():
     )
 
 
-def test_parameters_match_torchvision_models():
+def test_planned_parameters_match_torchvision_models():
     for name in NETWORKS:
         with torch.device("meta"):
             model = torchvision.models.get_model(name, num_classes=10)

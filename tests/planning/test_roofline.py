@@ -43,7 +43,7 @@ from tests.tables import parse_rows, parse_values
 """
     ),
 )
-def test_traffic_matches_counted_operations(side, giga, megabytes):
+def test_flops_and_traffic_match_counted_values(side, giga, megabytes):
     # without the classifier
     flops = count_flops(ModelConfig("resnet50"), 0, side, Stack({})).training
     assert flops / 1e9 == pytest.approx(giga, rel=0.003)
@@ -146,7 +146,9 @@ H200 | 176 | true | false | 6126
 """
     ),
 )
-def test_speed_is_within_10_percent_of_measured(name, side, blur, fused, images_per_second):
+def test_predicted_speed_is_within_10_percent_of_measured(
+    name, side, blur, fused, images_per_second
+):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
     work = Work("resnet50", side, 256, blur, fused)
     seconds = 1 / predict_speed(gpu, work).images_per_second
@@ -184,7 +186,7 @@ def test_convolution_speed_matches_mlperf_logs(name):
     assert expected == pytest.approx(images_per_second, rel=0.05)
 
 
-def test_speed_names_its_limit():
+def test_predicted_speed_names_its_limit():
     gpus, work = {gpu.name: gpu for gpu in GPUS}, Work("resnet50", 224, 256)
     slow = replace(gpus["A100 80GB"], teraflops=20)
     assert predict_speed(gpus["A100 80GB"], work).limit == "memory traffic"
@@ -228,7 +230,7 @@ NVIDIA A100-SXM4-40GB MIG 1g.5gb |
 """
     ),
 )
-def test_gpu_is_matched_by_exact_driver_name(driver, name):
+def test_find_gpu_matches_names_of_drivers_exactly(driver, name):
     gpu = find_gpu(driver)
     assert (gpu.name if gpu else "") == name
 

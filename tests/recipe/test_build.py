@@ -64,7 +64,7 @@ run: {name: "a\u202eb"} | run.name=a | text without invisible characters
 """
     ),
 )
-def test_value_of_wrong_type_is_reported_by_key(tree, key, message):
+def test_build_recipe_reports_wrong_type_by_key(tree, key, message):
     (problem,) = list_tree_problems(yaml.safe_load(f"{{{tree}}}"))
     assert problem.startswith(key)
     assert message in problem

@@ -105,7 +105,7 @@ def test_compose_records_short_names_in_full(write_recipe_file):
     ]
 
 
-def test_replaced_setting_is_not_listed_as_changed(write_recipe_file):
+def test_origin_omits_arguments_that_later_arguments_replace(write_recipe_file):
     origin = compose("mild", [DATA, "epochs=5", "lr=1", "epochs=6"]).origin
     assert origin.arguments == (DATA, "lr=1", "epochs=6")
 
@@ -159,7 +159,7 @@ def test_recipes_are_read_from_another_folder(write_recipe_file, tmp_path):
         compose("fast", [DATA], folder=Path("nowhere"))
 
 
-def test_references_work_only_in_user_recipes(write_recipe_file):
+def test_references_resolve_only_in_user_recipes(write_recipe_file):
     text = (
         "defaults: [mild]\nname: mine\nbatch: {bn_size: '${batch.eval_size}', eval_size: 128}\n"
         "optimizer: {momentum: '${optimizer.weight_decay}'}\n"

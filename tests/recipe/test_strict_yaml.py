@@ -25,7 +25,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-def test_plain_values_are_parsed_by_their_form():
+def test_yaml_values_are_parsed_by_their_form():
     text = (
         "name: mine\nseed: 17\nssr: 0.4\nwd: 5.0e-4\nlr: 1e-3\non_it: true\nempty: "
         "null\nlist: [a, 2]\n"
@@ -46,7 +46,7 @@ def test_plain_values_are_parsed_by_their_form():
     }
 
 
-def test_nesting_is_read_up_to_its_limit():
+def test_yaml_nesting_is_read_up_to_its_limit():
     texts = [
         ("{a: " * depth + "1" + "}" * depth).encode()
         for depth in (MAX_YAML_DEPTH, MAX_YAML_DEPTH + 1)
@@ -56,7 +56,7 @@ def test_nesting_is_read_up_to_its_limit():
         parse(texts[1], PATH)
 
 
-def test_every_key_has_its_line_number():
+def test_yaml_document_locates_every_key():
     document = parse(b"name: mine\n\noptimizer:\n  lr: 1\n  # why\n  momentum: 0.9\n", PATH)
     assert document.lines == {"name": 1, "optimizer": 3, "optimizer.lr": 4, "optimizer.momentum": 6}
     assert document.locate("optimizer.momentum") == "recipes/mine.yaml:6"
@@ -83,7 +83,7 @@ y | true or false
 """
     ),
 )
-def test_values_ambiguous_between_readers_are_rejected(value, text):
+def test_yaml_values_ambiguous_between_readers_are_rejected(value, text):
     message = explain_rejected_yaml(f"name: mine\nseed: {value}\n")
     assert message.startswith("recipes/mine.yaml:2")
     assert text in message

@@ -189,7 +189,7 @@ def test_packaged_recipes_equal_repository_recipes():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_hook_table_equals_its_golden_file(name):
+def test_hook_table_of_recipe_equals_golden_file(name):
     table = "".join(
         f"{hook:<16} {', '.join(methods)}\n"
         for hook, methods in plan_imagenet(name).as_dict()["hooks"].items()

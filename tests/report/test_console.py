@@ -131,7 +131,7 @@ def test_live_display_fits_in_80_columns(facts, simulator):
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_cursor_returns_after_an_exception(facts):
+def test_live_console_shows_cursor_after_an_exception(facts):
     console = make_console(LiveConsole)
     with suppress(KeyboardInterrupt), closing(Recorder(facts, console)) as recorder:
         recorder.begin()

@@ -60,7 +60,7 @@ def test_gain_is_the_weighted_mean_over_powers(tops):
     assert gain == pytest.approx(expected, rel=1e-6)
 
 
-def test_flat_or_rising_errors_predict_no_gain():
+def test_flat_or_rising_errors_predict_no_positive_gain():
     low, high = get_gain((5, 5, 5, 5))
     assert low < 0 < high == pytest.approx(-low)
     assert sum(get_gain((4, 5, 6, 7))) < 0

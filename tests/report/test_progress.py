@@ -81,7 +81,7 @@ def test_pace_averages_later_measurements(pace):
     assert pace.seconds_left(15) == pytest.approx(1.2 * (5 * 1.0 + 20 * 4.0))
 
 
-def test_pace_drops_the_first_interval(pace):
+def test_pace_ignores_unsettled_interval_once_settled(pace):
     pace.observe(8, 30.0, is_settled=False)
     assert pace.seconds_left(19) == pytest.approx(30.0 + 20 * 120.0)
     pace.observe(9, 1.0, is_settled=True)

@@ -33,7 +33,7 @@ def test_title_counts_epochs_and_sessions(summary):
     assert "in 3 sessions" in format_title(replace(summary, sessions=3))
 
 
-def test_raw_weights_are_listed_only_in_full(summary):
+def test_summary_lists_raw_weights_only_in_full(summary):
     both = replace(summary, raw_weights="runs/one/weights-raw.safetensors")
     average = "on 500 images (EMA)"
     assert f"accuracy|top-1 89.00%   top-5 90.00%   {average}" in format_page(both)

@@ -57,7 +57,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
     return Screen()
 
 
-def test_interjection_erases_the_live_display(terminal):
+def test_interjection_replaces_the_live_display(terminal):
     with Live(
         console=Console(file=terminal, highlight=False), auto_refresh=False, transient=True
     ) as live:

@@ -47,7 +47,7 @@ def train_to_end(run: Run) -> Tensor:
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_features_have_memory_format_of_recipe(is_on, make_run):
+def test_network_features_have_memory_format_of_recipe(is_on, make_run):
     model = make_run(f"precision.channels_last={is_on}").model
     seen = []
     model.layer2.register_forward_hook(lambda module, inputs, output: seen.append(output))

@@ -179,7 +179,7 @@ def test_failed_capture_computes_eagerly_with_note(make_replayed_run, make_run, 
     assert find_differing_tensors(ours, theirs) == []
 
 
-def test_added_gradient_is_computed_eagerly(make_replayed_run, make_run, simulated_gpu):
+def test_second_gradient_of_method_is_computed_eagerly(make_replayed_run, make_run, simulated_gpu):
     """A method may compute a batch's gradient twice."""
 
     def compute_twice(compute: Callable, params: list, now: object) -> torch.Tensor:

@@ -99,7 +99,7 @@ def measure_two_ranks(process: RankProcess) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_two_ranks_measure_together(launcher, growing_plan, tmp_path):
+def test_two_ranks_measure_equal_sizes_together(launcher, growing_plan, tmp_path):
     (tmp_path / "config.yaml").write_text(freeze(growing_plan.recipe))
     first, second = launcher.call(tmp_path, 2, measure_two_ranks)
     assert first["devices"] == 2
@@ -146,7 +146,7 @@ def test_extra_gradients_are_spread_over_interval():
 
 
 @pytest.mark.parametrize(("device", "steps"), [("cpu", 2 + 1), ("cuda", 8 + 1)])
-def test_stopwatch_times_steps_after_warm_up(device, steps):
+def test_timing_reporter_stops_after_enough_steps(device, steps):
     stopwatch = measurement.TimingReporter(torch.device(device), seconds=0.0)
     while not stopwatch.is_asked_to_stop():
         stopwatch.laps.append(1.0)

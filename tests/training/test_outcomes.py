@@ -44,7 +44,7 @@ def test_interleave_restores_order_of_images(images, ranks):
         assert field.dtype == expected.dtype
 
 
-def test_most_wrong_sorts_wrong_images_by_probability():
+def test_find_confident_errors_sorts_wrong_images_by_probability():
     outcomes = make_random_outcomes(100)
     wrong = [i for i in range(100) if outcomes.predicted[i] != outcomes.labels[i]]
     wrong.sort(key=lambda i: -outcomes.probabilities[i])
@@ -52,7 +52,7 @@ def test_most_wrong_sorts_wrong_images_by_probability():
     assert outcomes.find_confident_errors(3) == wrong[:3]
 
 
-def test_classes_and_mistakes_match_manual_count():
+def test_confusion_counts_match_manual_counts():
     generator = torch.Generator().manual_seed(0)
     labels = (torch.randint(0, 6, (200,), generator=generator) * 2).tolist()  # odd ones have none
     best = torch.randint(0, 12, (200,), generator=generator).tolist()

@@ -135,7 +135,7 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
     recorder.log_evaluation.assert_called_once()
 
 
-def test_hits_cover_images_of_every_rank(make_run, monkeypatch):
+def test_correct_images_cover_images_of_every_rank(make_run, monkeypatch):
     """Rank 1 of 2 has images 1 and 3 of 5; rank 0 adds its images."""
     run, recorder = make_run(), Mock()
     run.rank = replace(run.rank, rank=1, world_size=2)

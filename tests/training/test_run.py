@@ -29,7 +29,7 @@ def test_status_follows_steps_target_and_requests(done, is_asked, is_pending, to
     assert run.get_status(done, 7, is_asked) is expected
 
 
-def test_notes_keep_order_until_and_after_listening():
+def test_notes_reach_the_listener_in_order():
     notes, heard = Notes(["kernels are slow"]), []
     notes("a checkpoint was skipped")
     assert [*notes] == ["kernels are slow", "a checkpoint was skipped"]

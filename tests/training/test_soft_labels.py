@@ -186,7 +186,7 @@ def test_rank_waits_until_all_outputs_are_written(store_outputs, tmp_path, monke
     assert missing == [[0, 1], []]
 
 
-def test_missing_one_output_changes_loss_little(make_teacher_arguments, make_run, store_outputs):
+def test_omitted_last_soft_label_is_the_remainder(make_teacher_arguments, make_run, store_outputs):
     most, results = len(CLASSES) - 1, []
     for name, count in (("most", most), ("all", most + 1)):
         path = store_outputs(name=name, classes=count)

@@ -98,6 +98,6 @@ def test_augmentation_without_operations_keeps_the_image(engine):
     assert np.array_equal(augment(engine, sources, [[] for _ in sources]), sources)
 
 
-def test_every_engine_operation_is_used():
+def test_every_engine_operation_has_an_image_operation():
     used = {make_native_operation(name, 1.0, 16)[0] for name in IMAGE_OPS}
     assert used == set(OPERATIONS)

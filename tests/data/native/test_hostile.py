@@ -141,7 +141,7 @@ def test_raw_pixels_need_three_bytes_each(engine):
     assert batch.fill(engine)[0] == Status.MISMATCHED
 
 
-def test_tables_are_not_reused_across_images(engine):
+def test_jpeg_tables_are_not_reused_across_images(engine):
     whole = encode_image(make_photo(1, 64, 64), quality=20)
     start, end = whole.index(b"\xff\xdb"), whole.index(b"\xff\xc0")
     # without quantization tables; libjpeg would keep those of the previous image

@@ -31,7 +31,7 @@ def jpeg() -> bytes:
     return encode_image(make_photo(), quality=90)
 
 
-def test_pixels_are_independent_of_thread_count(require_engine, jpeg):
+def test_engine_pixels_are_independent_of_thread_count(require_engine, jpeg):
     images = []
     for threads in (1, 2, 7):
         with closing(Engine(threads)) as engine:
@@ -39,7 +39,7 @@ def test_pixels_are_independent_of_thread_count(require_engine, jpeg):
     assert np.array_equal(images, images[:1] * 3)
 
 
-def test_batches_can_be_awaited_in_any_order(engine, jpeg):
+def test_engine_batches_can_be_awaited_in_any_order(engine, jpeg):
     batches = [Batch([jpeg] * 20, 16 + n, box=BOXES[:20]) for n in range(6)]
     tickets = [engine.submit(batch.rows) for batch in batches]
     assert len(set(tickets)) == 6
@@ -49,11 +49,11 @@ def test_batches_can_be_awaited_in_any_order(engine, jpeg):
         assert (batch.pixels != 77).any(axis=(1, 2, 3)).all()
 
 
-def test_empty_batch_is_complete_at_once(engine):
+def test_empty_engine_batch_is_complete_at_once(engine):
     assert engine.wait(engine.submit(make_blank_rows(0)), 0)
 
 
-def test_failing_row_leaves_other_rows(engine, jpeg):
+def test_failing_row_of_batch_leaves_other_rows(engine, jpeg):
     batch = Batch([jpeg, b"not an image at all", jpeg], 32, box=BOXES[:3])
     assert batch.fill(engine).tolist() == [Status.DONE, Status.FOREIGN, Status.DONE]
     assert (batch.pixels[1] == 77).all()
@@ -75,7 +75,7 @@ class FileBatch(Batch):
         self.rows["length"] = len("class/one.jpg")
 
 
-def test_files_are_read_by_folder_and_name(engine, jpeg, tmp_path):
+def test_engine_reads_files_by_folder_and_name(engine, jpeg, tmp_path):
     from_file, from_memory = FileBatch(tmp_path, jpeg), Batch([jpeg], 32, box=BOXES[0])
     assert np.array_equal(from_file.decode(engine), from_memory.decode(engine))
 
@@ -89,7 +89,7 @@ def is_in_page_cache(path: Path) -> bool:
         return bool(resident.value & 1)
 
 
-def test_files_are_prefetched_before_decoding(require_engine, jpeg, tmp_path):
+def test_engine_prefetches_files_before_decoding(require_engine, jpeg, tmp_path):
     late = FileBatch(tmp_path, jpeg)
     with late.path.open("rb") as file:
         os.fsync(file.fileno())
@@ -113,7 +113,7 @@ def read_status(name: str, task: Path = Path("/proc/self")) -> str:
     return next(line.split()[1] for line in lines if line.startswith(name))
 
 
-def test_threads_release_memory_of_large_files(require_engine, tmp_path):
+def test_engine_threads_release_memory_of_large_files(require_engine, tmp_path):
     large = FileBatch(tmp_path, b"")
     os.truncate(large.path, 40 << 20)
     large.rows = np.repeat(large.rows, 8)
@@ -160,7 +160,7 @@ def test_raw_pixels_are_returned_unchanged(engine):
     assert np.array_equal(batch.decode(engine)[0], raw[13:73, 11:71])
 
 
-def test_close_drops_pending_rows_and_awaits_running(require_engine, jpeg):
+def test_closed_engine_drops_pending_and_awaits_running_rows(require_engine, jpeg):
     batch = Batch([jpeg] * 3000, 64, box=(0, 0, 150, 150))
     engine = Engine(2)
     engine.submit(batch.rows)
@@ -175,7 +175,7 @@ def test_close_drops_pending_rows_and_awaits_running(require_engine, jpeg):
         engine.submit(batch.rows)
 
 
-def test_wait_times_out_and_releases_the_gil(require_engine):
+def test_engine_wait_times_out_and_releases_the_gil(require_engine):
     # Regular files cannot block a thread, so this waits for a batch that the only thread has not
     # reached.
     image = encode_image(make_photo(0, 600, 800), quality=95)
@@ -190,7 +190,7 @@ def test_wait_times_out_and_releases_the_gil(require_engine):
         assert ran == [True]
 
 
-def test_forked_child_reports_missing_threads(engine, jpeg):
+def test_engine_in_forked_child_reports_missing_threads(engine, jpeg):
     batch = Batch([jpeg], 32, box=BOXES[0])
     child = os.fork()
     if not child:
@@ -214,7 +214,7 @@ def test_engine_threads_block_signals(engine, jpeg):
         assert all(mask >> (one - 1) & 1 for mask in blocked)
 
 
-def test_thread_limit_is_reported(require_engine):
+def test_engine_reports_the_thread_limit(require_engine):
     child = os.fork()
     if not child:
         os.setuid(65534)  # root has no limits
@@ -227,6 +227,6 @@ def test_thread_limit_is_reported(require_engine):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_submit_rejects_other_dtypes(engine):
+def test_engine_submit_rejects_other_dtypes(engine):
     with pytest.raises(AssertionError):
         engine.submit(np.zeros(3))

@@ -28,7 +28,7 @@ def mounts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return file_systems
 
 
-def test_existing_copy_is_continued_in_place(copy_locations):
+def test_existing_copy_of_remote_images_keeps_its_folder(copy_locations):
     cache, temporary = copy_locations
     assert disk.choose_folder("", "set", "v.part", 1000) == cache / "set"
     (temporary / "set").mkdir(parents=True)
@@ -38,7 +38,7 @@ def test_existing_copy_is_continued_in_place(copy_locations):
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "tmpfs", "ramfs"])
-def test_network_disk_is_used_only_if_named(copy_locations, mounts, tmp_path, kind):
+def test_network_disk_gets_the_copy_only_if_named(copy_locations, mounts, tmp_path, kind):
     device = os.stat(tmp_path).st_dev
     (copy_locations[1]).mkdir()
     mounts.append((f"{os.major(device)}:{os.minor(device)}", kind))
@@ -49,7 +49,7 @@ def test_network_disk_is_used_only_if_named(copy_locations, mounts, tmp_path, ki
     )
 
 
-def test_folder_of_another_user_is_not_used(copy_locations, tmp_path):
+def test_is_local_rejects_a_linked_folder(copy_locations, tmp_path):
     (tmp_path / "theirs").mkdir()
     copy_locations[1].symlink_to(tmp_path / "theirs")
     assert not disk.is_local(copy_locations[1])

@@ -193,7 +193,7 @@ def test_failed_fetch_keeps_fetched_files(config, site):
     assert len(list_requested_ranges(site)) < total
 
 
-def test_copy_never_mixes_file_versions(config, site, origin):
+def test_fetched_copy_never_mixes_file_versions(config, site, origin):
     fetch_until(config, 3)
     new = (origin / "val.beton").read_bytes()
     (origin / "train.beton").write_bytes(new)  # a new size and ETag
@@ -257,7 +257,7 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
 
 
 @pytest.mark.parametrize("drops", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
-def test_slow_response_times_out(config, site, monkeypatch, drops):
+def test_fetch_times_out_on_slow_response(config, site, monkeypatch, drops):
     monkeypatch.setattr(base, "_RESPONSE_SECONDS", 0.1)
     monkeypatch.setattr(base, "_MIN_RATE", 1 << 30)
     site.drops = drops

@@ -56,7 +56,7 @@ def save_tensors(x, norm, epilogue, z, moments):
 
 
 @pytest.mark.parametrize(("shape", "parts", "programs"), CASES)
-def test_outputs_statistics_and_gradients_match_float64(shape, parts, programs, monkeypatch):
+def test_batch_norm_kernel_matches_float64(shape, parts, programs, monkeypatch):
     shape, programs = [*map(int, shape.split(","))], int(programs)
     add, drop, relu = (part in parts for part in ("add", "drop", "relu"))
     for module, name in ((statistics, "RESIDENT"), (kernels, "RESIDENT")):
@@ -89,7 +89,7 @@ def test_outputs_statistics_and_gradients_match_float64(shape, parts, programs, 
     assert int(sums.get_counters(x.device).sum()) == 0
 
 
-def test_nan_stays_nan_as_in_torch():
+def test_batch_norm_kernel_keeps_nan_like_torch():
     torch.manual_seed(0)
     x, residual, g, other = (
         torch.randn(2, 8, 3, 4).to(memory_format=torch.channels_last) for _ in range(4)

@@ -33,7 +33,7 @@ def test_product_of_odd_sizes_equals_float64(parts, turned, gemms):
     torch.testing.assert_close(product.double(), expected, atol=1e-4, rtol=0)
 
 
-def test_operations_of_a_1x1_convolution_equal_torch(gemms):
+def test_matrix_products_of_1x1_convolution_equal_torch(gemms):
     images, weights = torch.randn(2, 6, 5, 5), torch.randn(8, 6, 1, 1)
     upstream = torch.randn(2, 8, 5, 5)
     operands = [x.to(memory_format=torch.channels_last) for x in (images, weights, upstream)]

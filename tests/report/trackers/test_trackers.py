@@ -169,7 +169,7 @@ def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
     response.set()
 
 
-def test_trackers_share_the_closing_seconds():
+def test_tracker_without_closing_seconds_left_is_abandoned():
     response = threading.Event()
     tracker = BackgroundTracker("mlflow", lambda: UnresponsiveTracker(response), {})
     tracker.begin(0)
