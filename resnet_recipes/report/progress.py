@@ -106,6 +106,6 @@ class Pace:
         facts = self._facts
         if self._seconds is None:
             return None
-        evaluations = ceil((facts.total_steps - done) / facts.eval_steps)
+        evaluations = ceil(facts.total_steps / facts.eval_steps) - done // facts.eval_steps
         left = facts.pflops(facts.total_steps) - facts.pflops(done)
         return self._evaluation * evaluations + self._seconds * left
