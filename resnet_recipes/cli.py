@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Run a command.
 
-    Errors that a user can fix become messages on stderr, and every outcome becomes an exit code.
+    Errors that a user can fix become messages on stderr and exit codes; other errors are raised.
     """
     starts = run is registry.train or list(argv[:1]) == ["train"]
     try:

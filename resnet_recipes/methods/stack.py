@@ -57,8 +57,8 @@ class Stack:
         """Build the stack of a recipe's `methods` section.
 
         `augments_images` is true if the loader can run `augment_image` on every image. If not,
-        methods that need it are omitted. `class_images` are the numbers of training
-        images per class, if known.
+        methods that need it are omitted. `class_images` are the numbers of training images per
+        class, if known.
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls(

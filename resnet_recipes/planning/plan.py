@@ -298,8 +298,7 @@ class Plan:
 
     def _count_due(self, interval: int, offset: int = 0) -> int:
         """Return the number of steps after which something is due."""
-        before_end = (self.total_steps - 1 - offset) // interval - -offset // interval
-        return before_end + 1
+        return 1 + (self.total_steps - 1 - offset) // interval - -offset // interval
 
     @property
     def published(self) -> list[Published]:

@@ -71,5 +71,5 @@ class RunFacts:
         return self.epoch(self.total_steps)
 
     def pflops(self, done: int) -> float:
-        """Return the 10^15 floating-point operations of `done` steps."""
+        """Return the compute of `done` steps in PFLOPs."""
         return count_pflops(self.flops, self.steps_per_epoch, self.total_steps, done)
