@@ -29,8 +29,8 @@ def merge_sections(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, A
 def parse_settings(arguments: str) -> dict[str, Any]:
     """Parse arguments such as `data.train_size=32 methods.ema={}` into sections."""
     tree: dict[str, Any] = {}
-    for word in arguments.split():
-        key, _, text = word.partition("=")
+    for argument in arguments.split():
+        key, _, text = argument.partition("=")
         value = yaml.safe_load(text)
         for name in reversed(key.split(".")):
             value = {name: value}

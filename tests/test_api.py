@@ -235,7 +235,7 @@ def test_plan_needs_no_images_but_prepare_does(image_folder, monkeypatch):
     assert resnet_recipes.plan(recipe, ranks=2).facts.train_examples > 1_000_000
     with pytest.raises(resnet_recipes.RecipeError, match=r"data\.root"):
         resnet_recipes.prepare(recipe)
-    arguments = [word.strip('"') for word in SMALL.split(", ")]
+    arguments = [argument.strip('"') for argument in SMALL.split(", ")]
     small = resnet_recipes.compose("demo", *arguments, "schedule.warmup=1ba", data="images")
     folder = resnet_recipes.prepare(small)
     assert (folder / "command.txt").read_text() == "python\n"
@@ -245,7 +245,7 @@ def test_plan_needs_no_images_but_prepare_does(image_folder, monkeypatch):
 
 def test_prepare_rejects_unreadable_validation_images(image_folder, monkeypatch):
     monkeypatch.chdir(image_folder)
-    arguments = [word.strip('"') for word in SMALL.split(", ")]
+    arguments = [argument.strip('"') for argument in SMALL.split(", ")]
     recipe = resnet_recipes.compose("demo", *arguments, "schedule.warmup=1ba", data="images")
     next(Path("images/val").rglob("*.jpg")).write_bytes(b"no image")
     with pytest.raises(resnet_recipes.RecipeError, match="unreadable images in val: 1, "):
@@ -315,7 +315,7 @@ print(resnet_recipes.teach(recipe, "said", cycle=1))
 
 def test_teach_stores_outputs_that_a_run_uses(image_folder, monkeypatch, forks):
     monkeypatch.chdir(image_folder)
-    arguments = [word.strip('"') for word in SMALL.split(", ")]
+    arguments = [argument.strip('"') for argument in SMALL.split(", ")]
     arguments += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
     recipe = resnet_recipes.compose("demo", *arguments, epochs=2)
     described = about.describe(recipe, ("cat", "dog"), 2)

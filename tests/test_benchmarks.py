@@ -153,7 +153,7 @@ def test_proof_cells_are_named_by_differing_settings(tmp_path, load_proof):
         name = f"run{place}"
         folder = create_run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
         arguments = ["data.root=images", "seed=1", *changes]
-        (folder / "overrides.txt").write_text("".join(f"{word}\n" for word in arguments))
+        (folder / "overrides.txt").write_text("".join(f"{argument}\n" for argument in arguments))
     names = {cell.name for cell in load_proof("table")["read_cells"]([tmp_path])}
     assert names == {"mild with lr=1", "mild with lr=2", "mild without ema with lr=1"}
 

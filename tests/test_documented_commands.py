@@ -133,7 +133,7 @@ def test_every_documented_command_works(page, thousands_of_images, home):
             continue
         for name, arguments in filter(None, map(find_own_program, parse_block(block))):
             # the run already exists, for later commands
-            arguments = [word for word in arguments if not word.startswith("run=")]
+            arguments = [argument for argument in arguments if not argument.startswith("run=")]
             code, output = run_documented(name, place_paths(arguments, thousands_of_images, home))
             if code:
                 failed.append(f"{name} {shlex.join(arguments)}\n{output}")
@@ -142,10 +142,16 @@ def test_every_documented_command_works(page, thousands_of_images, home):
 
 def place_paths(arguments: list[str], images: Path, home: Path) -> list[str]:
     """Return the arguments with paths under `home`, with links to the images as data folders."""
-    moved = [re.sub(r"(^|=)(/data/|/storage/|~/)", rf"\1{home}/", word) for word in arguments]
-    moved = [re.sub(r"^data=\w+://(.*?)/[\w.]*$", rf"data={home}/\1", word) for word in moved]
+    moved = [
+        re.sub(r"(^|=)(/data/|/storage/|~/)", rf"\1{home}/", argument) for argument in arguments
+    ]
+    moved = [
+        re.sub(r"^data=\w+://(.*?)/[\w.]*$", rf"data={home}/\1", argument) for argument in moved
+    ]
     sources = [
-        word.removeprefix("data=") for word in moved if word.startswith(("data=", f"{home}/"))
+        argument.removeprefix("data=")
+        for argument in moved
+        if argument.startswith(("data=", f"{home}/"))
     ]
     if moved[:1] == ["convert"]:
         sources = moved[1:2]
@@ -153,15 +159,15 @@ def place_paths(arguments: list[str], images: Path, home: Path) -> list[str]:
             os.unlink(target)  # another command reads the link
     elif moved[:2] == ["doctor", "data"]:
         sources += moved[2:3]
-    wants_val = any(word.startswith("data.val_share=") for word in arguments)
+    wants_val = any(argument.startswith("data.val_share=") for argument in arguments)
     for place in sources:
         if not Path(place).exists():
             Path(place).parent.mkdir(parents=True, exist_ok=True)
             Path(place).symlink_to(images / "train" if wants_val else images)
     return [
         path
-        for word in moved
-        for path in (sorted(glob.glob(word)) if "*" in word else []) or [word]
+        for argument in moved
+        for path in (sorted(glob.glob(argument)) if "*" in argument else []) or [argument]
     ]
 
 
@@ -172,8 +178,8 @@ def run_documented(name: str, arguments: list[str]) -> tuple[int, str]:
     """
     target = arguments[arguments.index(">") + 1] if ">" in arguments else None
     arguments = [
-        FEWER.get(word, word)
-        for word in (arguments[: arguments.index(">")] if target else arguments)
+        FEWER.get(argument, argument)
+        for argument in (arguments[: arguments.index(">")] if target else arguments)
     ]
     code, output = (
         plan_training(tuple(arguments)) if name == "resnet-train" else run_subcommand(arguments)
@@ -190,13 +196,15 @@ def plan_training(arguments: tuple[str, ...]) -> tuple[int, str]:
 
     No run is started.
     """
-    is_new = "--extend" not in arguments and any(word.startswith("recipe=") for word in arguments)
+    is_new = "--extend" not in arguments and any(
+        argument.startswith("recipe=") for argument in arguments
+    )
     if {"--resume", "--extend"} & set(arguments) and not is_new:
         return 0, "\n".join(split(arguments, get_usage("train")).positional)
     if "--resume" in arguments:
         at = arguments.index("--resume")
         arguments = arguments[:at] + arguments[at + 2 :]
-    ask = "--cfg" if any(word.startswith(UNPLANNED) for word in arguments) else "--dry-run"
+    ask = "--cfg" if any(argument.startswith(UNPLANNED) for argument in arguments) else "--dry-run"
     return run_program(cli.train, [*arguments] if ASKS & set(arguments) else [*arguments, ask])
 
 
@@ -205,7 +213,7 @@ def run_subcommand(arguments: list[str]) -> tuple[int, str]:
     verb, *rest = arguments
     if verb in LONG and "--help" not in rest:
         parsed = split(rest, get_usage(verb))
-        recipe = any(word.startswith("recipe=") for word in parsed.positional)
+        recipe = any(argument.startswith("recipe=") for argument in parsed.positional)
         return plan_training(tuple(parsed.positional)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest):
         split(rest, get_usage(verb))  # plots take seconds; --fix-val needs a file
@@ -230,14 +238,21 @@ def test_commands_in_prose_use_existing_flags(page):
         if name == "resnet-recipes" and arguments[0].startswith("-"):
             continue
         usage = get_usage("train") if name == "resnet-train" else get_usage(arguments[0])
-        split([word for word in arguments[name == "resnet-recipes" :] if word != "--help"], usage)
+        split(
+            [
+                argument
+                for argument in arguments[name == "resnet-recipes" :]
+                if argument != "--help"
+            ],
+            usage,
+        )
 
 
 def find_script(arguments: list[str]) -> Path | None:
     """Return the script of this repository that a Python command runs, also on the null device."""
     if arguments[0] not in ("python", "python3"):
         return None
-    names = [word for word in arguments[1:] if word != "tools/null_device/run.py"]
+    names = [argument for argument in arguments[1:] if argument != "tools/null_device/run.py"]
     if not names or not names[0].startswith(("benchmarks/", "tools/")):
         return None
     path = ROOT / names[0]
@@ -257,7 +272,9 @@ def test_documented_targets_scripts_and_extras_exist(page):
             assert f"\n{arguments[1]}:" in makefile
         if script := find_script(arguments):
             source = script.read_text(encoding="utf-8")
-            flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
+            flags = [
+                argument.partition("=")[0] for argument in arguments if argument.startswith("--")
+            ]
             assert [flag for flag in flags if f'"{flag}"' not in source] == []
         for extra in re.findall(r"(?:'\.|resnet-recipes)\[([\w,]+)\]", " ".join(arguments)):
             assert set(extra.split(",")) <= set(project["optional-dependencies"])

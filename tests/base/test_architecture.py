@@ -14,7 +14,7 @@ def test_default_initialization_is_accepted_only_for_library_resnets():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("settings", "message"),
     parse_rows(
         """
 width=0.3 | a multiple of 0.125
@@ -27,8 +27,8 @@ width=2.0 name=torchvision:resnet18 | model.width=1.0
 """
     ),
 )
-def test_invalid_stem_or_width_is_rejected(arguments, message):
-    assert message in "".join(map(str, ModelConfig(**parse_settings(arguments)).problems()))
+def test_invalid_stem_or_width_is_rejected(settings, message):
+    assert message in "".join(map(str, ModelConfig(**parse_settings(settings)).problems()))
 
 
 @pytest.mark.parametrize(

@@ -142,14 +142,14 @@ def combine_arguments(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]
     A setting appears once per command, since its last value would win.
     """
     commands: list[dict[str, tuple[str, ...]]] = []
-    for word, *phrases in wrong:
+    for argument, *phrases in wrong:
         key = {"lr": "optimizer.lr", "epochs": "max_duration"}.get(
-            word.split("=")[0], word.split("=")[0]
+            argument.split("=")[0], argument.split("=")[0]
         )
         home = next((command for command in commands if key not in command), None)
         if home is None:
             commands.append(home := {})
-        home[key] = (word, *phrases)
+        home[key] = (argument, *phrases)
     return [list(command.values()) for command in commands]
 
 
@@ -157,13 +157,13 @@ def combine_arguments(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]
     "wrong", combine_arguments(WRONG), ids=lambda wrong: f"{len(wrong)} arguments"
 )
 def test_all_invalid_settings_are_reported_with_rules(capsys, wrong):
-    assert cli.train(["recipe=mild", "data=/data", *(word for word, *_ in wrong)]) == 2
+    assert cli.train(["recipe=mild", "data=/data", *(argument for argument, *_ in wrong)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     paragraphs = re.split(r"\n  (?=\S)", err)
-    for word, *phrases in wrong:
+    for argument, *phrases in wrong:
         assert any(all(part in paragraph for part in phrases) for paragraph in paragraphs), (
-            word,
+            argument,
             err,
         )
     assert not Path("runs").exists()

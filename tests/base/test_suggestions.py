@@ -206,7 +206,7 @@ def test_every_suggested_flag_and_format_exists():
 def test_foreign_names_table_has_each_name_once():
     """The later row would win, and the earlier would have no effect."""
     with Path(suggestions.__file__).with_name("foreign_names.csv").open(newline="") as file:
-        arguments = [
-            (row["kind"], word) for row in csv.DictReader(file) for word in row["there"].split()
+        names = [
+            (row["kind"], name) for row in csv.DictReader(file) for name in row["there"].split()
         ]
-    assert [word for word, count in Counter(arguments).items() if count > 1] == []
+    assert [name for name, count in Counter(names).items() if count > 1] == []

@@ -51,8 +51,8 @@ def test_extended_run_reports_its_origin_everywhere(
     run_command(f"{line} --resume auto", 75)  # the unfinished run with these settings
     assert run_folders == [longer] * 3
     shutil.copytree("runs/mine", "elsewhere/copy")
-    for word, root in (("", "elsewhere"), ("run.root=third", "third")):
-        run_command(f"resnet-train --extend elsewhere/copy max_duration=20ba {word}", 75)
+    for argument, root in (("", "elsewhere"), ("run.root=third", "third")):
+        run_command(f"resnet-train --extend elsewhere/copy max_duration=20ba {argument}", 75)
         run = read(run_folders[-1] / "config.yaml").run
         assert Path(run.root) == run_folders[-1].parent == Path(root).absolute()
         assert run.extends == str(Path("elsewhere/copy").absolute())

@@ -178,7 +178,7 @@ def test_resume_of_finished_run_rejects_settings_without_effect(started_runs, ru
 
 
 @pytest.mark.parametrize(
-    ("word", "typed"),
+    ("argument", "typed"),
     parse_rows(
         """
 hot | `hot`
@@ -188,10 +188,10 @@ run.root=elsewhere | run.root=elsewhere
 """
     ),
 )
-def test_resume_rejects_other_run_or_recipe(started_runs, explain_rejected_resume, word, typed):
+def test_resume_rejects_other_run_or_recipe(started_runs, explain_rejected_resume, argument, typed):
     assert (
         f"{typed}: --resume names the run, and a run keeps its recipe"
-        in explain_rejected_resume(word)
+        in explain_rejected_resume(argument)
     )
 
 
@@ -221,12 +221,12 @@ def test_resume_auto_finds_newest_run_of_same_settings(run_folders, run_command)
 
 
 @pytest.mark.parametrize(
-    ("word", "key"),
+    ("argument", "key"),
     [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")],
 )
-def test_resume_auto_starts_new_run_for_other_settings(run_folders, run_command, word, key):
+def test_resume_auto_starts_new_run_for_other_settings(run_folders, run_command, argument, key):
     run_command(START, 75)
-    message = run_command(f"{START} {word} --resume auto", 75).err
+    message = run_command(f"{START} {argument} --resume auto", 75).err
     assert run_folders[1] != run_folders[0]
     assert f"differs in {key}): starting a new one" in message
 

@@ -23,9 +23,9 @@ def runs() -> Path:
     return Path("runs")
 
 
-@pytest.mark.parametrize("word", ["runs/alpha", "alpha", "last"])
-def test_find_runs_accepts_path_name_or_last(runs, word):
-    assert find_runs([word]) == [runs / "alpha"]
+@pytest.mark.parametrize("argument", ["runs/alpha", "alpha", "last"])
+def test_find_runs_accepts_path_name_or_last(runs, argument):
+    assert find_runs([argument]) == [runs / "alpha"]
 
 
 def test_find_runs_prefers_path_to_run_name(runs):
@@ -68,10 +68,10 @@ def test_weights_setting_rejects_missing_run_and_changing_last(runs, flags, type
         resolve_weights(Arguments(flags, [f"model.weights={typed}"]))
 
 
-@pytest.mark.parametrize("word", ["alphq", "runs/alphq"])
-def test_unknown_run_suggests_the_nearest_name(runs, word):
+@pytest.mark.parametrize("argument", ["alphq", "runs/alphq"])
+def test_unknown_run_suggests_the_nearest_name(runs, argument):
     with pytest.raises(RecipeError, match=r"does not exist\n.*use:   alpha"):
-        find_runs([word])
+        find_runs([argument])
 
 
 def test_find_runs_reports_all_missing_names(runs):
@@ -79,10 +79,10 @@ def test_find_runs_reports_all_missing_names(runs):
     assert [problem.value for problem in error.problems] == ["one", "two"]
 
 
-@pytest.mark.parametrize("word", ["last", "runs"])
-def test_find_runs_without_runs_suggests_the_demo(word):
+@pytest.mark.parametrize("argument", ["last", "runs"])
+def test_find_runs_without_runs_suggests_the_demo(argument):
     with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train demo"):
-        find_runs([word])
+        find_runs([argument])
 
 
 def test_iterate_records_accepts_runs_and_folders(runs):

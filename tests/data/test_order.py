@@ -123,7 +123,7 @@ def test_occurrences_count_earlier_repeats():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("settings", "message"),
     parse_rows(
         """
 sampling=equal | natural, sqrt, balanced, a fraction
@@ -138,8 +138,8 @@ sampling=1 |
 """
     ),
 )
-def test_data_config_rejects_impossible_order_settings(arguments, message):
-    problems = list(DataConfig(root="images", **parse_settings(arguments)).problems())
+def test_data_config_rejects_impossible_order_settings(settings, message):
+    problems = list(DataConfig(root="images", **parse_settings(settings)).problems())
     assert [message in str(problem) for problem in problems] == [True] * bool(message)
 
 

@@ -10,13 +10,13 @@ from resnet_recipes.network.load import Network
 from tests.checks import get_problem
 
 
-@pytest.mark.parametrize("word", ["data.eval_size=24", "evaluation.sizes=[32,24]"])
-def test_unsupported_image_size_is_rejected(word, tmp_path, monkeypatch):
+@pytest.mark.parametrize("argument", ["data.eval_size=24", "evaluation.sizes=[32,24]"])
+def test_unsupported_image_size_is_rejected(argument, tmp_path, monkeypatch):
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
     about = NetworkDescription("torchvision:of_one_size", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(model, about))
     with pytest.raises(RecipeError, match="torchvision:of_one_size does not take") as caught:
-        opening.open_trained(tmp_path / "weights.pt", [word], opening.SETTINGS["eval"])
+        opening.open_trained(tmp_path / "weights.pt", [argument], opening.SETTINGS["eval"])
     assert caught.value.problems[0].fix == "data.eval_size=32"
     assert opening.open_trained(tmp_path / "weights.pt").recipe.data.eval_size == 32
 

@@ -35,7 +35,7 @@ SRUN = (
 
 def parse_variables(arguments: str) -> dict[str, str]:
     """Return variables as a shell would set them; the last value of a variable is used."""
-    return dict(word.split("=", 1) for word in arguments.split())
+    return dict(argument.split("=", 1) for argument in arguments.split())
 
 
 @pytest.fixture

@@ -12,7 +12,11 @@ from resnet_recipes.recipe.compose import compose
 from tests.plans import TINY
 
 AUTO = [
-    *(word for word in TINY.split() if not word.startswith(("batch.bn_size", "launch.device"))),
+    *(
+        argument
+        for argument in TINY.split()
+        if not argument.startswith(("batch.bn_size", "launch.device"))
+    ),
     "batch.bn_size=auto",
 ]
 

@@ -25,7 +25,9 @@ class StandIn:
     def __init__(self, command, **_):
         self.commands.append(command)
         self.returncode, self._polls = None, 0
-        self._name = next(word for word in command if word.startswith("run=")).removeprefix("run=")
+        self._name = next(
+            argument for argument in command if argument.startswith("run=")
+        ).removeprefix("run=")
         StandIn.alive += 1
         StandIn.most = max(StandIn.most, StandIn.alive)
 

@@ -75,8 +75,8 @@ def test_unknown_network_error_suggests_fitting_names(tiny_efficientnet, tmp_pat
     count = len(tiny_efficientnet.state_dict())
     assert f"({count} tensors, net.part0.weight to net.part{count - 1}.bias" in problem.clause
     assert "model.name=timm:test_efficientnet" in problem.fixes
-    for word in problem.fixes:
-        assert open_network(str(path), ModelConfig(word.partition("=")[2])).about.num_classes == 5
+    for fix in problem.fixes:
+        assert open_network(str(path), ModelConfig(fix.partition("=")[2])).about.num_classes == 5
 
 
 #: Differences between efficientnet_lite0 of timm and of TensorFlow.

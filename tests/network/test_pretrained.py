@@ -234,14 +234,14 @@ def test_hub_cache_follows_environment_variables(variable, folder, tmp_path, mon
 
 
 @pytest.mark.parametrize(
-    ("word", "unchanged"),
+    ("setting", "unchanged"),
     [
         ("freeze=layer1", r"(conv1|bn1|layer1)\..*"),
         ("freeze_bn=true", r".*\.(running_mean|running_var|num_batches_tracked)"),
     ],
 )
-def test_frozen_parts_keep_weights_or_statistics(word, unchanged, make_run):
-    run = make_run(f"max_duration=3ba schedule.warmup=0ba model.weights=unread model.{word}")
+def test_frozen_parts_keep_weights_or_statistics(setting, unchanged, make_run):
+    run = make_run(f"max_duration=3ba schedule.warmup=0ba model.weights=unread model.{setting}")
     before = deepcopy(run.model.state_dict())
     record(run)
     after = run.model.state_dict()

@@ -124,7 +124,7 @@ def test_weights_under_padding_change_no_output_or_gradient(kernel, stride, side
 
 
 @pytest.mark.parametrize(
-    ("arguments", "is_copied"),
+    ("options", "is_copied"),
     parse_rows(
         """
 kernel_size=3 stride=1 padding=1 | True
@@ -134,9 +134,9 @@ kernel_size=2 divisor_override=3 | False
 """
     ),
 )
-def test_padded_average_pool_gets_nchw(arguments, is_copied):
+def test_padded_average_pool_gets_nchw(options, is_copied):
     x = torch.randn(2, 3, 6, 5).to(memory_format=torch.channels_last).requires_grad_()
-    options = parse_settings(arguments)
+    options = parse_settings(options)
     for pool in (nn.AvgPool2d(**options), partial(F.avg_pool2d, **options)):
         theirs, ours = pool(x), avoid_wrong_gradients(pool)(x)
         assert torch.equal(theirs, ours)

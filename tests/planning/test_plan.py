@@ -321,10 +321,10 @@ schedule.name=wsd schedule.cooldown=90ba checkpoint.interval=40ba  | 3 | 4
 """
 
 
-@pytest.mark.parametrize(("words", "evaluations", "saves"), parse_rows(COUNTS))
-def test_plan_counts_evaluations_and_checkpoints(words, evaluations, saves):
+@pytest.mark.parametrize(("settings", "evaluations", "saves"), parse_rows(COUNTS))
+def test_plan_counts_evaluations_and_checkpoints(settings, evaluations, saves):
     intervals = "evaluation.interval=4ep checkpoint.interval=4ep"
-    plan = make_plan(make_small_recipe(f"{intervals} {words}"), make_facts(1000), 1)
+    plan = make_plan(make_small_recipe(f"{intervals} {settings}"), make_facts(1000), 1)
     assert plan.evaluated_images == int(evaluations) * plan.facts.eval_examples
     assert plan.saves == int(saves)
     steps = range(1, plan.total_steps + 1)

@@ -81,9 +81,9 @@ optimizer=lamb optimizer=lars | optimizer.name | lars
 )
 
 
-@pytest.mark.parametrize(("word", "where", "value"), OVERRIDES)
-def test_every_form_of_override_changes_the_setting(write_recipe_file, word, where, value):
-    actual = attrgetter(where)(compose("mild", [DATA, *word.split()]).recipe)
+@pytest.mark.parametrize(("argument", "where", "value"), OVERRIDES)
+def test_every_form_of_override_changes_the_setting(write_recipe_file, argument, where, value):
+    actual = attrgetter(where)(compose("mild", [DATA, *argument.split()]).recipe)
     assert (list(actual) if isinstance(actual, tuple) else actual) == value
 
 

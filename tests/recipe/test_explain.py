@@ -38,9 +38,9 @@ def test_suggestion_is_found_in_recipe_or_options(arguments, suggestion):
     assert f"{suggestion}\n" in f"{message}\n"
 
 
-@pytest.mark.parametrize("word", ["methods.ema=[]", "model.args=[1]"])
-def test_suggested_sweeps_have_valid_runs(word):
-    assert "-m" not in str(get_recipe_error("mild", word))
+@pytest.mark.parametrize("argument", ["methods.ema=[]", "model.args=[1]"])
+def test_suggested_sweeps_have_valid_runs(argument):
+    assert "-m" not in str(get_recipe_error("mild", argument))
 
 
 def test_wrong_reference_hides_no_other_problem(tmp_path, monkeypatch):

@@ -78,7 +78,7 @@ def test_quotes_around_a_value_are_removed():
 
 
 @pytest.mark.parametrize(
-    ("word", "message", "fix"),
+    ("argument", "message", "fix"),
     [
         *parse_rows(
             """
@@ -116,15 +116,15 @@ a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
         ),
     ],
 )
-def test_impossible_override_suggests_a_correction(word, message, fix):
-    assert parse([word])[0] == []
-    problem = get_problem(RecipeError, compose, "mild", [word], needs_data=False)
+def test_impossible_override_suggests_a_correction(argument, message, fix):
+    assert parse([argument])[0] == []
+    problem = get_problem(RecipeError, compose, "mild", [argument], needs_data=False)
     assert message in problem.lines()[0]
     advice = problem.format_fix((*problem.advice, "")[0])
     assert advice == fix.replace("OWN", OWN_APPLICATION)
 
 
 def test_argument_is_read_up_to_its_limit():
-    word = "about=" + "x" * (MAX_LENGTH - len("about="))
-    assert not parse([word]).problems
-    assert parse([f"{word}x"]).problems
+    argument = "about=" + "x" * (MAX_LENGTH - len("about="))
+    assert not parse([argument]).problems
+    assert parse([f"{argument}x"]).problems

@@ -37,15 +37,15 @@ def test_recipe_file_accepts_short_settings(text, tree):
 def test_every_short_name_works_in_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = {"data": "images", "run": "mine", "gpus": 1, "workers": 1, "lr": 0.5, "wd": 0.5}
-    words = {word: values.get(word, 8) for word in SHORT_NAMES} | {"budget": "8m"}
+    settings = {name: values.get(name, 8) for name in SHORT_NAMES} | {"budget": "8m"}
     durations = {"ssr", "epochs", "budget"}
     for duration in durations:
         chosen = {
-            word: value for word, value in words.items() if word not in durations - {duration}
+            name: value for name, value in settings.items() if name not in durations - {duration}
         }
-        lines = ["defaults: [mild]", *(f"{word}: {value}" for word, value in chosen.items())]
+        lines = ["defaults: [mild]", *(f"{name}: {value}" for name, value in chosen.items())]
         (tmp_path / "mine.yaml").write_text("\n".join(lines))
-        typed = [f"{word}={value}" for word, value in chosen.items()]
+        typed = [f"{name}={value}" for name, value in chosen.items()]
         ours, theirs = compose("mine.yaml").recipe, compose("mild", typed).recipe
         ours.name, ours.about, ours.published = theirs.name, theirs.about, theirs.published
         assert ours == theirs

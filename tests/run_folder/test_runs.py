@@ -36,18 +36,18 @@ def test_unfinished_run_has_progress_and_is_resumable(state, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "resumable", "words"),
+    ("error", "resumable", "settings"),
     [
         ("BadTrainingImageError", True, " data.on_bad_image=skip"),
         ("BadValidationImageError", False, ""),
     ],
 )
-def test_damaged_image_changes_how_a_run_resumes(error, resumable, words, tmp_path):
+def test_damaged_image_changes_how_a_run_resumes(error, resumable, settings, tmp_path):
     folder = create_run_folder(tmp_path, "a", state="failed")
     ending = {"code": 1, "error": error, "message": "a.jpg is damaged"}
     (folder / "exit.json").write_text(json.dumps(ending))
     run = read_run(folder)
-    assert (run.state, run.resumable, run.resume_words) == ("failed", resumable, words)
+    assert (run.state, run.resumable, run.resume_words) == ("failed", resumable, settings)
 
 
 @pytest.mark.parametrize(("code", "resumable"), [(130, True), (1, True), (3, False)])

@@ -80,8 +80,8 @@ print(sizes[0] == sizes[1])
 #: The number of buffers of a network without buffers, and the number of recorded steps.
 UNBUFFERED = """
 from step import make_run, record_steps
-arguments = "name=torchvision:squeezenet1_1", "init=library", "bn_init=ones"
-run = make_run("mild", ["~methods.blurpool", *(f"model.{word}" for word in arguments)])
+settings = "name=torchvision:squeezenet1_1", "init=library", "bn_init=ones"
+run = make_run("mild", ["~methods.blurpool", *(f"model.{setting}" for setting in settings)])
 print(len(list(run.model.buffers())), len(record_steps(run)))
 """
 
@@ -93,8 +93,8 @@ from resnet_recipes.doctor import rates
 x = torch.ones(4, device="cuda")
 with record() as entries:
     seconds = rates.measure_seconds(lambda: x.add_(1), x.device, times=3, repeats=5)
-arguments = "captured launch _", "launch graph"
-print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in arguments))
+kinds = "captured launch _", "launch graph"
+print(seconds, *(sum(entry.startswith(kind) for entry in entries) for kind in kinds))
 """
 
 #: GPU facts from the driver; the GPU that tries the kernels of another GPU; and whether the memory

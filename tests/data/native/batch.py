@@ -12,8 +12,8 @@ from tests.tables import parse_rows, parse_settings
 
 #: Pillow options for every kind of JPEG.
 JPEGS = {
-    name: parse_settings(arguments)
-    for name, arguments in parse_rows(
+    name: parse_settings(settings)
+    for name, settings in parse_rows(
         """
 4:4:4 | subsampling='4:4:4'
 4:2:2 | subsampling='4:2:2'

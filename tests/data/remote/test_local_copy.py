@@ -73,7 +73,7 @@ def explain_failed_fetch(config: DataConfig) -> str:
 
 def list_requested_ranges(site: type[Site]) -> list[str]:
     """Return the requested ranges of files."""
-    return [word for word in site.asked if word.startswith("GET")]
+    return [request for request in site.asked if request.startswith("GET")]
 
 
 def fetch_until(config: DataConfig, pieces: int) -> None:
@@ -211,7 +211,7 @@ def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
     path, changes = origin / "train.beton", []
 
     def change(done: int, total: int) -> None:
-        if not changes and sum("train.beton " in word for word in site.asked) > 3:
+        if not changes and sum("train.beton " in request for request in site.asked) > 3:
             new = path.with_suffix(".new")
             changes.append(new.write_bytes(path.read_bytes()[::-1]))
             os.utime(new, (1, 1))
@@ -250,7 +250,7 @@ def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
     os.utime(path, (1, 1))
     site.asked.clear()
     assert (fetch_folder(config) / "val.beton").read_bytes() == right
-    assert {word.split()[1] for word in list_requested_ranges(site)} == {
+    assert {request.split()[1] for request in list_requested_ranges(site)} == {
         "/val.beton",
         "/SHA256SUMS",
     }

@@ -85,7 +85,7 @@ def test_scripts_pass_extras_secrets_cores_and_memory():
 def test_skypilot_single_node_runs_our_launcher(tmp_path):
     process = run_task_block(tmp_path, make_job(ONE), code=75)
     out, _ = process.communicate(timeout=10)
-    arguments = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
+    arguments = [argument.replace("/storage", str(tmp_path)) for argument in TRAINED]
     assert out.split("\0")[:-1] == [*arguments, "gpus=4"]
     assert process.returncode == 75
     assert not list(tmp_path.rglob("OWNED"))
@@ -103,7 +103,7 @@ def test_skypilot_nodes_rendezvous_on_the_first(tmp_path):
         "--nproc-per-node=8",
         "--shutdown-timeout=150",
     ]
-    trained = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
+    trained = [argument.replace("/storage", str(tmp_path)) for argument in TRAINED]
     assert arguments[arguments.index("--no-python") + 1 :] == trained
     assert not list(tmp_path.rglob("OWNED"))
 
@@ -140,7 +140,7 @@ def test_trainjob_escapes_arguments_and_leaves_time_to_save(allocation):
     trainer = document["spec"]["trainer"]
     torchrun = ["torchrun", "--shutdown-timeout=150", "--no-python"]
     expected = [*torchrun, *TRAINED] if allocation == TWO else [*TRAINED, "gpus=4"]
-    assert [word.replace("$$", "$") for word in trainer["command"]] == expected
+    assert [argument.replace("$$", "$") for argument in trainer["command"]] == expected
     assert (trainer["numNodes"], trainer["numProcPerNode"]) == allocation[:2]
     assert trainer["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": allocation.ranks}
     assert document["metadata"]["name"] == "mild-1"
@@ -160,5 +160,5 @@ def test_torchx_component_escapes_arguments(monkeypatch):
     component: dict = {}
     exec(torchx.format_script(make_job(TWO, storage="")), component)
     component["train"]()
-    assert [word.replace("$$", "$") for word in called["arguments"]] == [*TRAINED[1:-1]]
+    assert [argument.replace("$$", "$") for argument in called["arguments"]] == [*TRAINED[1:-1]]
     assert (called["m"], called["j"], called["gpu"]) == ("resnet_recipes", "2x8", 8)
