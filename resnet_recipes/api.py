@@ -24,10 +24,11 @@ from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, resolve_plan
+from resnet_recipes.jobs.checks import check_validation_images
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.heartbeat import HeartbeatWriter
 from resnet_recipes.jobs.lookup import find_network
-from resnet_recipes.jobs.measure import check_validation_images, measure_time
+from resnet_recipes.jobs.measure import measure_time
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handle_signals
 from resnet_recipes.planning.estimate import Estimate

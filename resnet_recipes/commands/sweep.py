@@ -21,9 +21,10 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.budget import fit_duration
+from resnet_recipes.jobs.checks import check_validation_images
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.group import count_ranks
-from resnet_recipes.jobs.measure import UNKNOWN, check_validation_images, predict_time
+from resnet_recipes.jobs.measure import UNKNOWN, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan

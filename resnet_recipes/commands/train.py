@@ -130,7 +130,7 @@ def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
     """Create and return the folder of a new run; print the plan, except in a sweep."""
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs import new_run
-    from resnet_recipes.jobs.measure import check_validation_images
+    from resnet_recipes.jobs.checks import check_validation_images
 
     plan = _plan_run(result)
     if "--no-plan" not in arguments:  # a sweep has checked the images of its runs
@@ -163,13 +163,13 @@ def _check(arguments: Arguments) -> int:
         clause = f"starts the run itself and cannot run under {by}"
         raise RecipeError.of("--check", None, clause)
     from resnet_recipes.commands.plan import format_plan
-    from resnet_recipes.jobs.measure import CHECK_STEPS, check
+    from resnet_recipes.jobs.checks import TRIED_STEPS, try_run
 
     result, start = add_demo_images(compose_recipe(arguments)), time.monotonic()
     plan = _plan_run(result)
     say("\n".join(format_plan(plan)))
-    check(plan, say)
-    steps = min(CHECK_STEPS, plan.total_steps)
+    try_run(plan, say)
+    steps = min(TRIED_STEPS, plan.total_steps)
     print(
         f"checked in {format_clock(time.monotonic() - start)}: the last {steps} of "
         f"{plan.total_steps:,} steps, an evaluation and a checkpoint; nothing was kept. "

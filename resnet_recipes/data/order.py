@@ -23,7 +23,7 @@ class BatchOrder(NamedTuple):
     Seed, crop epoch, index and copy determine each image's crop.
     """
 
-    crop_epoch: int  # epoch, or with stored soft labels its place in their cycle
+    crop_epoch: int  # epoch, or with stored soft labels its position in their cycle
     indices: np.ndarray  # int64 [N], positions in the sorted list of files
     # int64 [N], earlier uses of the image in this epoch
     copies: np.ndarray

@@ -1,9 +1,7 @@
 """Predict the time of a run on this machine: measured, from a datasheet, or guessed."""
 
 import json
-import shlex
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from statistics import mean
 from typing import NamedTuple
@@ -12,20 +10,9 @@ import torch
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
-from resnet_recipes.base.errors import (
-    ExitCode,
-    Hint,
-    NotReadyError,
-    Problem,
-    RecipeError,
-    Rule,
-    Statement,
-)
-from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.base.errors import ExitCode, RecipeError, Rule, Statement
 from resnet_recipes.base.text import Say
-from resnet_recipes.data.base import DataConfig
 from resnet_recipes.doctor import cuda
-from resnet_recipes.doctor.data import DecodedImages, decode_some
 from resnet_recipes.jobs.group import Group, count_threads, make_group
 from resnet_recipes.jobs.loading import add_loading
 from resnet_recipes.jobs.rank import RankProcess, show_progress
@@ -124,13 +111,6 @@ def _has_roofline(plan: Plan) -> bool:
 #: File with the result of rank 0, in the folder of measuring ranks.
 SPEEDS = "speeds.json"
 
-#: Steps trained by a check.
-CHECK_STEPS = 2
-
-#: Seconds that a check spends on decoding images, and a run on its validation images.
-DECODE_SECONDS = 60.0
-VALIDATION_SECONDS = 5.0
-
 
 def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
     """Return the measured time of a run; measures this machine for about a minute if necessary.
@@ -184,60 +164,6 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     source = f"the first epoch counted like the second, from {sample}"
     forecast = RunForecast(estimate(plan, speeds), speeds, source, time.time())
     return TimedEpochs(seconds, forecast)
-
-
-def check(plan: Plan, say: Say) -> None:
-    """Decode images, train the last steps of a run, and evaluate and save once.
-
-    The last steps use the largest images. Nothing is kept. Raises NotReadyError if images cannot be
-    read, NotDoneError if a rank fails (the folder with the logs is then kept) or is stopped.
-    """
-    if plan.facts.backend == "torchvision" and not is_fetched(plan.recipe.data.root):
-        _check_images(plan.recipe.data, say)
-    last = (max(0, plan.total_steps - CHECK_STEPS), plan.total_steps)
-    with run_sample(plan, [last], say):
-        pass
-
-
-def _check_images(config: DataConfig, say: Say) -> None:
-    """Decode all images, or those of a minute.
-
-    Raises NotReadyError if some are unreadable, except training images that the run skips.
-    """
-    decoded = decode_some(config, DECODE_SECONDS)
-    command = _name_doctor(config)
-    if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):
-        say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
-    NotReadyError.raise_if_any(_find_unreadable(config, decoded))
-    is_whole = decoded.count == decoded.total
-    more = "" if is_whole else f" in {DECODE_SECONDS:.0f} s; {command} decodes all"
-    say(f"decoded {decoded.count:,} of {decoded.total:,} images{more}")
-
-
-def check_validation_images(plan: Plan) -> None:
-    """Decode the validation images of a run on local files, or those of a few seconds.
-
-    Raises NotReadyError if some are unreadable: the first evaluation, perhaps hours later, would
-    end the run.
-    """
-    config = plan.recipe.data
-    if plan.facts.backend == "torchvision" and not is_fetched(config.root):
-        decoded = decode_some(config, VALIDATION_SECONDS, ("val",))
-        NotReadyError.raise_if_any(_find_unreadable(config, decoded))
-
-
-def _find_unreadable(config: DataConfig, decoded: DecodedImages) -> Iterator[Problem]:
-    """Yield a problem for each split with unreadable images."""
-    for split, bad in decoded.bad.items():
-        skip = "data.on_bad_image=skip" if split == "train" else Hint("replace or delete them")
-        if bad:
-            clause = f"has unreadable images in {split}: {len(bad):,}, such as {bad[0]}"
-            yield Problem("data.root", config.root, clause, (skip, _name_doctor(config)))
-
-
-def _name_doctor(config: DataConfig) -> str:
-    """Return the command that lists unreadable images."""
-    return f"resnet-recipes doctor data {shlex.quote(config.root)}"
 
 
 def run_task(process: RankProcess) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.jobs import launcher, measure
+from resnet_recipes.jobs import checks, launcher
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.images import create_random_images
@@ -87,6 +87,6 @@ def test_check_decodes_images_until_time_limit(unread_images, run_command, monke
     message = run_command(f"resnet-train mild {FILES} --check").err
     assert f"decoded {count} of {count} images\n" in message
     monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK_IMAGES", 10)
-    monkeypatch.setattr(measure, "DECODE_SECONDS", 1e-9)
+    monkeypatch.setattr(checks, "DECODE_SECONDS", 1e-9)
     message = run_command(f"resnet-train mild {FILES} --check").err
     assert f"of {count} images in 0 s; resnet-recipes doctor data" in message

@@ -1,0 +1,77 @@
+"""Check a run before it starts: decode its images, and try its last steps."""
+
+import shlex
+from collections.abc import Iterator
+
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem
+from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.base.text import Say
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.doctor.data import DecodedImages, decode_some
+from resnet_recipes.jobs.task import run_sample
+from resnet_recipes.planning.plan import Plan
+
+#: Steps trained to try a run.
+TRIED_STEPS = 2
+
+#: Seconds of decoding images to try a run, and validation images before each run.
+DECODE_SECONDS = 60.0
+VALIDATION_SECONDS = 5.0
+
+
+def try_run(plan: Plan, say: Say) -> None:
+    """Decode images, train the last steps of a run, and evaluate and save once.
+
+    The last steps use the largest images. Nothing is kept. Raises NotReadyError if images cannot be
+    read, NotDoneError if a rank fails (the folder with the logs is then kept) or is stopped.
+    """
+    if _has_image_files(plan):
+        _check_images(plan.recipe.data, say)
+    last = (max(0, plan.total_steps - TRIED_STEPS), plan.total_steps)
+    with run_sample(plan, [last], say):
+        pass
+
+
+def check_validation_images(plan: Plan) -> None:
+    """Decode the validation images of a run on local files, or those of a few seconds.
+
+    Raises NotReadyError if some are unreadable: the first evaluation, perhaps hours later, would
+    end the run.
+    """
+    if _has_image_files(plan):
+        decoded = decode_some(plan.recipe.data, VALIDATION_SECONDS, ("val",))
+        NotReadyError.raise_if_any(_find_unreadable(plan.recipe.data, decoded))
+
+
+def _has_image_files(plan: Plan) -> bool:
+    """Return whether the images of a run are files on this machine, not .beton files."""
+    return plan.facts.backend == "torchvision" and not is_fetched(plan.recipe.data.root)
+
+
+def _check_images(config: DataConfig, say: Say) -> None:
+    """Decode all images, or those of a minute.
+
+    Raises NotReadyError if some are unreadable, except training images that the run skips.
+    """
+    decoded = decode_some(config, DECODE_SECONDS)
+    command = _name_doctor(config)
+    if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):
+        say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
+    NotReadyError.raise_if_any(_find_unreadable(config, decoded))
+    is_whole = decoded.count == decoded.total
+    more = "" if is_whole else f" in {DECODE_SECONDS:.0f} s; {command} decodes all"
+    say(f"decoded {decoded.count:,} of {decoded.total:,} images{more}")
+
+
+def _find_unreadable(config: DataConfig, decoded: DecodedImages) -> Iterator[Problem]:
+    """Yield a problem for each split with unreadable images."""
+    for split, bad in decoded.bad.items():
+        skip = "data.on_bad_image=skip" if split == "train" else Hint("replace or delete them")
+        if bad:
+            clause = f"has unreadable images in {split}: {len(bad):,}, such as {bad[0]}"
+            yield Problem("data.root", config.root, clause, (skip, _name_doctor(config)))
+
+
+def _name_doctor(config: DataConfig) -> str:
+    """Return the command that lists unreadable images."""
+    return f"resnet-recipes doctor data {shlex.quote(config.root)}"
