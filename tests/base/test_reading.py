@@ -26,12 +26,12 @@ loop | Too many levels of symbolic links
 """
     ),
 )
-def test_only_regular_files_within_the_limit_are_read(kind, reason, tmp_path):
+def test_read_bytes_rejects_special_and_large_files(kind, reason, tmp_path):
     with pytest.raises(NotReadyError, match=rf"cannot be read: {reason}"):
         read_bytes(create_special_file(tmp_path / "file", kind), 100)
 
 
-def test_small_file_takes_little_memory_for_any_limit(tmp_path):
+def test_read_bytes_of_small_file_needs_little_memory(tmp_path):
     (tmp_path / "small").write_bytes(b"four")
     tracemalloc.start()
     assert read_bytes(tmp_path / "small", 1 << 30) == b"four"

@@ -132,7 +132,7 @@ def test_random_numbers_are_uniform_and_uncorrelated():
     assert abs(np.corrcoef(uniforms[:-1, 0], uniforms[1:, 0])[0, 1]) < 0.016
 
 
-def test_flip_and_interpolation_are_independent():
+def test_crop_flip_is_independent_of_interpolation():
     indices = np.arange(40_000)
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
     rows = make_rows(0, indices)

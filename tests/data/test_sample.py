@@ -162,7 +162,7 @@ def test_disk_time_is_divided_among_images(monkeypatch):
     assert module._time_disk(parts) == 0.5
 
 
-def test_disk_speed_needs_mincore(image_folder, monkeypatch):
+def test_disk_seconds_are_zero_if_preadv_fails(image_folder, monkeypatch):
     def fail(*_: object) -> int:
         raise OSError(95, "Operation not supported")
 

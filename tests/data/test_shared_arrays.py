@@ -73,7 +73,7 @@ def test_oversized_shared_arrays_take_only_written_pages(memory_name):
     )  # three pages, huge pages if allowed
 
 
-def test_free_zeroes_the_end_of_last_array(memory_name):
+def test_freed_end_of_shared_array_reads_zero(memory_name):
     page = mmap.PAGESIZE
     layout = {"numbers": ("i8", (3,)), "rest": ("u1", (8 * page - 5,))}
     arrays, other = (SharedArrays.open_named(memory_name, **layout) for _ in range(2))
@@ -86,7 +86,7 @@ def test_free_zeroes_the_end_of_last_array(memory_name):
         assert other["rest"].tolist() == [7] * pages * page + [0] * ((8 - pages) * page - 5)
 
 
-def test_arrays_of_another_size_share_no_memory(memory_name):
+def test_shared_arrays_of_another_layout_share_nothing(memory_name):
     first = open_arrays(memory_name)
     first["numbers"][:] = 5
     other = SharedArrays.open_named(memory_name, numbers=("i8", (3,)))

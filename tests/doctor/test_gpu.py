@@ -68,7 +68,7 @@ def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_convolution_passes_in_every_precision(dtype):
+def test_check_convolution_passes_in_every_precision(dtype):
     assert gpu.check_convolution(torch.device("cpu", 0), dtype).level == "ok"
 
 

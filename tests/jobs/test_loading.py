@@ -80,7 +80,7 @@ def make_fast_gpus(plan: Plan) -> Speeds:
     return add_loading(plan, Speeds(seconds))
 
 
-def test_memory_halves_time_of_run_limited_by_loading():
+def test_find_gain_reports_minutes_with_images_in_memory():
     """Expected: 32 epochs at half speed; or one decoding epoch at 1/8 and 31 at full speed."""
     plan = plan_imagenet("mild epochs=32", 8)
     saves = find_gain(plan, make_fast_gpus(plan))

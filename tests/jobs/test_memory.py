@@ -68,7 +68,7 @@ def test_memory_plan_without_free_memory_keeps_no_images(monkeypatch):
     assert (memory_plan.usable_bytes, memory_plan.fraction) == (0, 0.0)
 
 
-def test_machine_without_engine_keeps_no_images(monkeypatch):
+def test_resolve_memory_pixels_rejects_machine_without_engine(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
     monkeypatch.setattr(memory, "explain_unavailable", lambda: "was not built")
     with pytest.raises(RecipeError, match="needs the native decoder, which was not built"):

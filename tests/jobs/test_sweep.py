@@ -202,7 +202,7 @@ def test_signal_reaches_every_run_and_restores_handlers(number, tmp_path, monkey
     assert signal.getsignal(number) is before
 
 
-def test_slots_assign_a_gpu_or_cores(monkeypatch):
+def test_make_slots_assigns_a_gpu_or_cores(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert make_slots(1, 8, 64) == [{}]
     assert make_slots(2, 8, 64) == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]

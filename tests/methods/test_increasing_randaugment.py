@@ -61,12 +61,12 @@ def test_increasing_randaugment_pixels_match_timm(name):
         assert theirs == ours
 
 
-def test_operations_match_timm_increasing_policy():
+def test_increasing_randaugment_has_operations_of_timm():
     peer = pytest.importorskip("timm.data.auto_augment")
     assert sorted(PEERS.values()) == sorted(peer._RAND_INCREASING_TRANSFORMS)
 
 
-def test_half_of_sampled_operations_are_applied():
+def test_increasing_randaugment_applies_half_of_sampled_operations():
     augment = IncreasingRandAugment(depth=1, p=0.5).augment_image()
     same = sum(
         augment(IMAGE, np.random.default_rng(seed)).tobytes() == IMAGE.tobytes()
@@ -75,7 +75,7 @@ def test_half_of_sampled_operations_are_applied():
     assert 160 < same < 260
 
 
-def test_negative_magnitudes_are_clipped():
+def test_increasing_randaugment_clips_magnitudes_to_their_range():
     """Half of the magnitudes are negative, and a third is above 10."""
     method = IncreasingRandAugment(depth=1, p=1.0, magnitude=0.0, deviation=10.0)
     levels = []

@@ -221,7 +221,7 @@ def test_archive_beyond_20000_entries_is_rejected(tmp_path):
     "header",
     [b"[" * 30_000, b"[]", b"[1,2]", b"7", b"{", b"\xff", b'{"__metadata__":{"a":NaN}}', b""],
 )
-def test_header_that_is_not_an_object_is_rejected(header, tmp_path):
+def test_safetensors_header_without_object_is_rejected(header, tmp_path):
     path = tmp_path / "w.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     with pytest.raises(ValueError, match=r"safetensors|its header is not a JSON object"):

@@ -228,7 +228,7 @@ def test_push_rejects_invalid_responses(hub, tmp_path, part, lie):
     assert str(tmp_path) in problem.fixes[0]
 
 
-def test_wrong_name_is_rejected_before_writing(folder_with_weights, hub, run_command):
+def test_push_rejects_wrong_name_before_writing(folder_with_weights, hub, run_command):
     assert "--push hf:me/net" in run_command(f"{EXPORT.format(folder_with_weights)} me/net", 2).err
     assert not (folder_with_weights.parent / "out").exists()
 

@@ -135,7 +135,7 @@ def test_stochastic_depth_starts_with_output_of_file(weights_file):
         lambda state: state.update({"bn1.bias": torch.ones(8, dtype=torch.int64)}),
     ],
 )
-def test_weights_that_do_not_fit_are_rejected(change, weights_file, tmp_path):
+def test_unfit_weights_are_rejected_naming_their_file_once(change, weights_file, tmp_path):
     state = torch.load(weights_file, weights_only=True)
     change(state)
     torch.save(state, tmp_path / "odd.pt")

@@ -67,7 +67,7 @@ def test_same_network_writes_the_same_file(make_run, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_full_disk_is_reported_and_leaves_no_part(make_run, tmp_path, suffix):
+def test_write_weights_on_full_disk_leaves_no_part(make_run, tmp_path, suffix):
     run = make_run()
     with pytest.raises(OSError, match="File too large"), limit_file_size(100_000):
         write_weights(run.model, tmp_path / f"weights.{suffix}", describe_run(run))
@@ -155,6 +155,6 @@ def test_changed_description_or_tensor_fails_checksum(make_run, tmp_path):
             read_weights(tmp_path / f"{name}.safetensors")
 
 
-def test_digest_includes_types_and_shapes():
+def test_weights_digest_includes_types_and_shapes():
     zeros = [torch.zeros(4, dtype=torch.int32), torch.zeros(4), torch.zeros(2, 2)]
     assert len({compute_digest({"weight": tensor}, "") for tensor in zeros}) == 3

@@ -41,7 +41,7 @@ def test_differing_operation_is_replaced_and_reported(monkeypatch):
 
 
 @pytest.mark.parametrize("operation", ops.MODULES.values(), ids=ops.MODULES)
-def test_second_derivatives_are_rejected(operation):
+def test_fused_operations_reject_second_derivatives(operation):
     sample = next(operation.make_samples(torch.Generator().manual_seed(0), torch.float32))
     outputs = operation.fused(*sample.arguments)
     output = outputs[0] if isinstance(outputs, tuple) else outputs

@@ -96,7 +96,7 @@ def test_trial_ignores_damaged_record_and_readonly_folder(trial_verdicts, monkey
     assert read_verdicts() == NONE
 
 
-def test_full_disk_stores_nothing_and_tries_once(trial_verdicts, monkeypatch):
+def test_trial_on_full_disk_runs_without_being_stored(trial_verdicts, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

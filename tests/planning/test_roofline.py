@@ -235,7 +235,7 @@ def test_find_gpu_matches_names_of_drivers_exactly(driver, name):
     assert (gpu.name if gpu else "") == name
 
 
-def test_memory_counts_activations_and_weight_copies():
+def test_count_memory_covers_activations_and_weight_copies():
     work = Work("resnet50", 176, 256)
     one = count_memory(work, 256, 25_557_032, 3)
     assert 8e9 < one < 12e9

@@ -147,7 +147,7 @@ def test_reused_anchor_name_is_reported_as_an_anchor():
     ]
 
 
-def test_references_are_read_only_where_allowed():
+def test_yaml_references_are_parsed_only_where_allowed():
     assert parse(b"a: ${optimizer.lr}\n", PATH, references=True).tree == {"a": "${optimizer.lr}"}
     assert "is not a reference" in explain_rejected_yaml("a: ${oc.env:HOME}\n", references=True)
     assert "one reference too many" in explain_rejected_yaml(

@@ -88,7 +88,7 @@ def test_nan_loss_is_written_as_null(recorder, facts):
 @pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full"
 )
-def test_full_disk_is_reported_once_and_training_continues(recorder, simulator, facts, console):
+def test_recorder_reports_full_disk_once_and_continues(recorder, simulator, facts, console):
     recorder.begin()
     path = facts.folder / "metrics.jsonl"
     path.unlink()

@@ -66,7 +66,7 @@ FORMULAS = [
 @pytest.mark.parametrize(
     ("settings", "formula"), FORMULAS, ids=lambda each: getattr(each, "name", "")
 )
-def test_step_matches_formula(settings, formula):
+def test_optimizer_step_matches_its_formula(settings, formula):
     """One tensor starts at zero, and one gradient is zero in the first step.
 
     Their norms are zero, so no ratio can be computed.
