@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
@@ -93,9 +93,9 @@ def find_split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
     return families
 
 
-def is_train_and_val(words: Collection[str]) -> bool:
-    """Return whether some words are for training and some for validation."""
-    return not any({*synonyms}.isdisjoint(words) for synonyms in SYNONYMS.values())
+def is_train_and_val(family: Mapping[str, str]) -> bool:
+    """Return whether some names of a family are for training and some for validation."""
+    return not any({*synonyms}.isdisjoint(family.values()) for synonyms in SYNONYMS.values())
 
 
 def find_split_names(names: Iterable[str]) -> dict[str, str]:
@@ -106,7 +106,7 @@ def find_split_names(names: Iterable[str]) -> dict[str, str]:
     families = find_split_families(names)
     if exact := families.pop("", None):
         return exact
-    both = [family for family in families.values() if is_train_and_val(family.values())]
+    both = [*filter(is_train_and_val, families.values())]
     return both[0] if len(both) == 1 else {}
 
 
@@ -195,7 +195,7 @@ def _has_splits(folder: Path) -> bool:
     if all(os.path.exists(folder / f"{split}.beton") for split in SPLITS):
         return True
     words = find_split_folders(folder)
-    if not is_train_and_val(words.values()):
+    if not is_train_and_val(words):
         return False
     return any(
         any(_list_folders(folder / name))

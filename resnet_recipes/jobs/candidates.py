@@ -123,9 +123,11 @@ def find_candidates(
         )
     elif any("budget=" in argument for argument in arguments):
         order = {name: rank for rank, name in enumerate(best)}
-        candidates.sort(key=lambda candidate: order.get(candidate.plan.recipe.name, len(order)))
         candidates.sort(
-            key=lambda candidate: -(candidate.accuracy.top1 if candidate.accuracy else 0.0)
+            key=lambda candidate: (
+                -candidate.accuracy.top1 if candidate.accuracy else 0.0,
+                order.get(candidate.plan.recipe.name, len(order)),
+            )
         )
     return Candidates(candidates, reason, skipped, absent)
 

@@ -33,8 +33,8 @@ def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
         )
         return
     families = find_split_families(listing.classes).values()
-    if named := [sorted(family) for family in families if is_train_and_val(family.values())]:
-        clause = f"has class folders with names of splits: {join_first(named[0])}"
+    if named := next(filter(is_train_and_val, families), None):
+        clause = f"has class folders with names of splits: {join_first(sorted(named))}"
         yield make_problem(root, clause, (Hint(LAYOUT), *_CLASSES))
 
 
@@ -68,7 +68,7 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
 def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: set[str]) -> Problem:
     """Return the problem of class folders that contain the same folders."""
     clause = f"has the same folders ({join_first(sorted(inner))}) in {join_first(similar)}"
-    if any(is_train_and_val(family.values()) for family in find_split_families(inner).values()):
+    if any(map(is_train_and_val, find_split_families(inner).values())):
         return make_problem(root, f"{clause}: a split for each class", (Hint(LAYOUT), *_CLASSES))
     if pair := _choose_pair(listing, similar):
         links = (
@@ -84,12 +84,11 @@ def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: se
 
 def _choose_pair(listing: Listing, similar: list[str]) -> tuple[str, ...]:
     """Return the folders for training and validation: by name, or the larger first."""
-    for family in find_split_families(similar).values():
-        if is_train_and_val(family.values()):
-            names = {word: name for name, word in family.items()}
-            return tuple(
-                next(names[word] for word in words if word in names) for words in SYNONYMS.values()
-            )
+    if family := next(filter(is_train_and_val, find_split_families(similar).values()), None):
+        names = {word: name for name, word in family.items()}
+        return tuple(
+            next(names[word] for word in words if word in names) for words in SYNONYMS.values()
+        )
     counts = dict(zip(listing.classes, listing.counts.tolist(), strict=True))
     return tuple(sorted(similar, key=lambda name: -counts[name])) if len(similar) == 2 else ()
 
