@@ -174,7 +174,7 @@ def place_paths(arguments: list[str], images: Path, home: Path) -> list[str]:
 def run_documented(name: str, arguments: list[str]) -> tuple[int, str]:
     """Run a command, or the part of it that can run here.
 
-    Return its exit code, 0 for success, and its output.
+    Returns its exit code, 0 for success, and its output.
     """
     target = arguments[arguments.index(">") + 1] if ">" in arguments else None
     arguments = [

@@ -20,11 +20,11 @@ BARE_ERROR = re.compile(r"\bRaises \w+(?:,? (?:and|or) \w+)*\.")
 
 
 def iterate_docstrings() -> Iterator[tuple[Path, ast.AST, str]]:
-    """Yield each docstring of the package, on one line."""
+    """Yield each docstring of a function or class, on one line."""
     return (
         (path, node, " ".join(text.split()))
-        for path in parse_sources()
-        for node in list_nodes(path)
+        for path in list_files()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, (*Function.__args__, ast.ClassDef))
         and (text := ast.get_docstring(node))
     )

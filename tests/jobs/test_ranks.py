@@ -76,7 +76,7 @@ def train_rank(process: RankProcess) -> int:
 def train_fused(process: RankProcess) -> int:
     """Run a rank with the operations for GPUs, in their CPU implementation.
 
-    Return the number of calls.
+    Returns the number of calls.
     """
     on_cpus = set(ops.Operations._fields) - {"notes"}
     chosen = ops.Operations(**{name: getattr(ops, name).fused for name in on_cpus})
@@ -89,7 +89,7 @@ def train_fused(process: RankProcess) -> int:
 def train_with_flipped_bit(process: RankProcess) -> str:
     """Run a rank; before the first checkpoint, one bit of a weight flips on rank 1.
 
-    Return the error.
+    Returns the error.
     """
     save = RunReporter.save
 

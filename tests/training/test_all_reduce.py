@@ -26,7 +26,7 @@ def compute_loss(model: nn.Module, rank: int) -> torch.Tensor:
 def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
     """Average gradients of small buckets over the ranks.
 
-    Return the error relative to the mean that this function computes.
+    Returns the error relative to the mean that this function computes.
     """
     all_reduce.BUCKET_BYTES = 600
     rank = distributed.read_rank("cpu", process.launch.store_path)

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 def build(folder: Path) -> None:
     """Compile the stand-ins for runtime and driver into `folder`.
 
-    Raises CalledProcessError or FileNotFoundError.
+    Raises CalledProcessError if compiling fails, and FileNotFoundError if there is no compiler.
     """
     headers = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include"
     runtime, driver = folder / "runtime.so", folder / "libcuda.so.1"

@@ -129,7 +129,7 @@ def build(tmp_path_factory):
 def decode_with(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
     """Decode with the libraries of a folder.
 
-    Return which library was used, and whether all pixels are correct.
+    Returns which library was used, and whether all pixels are correct.
     """
     command = [sys.executable, Path(__file__).with_name("decode.py"), library, job]
     environment = os.environ | {"LD_LIBRARY_PATH": str(folder)}

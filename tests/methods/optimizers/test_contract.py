@@ -146,7 +146,7 @@ def test_scaled_gradient_is_unscaled(optimizer):
 def train_with_all(process: RankProcess) -> dict[str, str]:
     """Train with every optimizer on gradients that differ between ranks.
 
-    Return a hash of weights and state by optimizer.
+    Returns a hash of weights and state by optimizer.
     """
     rank, hashes = distributed.read_rank("cpu", process.launch.store_path), {}
     distributed.join_group(rank)

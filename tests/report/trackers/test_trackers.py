@@ -28,7 +28,7 @@ def record_session(
 ) -> list[str]:
     """Record a few steps, an evaluation, and the end of the run.
 
-    Return the warnings, except that a tracker is slow, which happens on a busy machine.
+    Returns the warnings, except that a tracker is slow, which happens on a busy machine.
     """
     facts = RunFacts("small", folder, 20, 10, 16, (10**9, 10**9), 10, "CPU")
     trackers = open_trackers(names, folder, TRACKED_SETTINGS)
