@@ -169,7 +169,8 @@ cp hott a.yaml | 2 | did you mean hot?
 methods mixupp | 2 | did you mean mixup?
 valdate | 2 | did you mean validate?
 evaluate best.pth | 2 | unknown command evaluate
-compare a | 2 | error: `compare` needs at least two runs
+compare a | 3 | error: `a` does not exist
+compare RUN | 2 | error: `compare` needs at least two runs
 eval best.pth | 3 | a run (`resnet-recipes runs` lists them), a checkpoint
 """
 )
