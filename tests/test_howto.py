@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,17 +48,23 @@ def test_examples_in_contributing_pages_pass_their_tests(forks, tmp_path):
     for top in ("resnet_recipes", "tests"):
         shutil.copytree(ROOT / top, tmp_path / top)  # including compiled files
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
-    tests = ["tests/methods/test_composition.py"]
+    tests, examples = ["tests/methods/test_composition.py"], []
     for guide, (package, name, registry) in GUIDES.items():
         page = (PAGES / f"{guide}.md").read_text()
         file, entry, test = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)
-        (tmp_path / "resnet_recipes" / package / f"{name}.py").write_text(file)
+        examples += [f"resnet_recipes/{package}/{name}.py", f"tests/{package}/test_{name}.py"]
+        (tmp_path / examples[-2]).write_text(file)
         registry_path = tmp_path / "resnet_recipes" / registry
         text = registry_path.read_text()
         registry_path.write_text(enter_in_registry(guide, text, entry))
         assert len(registry_path.read_text()) > len(text)
-        (tmp_path / "tests" / package / f"test_{name}.py").write_text(test)
-        tests += [f"tests/{package}/test_contract.py", f"tests/{package}/test_{name}.py"]
+        (tmp_path / examples[-1]).write_text(test)
+        tests += [f"tests/{package}/test_contract.py", examples[-1]]
+    ruff = [sys.executable, "-m", "ruff"]
+    for command in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
+        line = [*ruff, *command, *examples]
+        result = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
     names = [name for _, name, _ in GUIDES.values()]
     (tmp_path / "run_tests.py").write_text(RUN.format(tests=tests, names=" or ".join(names)))
     code, out, err = forks.run(tmp_path, "run_tests").wait()
