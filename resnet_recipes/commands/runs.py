@@ -25,7 +25,7 @@ from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
 
 USAGE = Usage(
-    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
+    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT] | rm RUN ...",
     "list runs, with state, accuracy, time and cost, or delete them",
     "resnet-recipes runs --sort top1 recipe=mild",
     {
