@@ -143,7 +143,9 @@ def describe_settings() -> Iterator[str]:
     """Yield a table of the keys of each section of a recipe."""
     yield "# Settings\n"
     yield (
-        "This page lists every key of a recipe. To set a key on the command line, write "
+        "This page lists every setting of a recipe. The lists `defaults` and `published` are not "
+        "settings: [`defaults`](../howto/recipe.md) names what the recipe starts from, and "
+        "`published` its published results. To set a key on the command line, write "
         "`key=value`. `resnet-train NAME --cfg` prints all keys with their values. "
         "[Methods](methods.md) and [optimizers](optimizers.md) have their own pages.\n\n"
         "A duration is a number with a unit: `90ep` (epochs), `500ba` (batches, that is steps) or "

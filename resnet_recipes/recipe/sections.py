@@ -139,7 +139,7 @@ class EvaluationConfig(Section):
     # shift of the evaluations: 3ep with interval=4ep evaluates after epochs 3, 7, 11 ...
     offset: DurationOrZero = "0ep"
     flip: bool = False  # average the predictions for an image and its horizontal flip (2x compute)
-    # image sizes in pixels, of which `resnet-recipes eval` prints a table
+    # image sizes in pixels; `resnet-recipes eval` prints one row for each
     sizes: list[Annotated[int, _PIXELS]] = field(default_factory=list)
 
 
