@@ -102,9 +102,9 @@ def test_sample_without_images_is_a_typical_photograph(copied_images):
 
 def test_large_images_are_cropped_until_timeout(copied_images, monkeypatch):
     monkeypatch.setattr(module, "MAX_CROP_SECONDS", 0.0)
-    built, run = [], Pipeline.run
+    built, read = [], Pipeline.read
     monkeypatch.setattr(
-        Pipeline, "run", lambda self, orders: built.append(orders) or run(self, orders)
+        Pipeline, "read", lambda self, orders: built.append(orders) or read(self, orders)
     )
     sample = Sample.of(data.survey_images(make_small_config(copied_images)))
     assert sample.crop_seconds(make_small_config(copied_images), None, 32) > (0.0, 0.0)
