@@ -16,9 +16,12 @@ _TIME, _AMOUNT = re.compile(f"{_NUMBER}([hms])"), re.compile(rf"\${_NUMBER}|{_NU
 #: Seconds per unit of wall-clock time.
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
-#: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000
+#: Upper limit of a duration, in steps; the longest published ImageNet run has 750,000
 #: steps.
-MAX_STEPS_OR_EPOCHS = 10**9
+MAX_STEPS = 10**9
+
+#: Upper limit of a duration in epochs; the longest published run has 810.
+MAX_EPOCHS = 10_000
 
 #: Upper limit of a time, in seconds: ten years.
 _MAX_SECONDS = 10 * 365 * 24 * 3600.0
@@ -49,10 +52,9 @@ class Duration:
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
             raise BrokenRuleError(Rule("must be between 0dur and 1dur"))
-        if value > MAX_STEPS_OR_EPOCHS:
-            raise BrokenRuleError(
-                f"is too long: the maximum is {MAX_STEPS_OR_EPOCHS:,} epochs or steps"
-            )
+        if value > (MAX_EPOCHS if unit == "ep" else MAX_STEPS):
+            limits = f"{MAX_STEPS:,} steps and {MAX_EPOCHS:,} epochs"
+            raise BrokenRuleError(f"is too long: the maximum is {limits}")
         return Duration(value, unit)
 
     def scale(self, ratio: Fraction) -> "Duration":

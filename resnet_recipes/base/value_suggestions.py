@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin
 
-from resnet_recipes.base.duration import Duration
+from resnet_recipes.base.duration import Duration, is_duration
 from resnet_recipes.base.errors import Hint, Problem, Value
 from resnet_recipes.base.field_types import get_field_types, is_union
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, Span, get_limits
@@ -145,7 +145,8 @@ def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> 
         unit = "ba" if unit == "ep" and number >= MIN_STEPS and name != "max_duration" else unit
     if unit == "%":
         number, unit = number / 100, "dur"
-    return f"{number:.12g}{unit}" if unit in units and number else ""
+    meant = f"{number:.12g}{unit}"
+    return meant if unit in units and number and is_duration(meant) else ""
 
 
 def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from resnet_recipes import data
-from resnet_recipes.base.duration import Duration, parse_budget
+from resnet_recipes.base.duration import MAX_EPOCHS, Duration, parse_budget
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.text import Say, format_clock, format_long_time
 from resnet_recipes.jobs import external_launcher
@@ -17,7 +17,7 @@ from resnet_recipes.jobs.memory import resolve_memory_pixels
 from resnet_recipes.jobs.micro_batch import fit_micro_batch
 from resnet_recipes.planning.estimate import Estimate, RunForecast, estimate
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.planner import MAX_EPOCHS, make_plan
+from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import change_duration
 
 if TYPE_CHECKING:  # ranks never import Hydra

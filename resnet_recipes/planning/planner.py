@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from resnet_recipes.base.duration import MAX_STEPS_OR_EPOCHS, Duration, Horizon
+from resnet_recipes.base.duration import MAX_EPOCHS, MAX_STEPS, Duration, Horizon
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, Rule
 from resnet_recipes.base.text import format_count
 from resnet_recipes.data.base import DataFacts
@@ -15,8 +15,6 @@ from resnet_recipes.planning.plan import Plan, make_stack
 from resnet_recipes.planning.teachers import add_teachers
 from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe
-
-MAX_EPOCHS = 10_000  # epochs of the longest allowed run; the longest published run has 810
 
 
 def make_plan(
@@ -118,10 +116,10 @@ def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]
             "max_duration", recipe.max_duration, clause, ("epochs=1", "max_duration=100ba ssr=1")
         )
         return
-    if horizon.epochs > MAX_EPOCHS or horizon.total_steps > MAX_STEPS_OR_EPOCHS:
+    if horizon.epochs > MAX_EPOCHS or horizon.total_steps > MAX_STEPS:
         clause = (
             f"is {horizon.total_steps:,} steps or {float(horizon.epochs):,.0f} epochs; "
-            f"the maximum is {MAX_STEPS_OR_EPOCHS:,} steps and {MAX_EPOCHS:,} epochs"
+            f"the maximum is {MAX_STEPS:,} steps and {MAX_EPOCHS:,} epochs"
         )
         yield Problem("max_duration", recipe.max_duration, clause)
         return

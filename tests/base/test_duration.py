@@ -19,7 +19,8 @@ from tests.tables import parse_rows
 1e2ba | 100 | ba | 100ba
 0ep | 0 | ep | 0ep
 1dur | 1 | dur | 1dur
-1000000000ep | 1000000000 | ep | 1000000000ep
+10000ep | 10000 | ep | 10000ep
+1000000000ba | 1000000000 | ba | 1000000000ba
 """
     ),
 )
