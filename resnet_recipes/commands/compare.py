@@ -42,6 +42,7 @@ USAGE = Usage(
     RUN_HELP,
 )
 
+_NOT_COMPARABLE = "Not comparable: the runs were evaluated on different images."
 _NO_NOISE = "Only one run of each, so seed noise is unknown. Repeat them with several seeds:"
 
 SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
@@ -77,7 +78,9 @@ def run(arguments: Arguments) -> int:
     ]
     lines = [*_format_lines(letters, runs, tables)]
     unfinished = list(_describe_unfinished(letters, runs))
-    if not unfinished or any(group.noise is not None for group in groups):
+    if _has_other_images(groups):
+        lines += ["", *wrap_text(_NOT_COMPARABLE, get_width())]
+    elif not unfinished or any(group.noise is not None for group in groups):
         lines += ["", *_describe_seeds(groups)]
     if unfinished:
         lines += ["", *unfinished]
@@ -113,6 +116,15 @@ def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
         fix = "resnet-recipes runs"
         raise RecipeError.of("RUN", " ".join(arguments), "names the same run twice", fix)
     return runs
+
+
+def _has_other_images(groups: Sequence[SeedGroup]) -> bool:
+    """Return whether a group has no validation images in common with the first, as recorded."""
+    first, *others = [
+        {read_json(run.folder / DATA, may_be_absent=True).get("eval_digest") for run in group.runs}
+        for group in groups
+    ]
+    return any(None not in first | other and first.isdisjoint(other) for other in others)
 
 
 def _group_values(group: SeedGroup) -> dict[str, object]:

@@ -117,6 +117,18 @@ def test_compare_prints_no_noise_of_equal_runs(compare):
     assert "+- 0.00" not in message
 
 
+def test_compare_of_other_images_advises_no_seeds(compare):
+    names = create_seeds("a", 70, 2)
+    for run, digest in (("a0", "one"), ("a1", "two")):
+        Path(run, "data.json").write_text(json.dumps({"eval_digest": digest}))
+    assert "over 2 runs: a0, a1" in compare(names)  # a group, such as folds
+    create_run_folder(Path(), "other", config={"optimizer": {"lr": 1.0}})
+    Path("other/data.json").write_text(json.dumps({"eval_digest": "three"}))
+    message = compare(f"{names} ./other")
+    assert "Not comparable: the runs were evaluated on different images." in message
+    assert "seed" not in message.partition("RESULTS")[2]
+
+
 def test_compare_judges_only_runs_with_image_results(judge, compare):
     judge(40, 30, 28, 20, 22)
     Path("a0/hits.json").unlink()
