@@ -137,6 +137,8 @@ def adopt_network(result: Composed) -> Composed:
         about = pretrained.open_weights(recipe.model).about
     except NotReadyError:
         return result  # the plan reports their problem
+    if about.architecture != recipe.model.name:
+        return result  # also a problem
     brought = about.methods().methods
     adopted = {
         name: method

@@ -54,6 +54,15 @@ def find_default_tag(name: str) -> str:
     return f"{name}.{facts['tag']}" if has_weights else ""
 
 
+def list_tags(name: str) -> list[str]:
+    """Return the tags of all weights that timm has for a network; empty without timm."""
+    if not find_spec("timm"):
+        return []
+    import timm
+
+    return [full.partition(".")[2] for full in timm.list_pretrained(f"{name}.*")]
+
+
 def _read_timm_config(name: str) -> Mapping[str, Any]:
     """Return the timm configuration of weights NETWORK.TAG; empty if timm is too old for them."""
     if not find_spec("timm"):

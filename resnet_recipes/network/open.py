@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 import torch
@@ -190,6 +191,13 @@ def _find_in_hub_cache(weights: str, name: str) -> Path:
         key=lambda path: path.stat().st_mtime,
     )
     if not files:
+        network, _, tag = name.removeprefix("timm/").partition(".")
+        tags = image_settings.list_tags(network) if name.startswith("timm/") else []
+        if tags and tag not in tags:
+            near = get_close_matches(tag, tags, n=1) or tags[:1]
+            valid = Hint(f"timm has weights with the tags {', '.join(tags)}")
+            fix = (Value(f"timm:{network}.{near[0]}"), valid)
+            raise NotReadyError.at(weights, f"has an unknown tag, {tag}", fix)
         clause = f"is not on this machine: {repository} has no model.safetensors"
         fetch = f"pip install huggingface_hub && hf download {name} model.safetensors"
         raise AbsentError.at(weights, clause, fetch)

@@ -209,6 +209,9 @@ def test_timm_weights_are_read_from_hub_cache(weights_file, tmp_path, monkeypatc
     assert "hf download timm/resnet18.a1_in1k model.safetensors" in explain_rejected_weights(
         "timm:resnet18.a1_in1k"
     )
+    message = explain_rejected_weights("timm:resnet18.a9_in1k")
+    assert "has an unknown tag, a9_in1k" in message
+    assert re.search(r"model.weights=timm:resnet18\.a\d_in1k", message)
     snapshot = tmp_path / "models--timm--resnet18.a1_in1k" / "snapshots" / "0123abcd"
     snapshot.mkdir(parents=True)
     safetensors.torch.save_file(
