@@ -7,7 +7,16 @@ from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule, Statement
+from resnet_recipes.base.errors import (
+    Fix,
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Rule,
+    Statement,
+)
 from resnet_recipes.base.text import format_bytes
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -77,13 +86,15 @@ def parse_path(key: str, text: str) -> Path:
 def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
     """Return the path that the user gave for a new file or folder.
 
-    Raises RecipeError if it exists, or if a folder has a file extension.
+    Raises RecipeError if it exists, or if a folder has a file extension, NotReadyError if a folder
+    cannot be written to.
     """
     path = free = parse_path(key, text)
     clause = "already exists, and nothing is overwritten"
     if is_folder and path.suffix.lower() in _FILE_EXTENSIONS:
         clause, free = "is the name of a file, and a folder is written", path.with_suffix("")
     elif not os.path.lexists(path):
+        NotReadyError.raise_if_any([find_folder_problem(key, path)] if is_folder else [])
         return path
     flag = f"{key} " if key.startswith("-") else ""
     raise RecipeError.of(key, text, clause, f"{flag}{shlex.quote(str(find_free_path(free)))}")
@@ -121,12 +132,12 @@ def find_similar_path(path: Path) -> str:
     return ""
 
 
-def find_folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | None:
+def find_folder_problem(key: str, folder: Path, needed: int = 1, need: str = "") -> Problem | None:
     """Return a problem if files of `needed` bytes cannot be written to a folder, or None.
 
     The folder may not exist yet. `need` is a clause for the message: "the run needs 2 GB".
     """
-    fix = f"{key}=/another/folder"
+    fix = Hint(f"set {key} to another folder")
     try:
         parent = find_existing_parent(folder)
         disk = os.statvfs(parent)

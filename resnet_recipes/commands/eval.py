@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.errors import Hint, RecipeError
+from resnet_recipes.base.errors import BadValidationImageError, ExitCode, Hint, RecipeError
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import escape_controls, format_csv_line, format_facts, format_number
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
@@ -63,6 +63,7 @@ def run(arguments: Arguments) -> int:
     ]
     from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.network_pool import check_pool, pool_results
+    from resnet_recipes.jobs.checks import check_validation_folder
     from resnet_recipes.jobs.evaluate import evaluate
 
     recipe = networks[0].recipe
@@ -81,7 +82,13 @@ def run(arguments: Arguments) -> int:
     if len(networks) > 1:
         check_pool(networks)
     test_sizes = sizes or [data.eval_size]
-    by_network = [evaluate(network, test_sizes, say) for network in networks]
+    try:
+        by_network = [evaluate(network, test_sizes, say) for network in networks]
+    except BadValidationImageError as error:
+        if Path(data.root, "val").is_dir():
+            check_validation_folder(data)  # counts all unreadable images
+        error.exit_code = ExitCode.NOT_READY
+        raise
     results = [pool_results(group) for group in zip(*by_network, strict=True)]
     rows = [
         _make_row(networks, size, result) for size, result in zip(test_sizes, results, strict=True)

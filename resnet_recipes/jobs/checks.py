@@ -39,8 +39,16 @@ def check_validation_images(plan: Plan) -> None:
     end the run.
     """
     if _has_image_files(plan):
-        decoded = decode_some(plan.recipe.data, VALIDATION_SECONDS, ("val",))
-        NotReadyError.raise_if_any(_find_unreadable(plan.recipe.data, decoded))
+        check_validation_folder(plan.recipe.data)
+
+
+def check_validation_folder(config: DataConfig) -> None:
+    """Decode the validation images in a folder, or those of a few seconds.
+
+    Raises NotReadyError if some are unreadable.
+    """
+    decoded = decode_some(config, VALIDATION_SECONDS, ("val",))
+    NotReadyError.raise_if_any(_find_unreadable(config, decoded))
 
 
 def _has_image_files(plan: Plan) -> bool:

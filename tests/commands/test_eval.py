@@ -170,9 +170,12 @@ def test_eval_on_two_ranks_equals_one(run_eval, forks, tmp_path):
 
 def test_eval_names_unreadable_image_and_doctor_command(folder_with_weights, run_command):
     Path("images/val/pattern0/\x1b.jpg").write_bytes(b"none")
-    message = run_command("resnet-recipes eval mine", 1).err
-    assert "\\x1b.jpg is not an image of a known format" in message
-    assert re.search(r"\n      try:   resnet-recipes doctor data \S*\n$", message)
+    Path("images/val/pattern0/b.jpg").write_bytes(b"none")
+    message = run_command("resnet-recipes eval mine", 3).err
+    assert "has unreadable images in val: 2, such as" in message
+    assert re.search(r"\n      try:   resnet-recipes doctor data \S*\n", message)
+    message = run_command("resnet-recipes eval mine data=images/val", 3).err
+    assert "is not an image of a known format" in message
 
 
 def test_eval_csv_equals_predictions_of_predict(run_eval, run_command):

@@ -61,6 +61,13 @@ def test_export_follows_its_settings(run_command, folder_with_weights):
     assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
+def test_export_checks_its_folder_first(folder_with_weights, run_command):
+    Path("file").touch()
+    message = run_command("resnet-recipes export mine --to onnx --out file/a", 3).err
+    assert "--out file/a cannot be written to: file is a file" in message
+    assert "writing" not in message
+
+
 def test_export_names_a_damaged_image(folder_with_weights):
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
