@@ -39,6 +39,8 @@ def describe_run(summary: Summary, full: bool = False) -> Iterator[Line]:
     yield Line("weights", summary.weights)
     folder = shlex.quote(str(Path(summary.folder).parent))
     yield Line("curves", f"resnet-recipes report {folder}")
+    run = shlex.quote(summary.folder)
+    yield Line("next", f"predict, export or evaluate: resnet-recipes eval {run}")
 
 
 def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
@@ -106,12 +108,14 @@ def _describe_training(summary: Summary) -> Iterator[Line]:
     data_wait = format_percent(summary.data_wait_share)
     speed = format_number(summary.images_per_second)
     yield Line("", f"{speed} images/s, {data_wait} of the time waiting for data")
-    other = summary.wall_seconds - summary.training_seconds - summary.evaluation_seconds
     parts = {
         "training": summary.training_seconds,
         format_count(summary.evaluations, "evaluation"): summary.evaluation_seconds,
-        "other": other,
+        "start-up": summary.startup_seconds,
+        "checkpoints": summary.checkpoint_seconds,
     }
+    other = summary.wall_seconds - sum(parts.values())
+    parts |= {"other": other} if other >= 1 else {}
     listed = ", ".join(f"{name} {format_clock(seconds)}" for name, seconds in parts.items())
     yield Line("wall time", f"{format_clock(summary.wall_seconds)}: {listed}")
 

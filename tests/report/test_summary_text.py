@@ -65,9 +65,11 @@ def test_best_weights_are_listed_as_optimistic(recorder, simulator):
     assert summary.as_json()["best_top1_percent"] == 91
 
 
-def test_summary_ends_with_the_report_command(summary):
-    *_, last = describe_run(replace(summary, folder="my runs/one"))
-    assert last == ("curves", "resnet-recipes report 'my runs'")
+def test_summary_ends_with_the_next_commands(summary):
+    *_, report, last = describe_run(replace(summary, folder="my runs/one"))
+    assert report == ("curves", "resnet-recipes report 'my runs'")
+    evaluate = "predict, export or evaluate: resnet-recipes eval 'my runs/one'"
+    assert last == ("next", evaluate)
 
 
 def test_ema_far_behind_raw_weights_is_a_warning(summary):
@@ -107,8 +109,10 @@ def test_wall_time_is_the_sum_of_its_parts(summary):
     timed = replace(
         summary, training_seconds=12, evaluations=10, evaluation_seconds=40, wall_seconds=62
     )
-    line = "wall time|1:02: training 0:12, 10 evaluations 0:40, other 0:10\n"
-    assert line in format_page(timed)
+    timed = replace(timed, startup_seconds=6, checkpoint_seconds=2)
+    parts = "training 0:12, 10 evaluations 0:40, start-up 0:06, checkpoints 0:02"
+    assert f"wall time|1:02: {parts}, other 0:02\n" in format_page(timed)
+    assert f"wall time|1:00: {parts}\n" in format_page(replace(timed, wall_seconds=60))
 
 
 def test_estimate_is_compared_with_training_time(summary):
