@@ -39,8 +39,10 @@ USAGE = Usage(
     composes=True,
 )
 
-#: The label of rows that are printed last.
 WARNING = "WARNING"
+
+#: Labels of rows about the machine that are printed last.
+_LAST = (WARNING, "use")
 
 LabeledRows = Iterator[tuple[str, str]]
 
@@ -93,8 +95,8 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
     machine += [(WARNING, text) for text in iterate_warnings(plan.recipe.launch)]
     alarms = [*outline.iterate_notes(plan), *_note_large_images(plan)]
     alarms += _note_evaluations(plan, forecast)
-    alarms += [row for row in machine if row[0] == WARNING]
-    rows += outline.describe_essentials(plan, [row for row in machine if row[0] != WARNING])
+    alarms += [row for row in machine if row[0] in _LAST]
+    rows += outline.describe_essentials(plan, [row for row in machine if row[0] not in _LAST])
     if folder:
         rows.append(("run folder", folder))
     rows += [outline.BLANK, *outline.describe_details(plan)]
@@ -172,8 +174,9 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
         yield (
             WARNING,
             f"this CPU has no instructions for {dtype}, so steps take about {EMULATION_FACTOR} "
-            "times as long as in fp32: precision.dtype=fp32",
+            "times as long as in fp32",
         )
+        yield "use", "precision.dtype=fp32"
 
 
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
