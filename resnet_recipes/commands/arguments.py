@@ -129,6 +129,7 @@ class Arguments:
 
     flags: dict[str, str] = field(default_factory=dict)
     positional: list[str] = field(default_factory=list)
+    command: str = "resnet-train"  # that has these arguments
 
     def __contains__(self, flag: str) -> bool:
         return flag in self.flags
@@ -136,9 +137,8 @@ class Arguments:
     @property
     def recipes(self) -> Path | None:
         """The user's recipe folder, if the command names it."""
-        return (
-            parse_path("--recipes", self.flags["--recipes"]) if "--recipes" in self.flags else None
-        )
+        folder = self.flags.get("--recipes")
+        return parse_path("--recipes", folder) if folder else None
 
 
 def select_arguments(arguments: Iterable[str], *keys: str) -> list[str]:
@@ -165,7 +165,8 @@ def split(
 
     Raises RecipeError with a correction for each mistake, and with the results of `find_others`.
     """
-    arguments, problems, takes = Arguments(), [], usage.values
+    command = " ".join(usage.line.split()[: 1 if usage.line.startswith("resnet-train") else 2])
+    arguments, problems, takes = Arguments(command=command), [], usage.values
     settings: dict[str, str] = {}  # meanings of unknown flags
     ahead = deque(argv)
     while ahead:
@@ -212,9 +213,8 @@ def split(
         if takes[flag].startswith("FILE"):
             _require_folder(flag, name)
     if not usage.positional[0] <= len(arguments.positional) <= usage.positional[1]:
-        command = usage.line.split()[1]
         fix = _complete_example(arguments.positional, usage)
-        raise RecipeError.of("COMMAND", command, f"needs {usage.takes}", fix)
+        raise RecipeError.of("COMMAND", command.split()[-1], f"needs {usage.takes}", fix)
     return arguments
 
 
@@ -261,8 +261,8 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
 def _format_setting(flag: str, values: Sequence[str]) -> str:
     """Return the setting that an unknown flag means."""
     key = _to_key(flag)
-    is_recipe = MEANINGS.get(key, Meaning("")).replacement == "recipe={}"
-    return f"{'recipe' if is_recipe else key}={','.join(values)}"
+    meant = MEANINGS.get(key, Meaning("")).replacement.removesuffix("={}")
+    return f"{meant if meant in ('recipe', 'data') else key}={','.join(values)}"
 
 
 def _take_values(ahead: deque[str]) -> list[str]:
@@ -370,9 +370,8 @@ def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:
     """Yield the problem of an output file's name."""
     path = parse_path(flag, name)
     if path.suffix not in ("", ending):
-        yield Problem(
-            flag, name, Rule(f"must end in {ending}"), f"{flag} {path.with_suffix(ending)}"
-        )
+        fix = f"{flag} {path.with_suffix(ending)}"
+        yield Problem(flag, name, Rule(f"must end in {ending}"), fix)
 
 
 def _require_folder(flag: str, name: str) -> None:
@@ -411,13 +410,13 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
         fix: Fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
     elif "RUN|FILE" in usage.line and key in RUN_FLAGS:
-        clause, kind = "is typed without a flag", Kind.WRONG
+        clause, kind = "must be typed without a flag", Kind.WRONG
         fix = f"{command} {shlex.join([value or 'RUN', *rest])}"
     elif "IMAGE" in usage.line and key in IMAGE_FLAGS:
-        clause, kind = "is typed without a flag", Kind.WRONG
+        clause, kind = "must be typed without a flag", Kind.WRONG
         fix = shlex.join([*command.split(), *(rest or ["RUN"]), value or "IMAGE"])
     elif "[PATH]" in usage.line and is_data and value:
-        clause, kind = "is typed without a flag", Kind.WRONG
+        clause, kind = "must be typed without a flag", Kind.WRONG
         rest = [argument for argument in rest if argument != "data"]
         fix = shlex.join([*command.split(), "data", value, *rest])
     elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:

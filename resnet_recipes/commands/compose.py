@@ -120,7 +120,9 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     return candidates[0].plan.recipe.name
 
 
-def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator[Problem]:
+def _explain_missing(
+    arguments: Arguments, changes: Sequence[str], recipes: Sequence[str]
+) -> Iterator[Problem]:
     """Yield the problem of a missing recipe, with a suggestion, and the problems of the images.
 
     Images without a validation set are checked as if data.val_share were set.
@@ -144,7 +146,8 @@ def _explain_missing(changes: Sequence[str], recipes: Sequence[str]) -> Iterator
                 facts = data.survey_images(config, on_progress=say)
             names, reason = rank_recipes(facts, find_usual_side(config, facts))
             if names:
-                command = shlex.join(["resnet-train", names[0], *changes])
+                flags = [text for item in arguments.flags.items() for text in item if text]
+                command = shlex.join([*arguments.command.split(), names[0], *changes, *flags])
                 hint = Hint(f"{names[0]} is {reason}")
                 fix = (f"recipe={names[0]}" if problems else command, hint)
         if problems and not fix:
@@ -222,7 +225,7 @@ def _choose_recipe(arguments: Arguments) -> Choice:
         meant = next((value for value in values if value in recipes), None)
         if meant:
             raise RecipeError.of("recipe", None, "", f"recipe={meant}", Kind.MISSING)
-        raise RecipeError(_explain_missing(changes, recipes))
+        raise RecipeError(_explain_missing(arguments, changes, recipes))
     names += [argument for argument in changes if argument in recipes]
     if len(names) > 1:
         if select_arguments(changes, "run.extends"):
@@ -233,7 +236,7 @@ def _choose_recipe(arguments: Arguments) -> Choice:
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
     if os.path.isdir(names[0]) and names[0] not in recipes:
         images = [f"data={names[0]}", *drop_arguments(changes, *DATA_KEYS)]
-        missing, *rest = _explain_missing(images, recipes)
+        missing, *rest = _explain_missing(arguments, images, recipes)
         if missing.fixes and not rest:
             raise RecipeError.of("recipe", names[0], "is a folder, not a recipe", missing.fix)
     if "," not in names[0]:

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, find_misspelled, make_unknown_problem
 from resnet_recipes.commands.arguments import (
@@ -87,7 +87,7 @@ def train(argv: Sequence[str]) -> int:
         return run(["ls", *(argument for argument in argv if argument != "--list")])
     if argv[0] not in Library().list_names():
         _reject_foreign_command(argv)
-    arguments = resolve_weights(name_recipe(replace_extend(_parse("train", argv))))
+    arguments = _parse_training(argv)
     if "--parallel" in arguments and "-m" not in arguments:
         clause = "works only with a sweep"
         raise RecipeError.of("--parallel", arguments.flags["--parallel"], clause, "-m")
@@ -100,7 +100,7 @@ def train(argv: Sequence[str]) -> int:
         )
     if "--cfg" in arguments:  # `--cfg job` in Hydra
         arguments.positional = [argument for argument in arguments.positional if argument != "job"]
-    if name in ("train", "plan") and "--resume" not in arguments:
+    if name in ("train", "plan", "sweep") and "--resume" not in arguments:
         choose_recipe(arguments)
     return _import_module(name).run(arguments)
 
@@ -136,6 +136,11 @@ def run(argv: Sequence[str]) -> int:
     if usage.composes and (is_named(name_recipe(arguments)) or "[NAME]" not in usage.line):
         choose_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
+
+
+def _parse_training(argv: Sequence[str]) -> Arguments:
+    """Return the arguments of `resnet-train`."""
+    return resolve_weights(name_recipe(replace_extend(_parse("train", argv))))
 
 
 def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
@@ -213,7 +218,13 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"
     near = find_misspelled(name, COMMANDS)
     also = f"resnet-recipes {near}" if near not in ("", ours) else ""
-    raise RecipeError.of(typed or name, None, clause, (fix, also), Kind.UNKNOWN)
+    unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
+    if command == ["resnet-train"] and rest:
+        try:
+            choose_recipe(_parse_training(rest))
+        except RecipeError as error:  # the fix would repeat these mistakes
+            raise RecipeError([unknown._replace(fix=Hint("remove it")), *error.problems]) from None
+    raise RecipeError([unknown])
 
 
 def _import_module(name: str) -> ModuleType:

@@ -66,7 +66,7 @@ model=resnet18.pt | model.weights=resnet18.pt
 COMMANDS = parse_rows(
     """
 train mild data=images model=vit_base | model.name=timm:vit_base_
-classify train data=images model=resnet18.pt | resnet-train data=images model=resnet18.pt
+classify train data=images model=resnet18.pt | remove it
 classify first images | resnet-recipes predict first images
 eval last first lr=0.5 |
 info | resnet-recipes runs
