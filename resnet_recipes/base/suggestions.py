@@ -53,6 +53,9 @@ MEANINGS, _OFF_MEANINGS = _read_rows("setting"), _read_rows("off")
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
 TRAINED_MEANINGS = MEANINGS | _read_rows("trained")
 
+#: Keys with another meaning for a timm network, which has its own dropout.
+TIMM_MEANINGS = MEANINGS | _read_rows("timm")
+
 #: Foreign names of values, by setting; and units, with the resulting values.
 FOREIGN_VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_rows("unit")
 

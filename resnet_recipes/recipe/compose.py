@@ -11,7 +11,13 @@ from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.names import expand_short_name
-from resnet_recipes.base.suggestions import FOREIGN_VALUES, apply_meaning, explain_key
+from resnet_recipes.base.suggestions import (
+    FOREIGN_VALUES,
+    MEANINGS,
+    TIMM_MEANINGS,
+    apply_meaning,
+    explain_key,
+)
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe, complete_section, fit_sections
@@ -59,7 +65,10 @@ def _explain_all(
     problems: Sequence[Problem], changes: Sequence[str], recipe: Recipe, links: Links
 ) -> list[Problem]:
     """Return the problems of a recipe and of changes, with suggestions."""
-    context = Context(recipe.name, partial(_find_value, links), tuple(_list_methods(links)))
+    meanings = TIMM_MEANINGS if recipe.model.name.startswith("timm:") else MEANINGS
+    methods, before = tuple(_list_methods(links)), partial(_find_value, links)
+    chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
+    context = Context(recipe.name, before, methods, meanings=meanings, chosen=chosen)
     explained = [explain(problem, changes, context) for problem in problems]
     rest = [problem for problem in explained if problem.key != "data.root"]
     has_data = any(fix.startswith("data=") for problem in rest for fix in problem.fixes)

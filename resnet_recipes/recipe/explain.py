@@ -47,6 +47,7 @@ class Context(NamedTuple):
     methods: Sequence[str] = ()  # methods that are on
     allowed: Sequence[str] = ()  # settings that may be changed; empty: all
     meanings: Mapping[str, Meaning] = MEANINGS  # by a name in another tool
+    chosen: Mapping[str, str] = {}  # the optimizer and the network, by section
 
 
 def explain(problem: Problem, arguments: Sequence[str], context: Context) -> Problem:
@@ -76,8 +77,8 @@ def explain(problem: Problem, arguments: Sequence[str], context: Context) -> Pro
         return problem
     is_reset = argument[0] == "~" and problem.kind is Kind.WRONG
     if problem.kind is Kind.UNKNOWN or not ("=" in argument or is_reset):
-        if siblings := _describe_siblings(argument):
-            return problem._replace(fix=siblings)
+        if siblings := _list_siblings(argument):
+            return problem._replace(valid=siblings)
         if context.allowed:
             return problem._replace(valid=tuple(context.allowed))
         return problem._replace(fix=suggest_printing_settings(context.name))
@@ -124,15 +125,15 @@ def describe_enabled_methods(methods: Iterable[str]) -> Hint:
     return Hint(f"methods that are on: {', '.join(sorted(methods)) or 'none'}")
 
 
-def _describe_siblings(argument: str) -> Hint:
-    """Return the settings in the section of an unknown setting; "" without a section."""
+def _list_siblings(argument: str) -> tuple[str, ...]:
+    """Return the settings in the section of an unknown setting; none without a section."""
     section = argument.lstrip("~").partition("=")[0].rpartition(".")[0]
     names = [
         name
         for each in find_dataclasses(get_setting_type(section))
         for name in get_field_types(each)
     ]
-    return Hint(f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else "")
+    return tuple(dict.fromkeys(names))
 
 
 def _is_accepted(meaning: Meaning, context: Context) -> bool:
@@ -156,7 +157,7 @@ def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem
         is_setting = (
             len(arguments) == 1 and _SETTING.fullmatch(arguments[0]) and not meaning.has_placeholder
         )
-        wrong = _check_setting(arguments[0]) if is_setting else None
+        wrong = _check_setting(arguments[0], context.chosen) if is_setting else None
         if wrong is None:
             break
         better = _find_meaning(arguments[0], wrong, context)
@@ -267,14 +268,30 @@ def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
         key.rpartition(".")[2] for key in get_setting_types()
     }
     foreign = None if is_placed and closest else find_meaning(name, value, table=context.meanings)
+    if foreign and _is_elsewhere(name, foreign):
+        return None
     if foreign is None and closest:
         is_method = closest.startswith("methods.") and find_dataclasses(get_setting_type(closest))
         return _make_setting(closest, value or "{}" if is_method else value)
     return foreign or find_meaning(name, value, exactly=False, table=context.meanings)
 
 
-def _check_setting(setting: str) -> Problem | None:
-    """Return the problem of a setting by itself; None if it is valid."""
+def _is_elsewhere(name: str, meaning: Meaning) -> bool:
+    """Return whether a name in one of our sections has its meaning in another section.
+
+    A word such as `decay` has several meanings; `batch_size` and `mixup` have one.
+    """
+    section, _, leaf = name.partition(".")
+    key = meaning.replacement.partition("=")[0]
+    setting = expand(f"{key}=1")[0].key
+    is_known = bool(leaf and find_dataclasses(get_setting_type(section)))
+    is_general = "_" not in leaf and leaf not in (key, *setting.split("."))
+    is_general = is_general and get_setting_type(setting) is not None
+    return is_known and is_general and not f"{setting}.".startswith(f"{section}.")
+
+
+def _check_setting(setting: str, chosen: Mapping[str, str] = {}) -> Problem | None:
+    """Return the problem of a setting with the chosen sections; None if it is valid."""
     if setting.startswith("recipe="):
         return None
     changes, problems = parse([setting])
@@ -289,8 +306,10 @@ def _check_setting(setting: str) -> Problem | None:
             tree = nest(change.key, change.read())
             sections: list[Any] = find_dataclasses(get_setting_type(section))
             owners = [each for each in sections if name in get_field_types(each)]
-            if section in GROUPS and owners:  # use the first optimizer with this setting
-                tree[section] = {"name": owners[0].name, **tree[section]}
+            # by default, the first optimizer with this setting
+            first = owners[0].name if section in GROUPS and owners else ""
+            if choice := chosen.get(root := section.partition(".")[0], first):
+                tree[root] = {"name": choice, **tree[root]}
             problems += [one for one in build_recipe(tree)[1] if one.key == change.key]
         if change.key == "model.name" and not problems:
             try:

@@ -125,6 +125,13 @@ COMMANDS = parse_rows(
     """
 resnet-train train mild data=images | resnet-train mild data=images
 resnet-train plan mild | resnet-recipes plan mild
+resnet-recipes job --for slurm data=images | resnet-recipes job small data=images --for slurm
+resnet-recipes plan data=images --verbose | resnet-recipes plan small data=images --verbose
+resnet-recipes job --slurm mild | --for slurm
+resnet-train finetune data=images momentum=0.9 | optimizer.momentum is not a setting of adamw
+resnet-train mild data=images optimizer.decay=0.1 | wd= is the weight decay, schedule.gamma=
+resnet-train mild data=images schedule.time=2 | name, warmup, start
+resnet-train mild data=images model.name=timm:resnet18 dropout=0.2 | model.args.drop_rate=0.2
 resnet-train resnet34 data=images | recipe=mild model.name=resnet34
 resnet-train mild data=images optimizer.type=sgd | optimizer=sgd
 resnet-recipes logs first | resnet-recipes watch first
@@ -241,6 +248,7 @@ resnet-recipes --verson | did you mean --version?
 SEVERAL = parse_rows(
     """
 resnet-train --batch-size 64 data=images | bs=64 | recipe is missing
+resnet-train train --data-path images | unknown command train | data=images | recipe is missing
 resnet-train smal data=images --lr high | did you mean small? | must be a number
 resnet-train smal data=images lr=high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data is missing
