@@ -108,9 +108,9 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         say(f"the job logs in with {', '.join(absent)}: not set here")
     if engine not in _STORAGE:
         title = "warning: with the images on this machine, the job will fail"
-        _say_problems(title, _find_image_problems(point, allocation), settings)
+        _say_problems(title, _find_image_problems(point, allocation), settings, engine)
         title = "note: the job needs files that this machine does not have"
-        _say_problems(title, _find_absent_files(point), settings)
+        _say_problems(title, _find_absent_files(point), settings, engine)
     if engine == "slurm":
         return _format_slurm(arguments, settings, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
@@ -138,10 +138,13 @@ def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Pro
     return ()
 
 
-def _say_problems(title: str, problems: Iterable[Problem], arguments: Sequence[str]) -> None:
-    """Print problems below a title, if there are any."""
+def _say_problems(
+    title: str, problems: Iterable[Problem], arguments: Sequence[str], engine: str
+) -> None:
+    """Print problems below a title, if there are any; commands write jobs instead of training."""
     if lines := [line for one in problems for line in name_as_typed(one, arguments).lines()]:
-        say("\n      ".join([title, *lines]))
+        text = "\n      ".join([title, *lines])
+        say(text.replace("resnet-train ", f"resnet-recipes job --for {engine} "))
 
 
 def _find_absent_files(point: "Composed") -> Iterator[Problem]:

@@ -19,6 +19,7 @@ def test_job_script_repeats_the_arguments(run_command):
 def test_job_warns_about_too_few_local_images(image_folder, run_command):
     streams = run_command(f"resnet-recipes slurm mild data={image_folder}")
     assert "so an epoch has no steps" in streams.err
+    assert f"try:   resnet-recipes job --for slurm finetune data={image_folder}" in streams.err
     assert "resnet-train --resume auto recipe=mild" in streams.out
 
 
