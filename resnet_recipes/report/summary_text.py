@@ -40,7 +40,7 @@ def describe_run(summary: Summary, full: bool = False) -> Iterator[Line]:
     folder = shlex.quote(str(Path(summary.folder).parent))
     yield Line("curves", f"resnet-recipes report {folder}")
     run = shlex.quote(summary.folder)
-    yield Line("next", f"predict, export or evaluate: resnet-recipes eval {run}")
+    yield Line("predict", f"resnet-recipes predict {run} IMAGE ...")
 
 
 def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
@@ -114,9 +114,12 @@ def _describe_training(summary: Summary) -> Iterator[Line]:
         "start-up": summary.startup_seconds,
         "checkpoints": summary.checkpoint_seconds,
     }
-    other = summary.wall_seconds - sum(parts.values())
-    parts |= {"other": other} if other >= 1 else {}
-    listed = ", ".join(f"{name} {format_clock(seconds)}" for name, seconds in parts.items())
+    parts["other"] = summary.wall_seconds - sum(parts.values())
+    listed = ", ".join(
+        f"{name} {format_clock(seconds)}"
+        for name, seconds in parts.items()
+        if seconds >= 1 or name == "training"
+    )
     yield Line("wall time", f"{format_clock(summary.wall_seconds)}: {listed}")
 
 

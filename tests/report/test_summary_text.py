@@ -68,8 +68,7 @@ def test_best_weights_are_listed_as_optimistic(recorder, simulator):
 def test_summary_ends_with_the_next_commands(summary):
     *_, report, last = describe_run(replace(summary, folder="my runs/one"))
     assert report == ("curves", "resnet-recipes report 'my runs'")
-    evaluate = "predict, export or evaluate: resnet-recipes eval 'my runs/one'"
-    assert last == ("next", evaluate)
+    assert last == ("predict", "resnet-recipes predict 'my runs/one' IMAGE ...")
 
 
 def test_ema_far_behind_raw_weights_is_a_warning(summary):
