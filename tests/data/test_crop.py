@@ -122,7 +122,7 @@ def test_repeated_copies_have_their_own_random_numbers():
     assert crop.generator(rows, 0).integers(2**63) == 8101156065028769671
 
 
-def test_random_numbers_are_uniform_and_uncorrelated():
+def test_sampled_uniforms_are_uniform_and_uncorrelated():
     uniforms = sample_uniforms(0, 0, np.arange(100_000), 4)
     assert uniforms.min() >= 0
     assert uniforms.max() < 1

@@ -16,14 +16,14 @@ from resnet_recipes.data.order import (
 from tests.tables import parse_rows, parse_settings
 
 
-def test_every_epoch_has_another_permutation():
+def test_shuffle_permutes_differently_by_epoch_and_seed():
     epochs = [shuffle(3, epoch, 1000) for epoch in range(3)]
     assert all(np.array_equal(np.sort(epoch), np.arange(1000)) for epoch in epochs)
     assert not np.array_equal(epochs[0], epochs[1])
     assert not np.array_equal(shuffle(4, 0, 1000), epochs[0])
 
 
-def test_global_batch_is_a_slice_of_permutation():
+def test_rank_batch_is_a_slice_of_shuffled_epoch():
     batching = Batching(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
     orders = list(
         itertools.islice(generate_train_batches(DataConfig(), batching, 50, first_step=3), 3)
@@ -66,16 +66,16 @@ LABELS = np.repeat(np.arange(4), COUNTS)
 
 
 def count_occurrences_in_epoch(
-    share: float, epoch: int = 0, labels: np.ndarray = LABELS
+    balance: float, epoch: int = 0, labels: np.ndarray = LABELS
 ) -> np.ndarray:
     """Return how often each image occurs in an epoch."""
-    order = make_balanced_order(labels, share)(7, epoch, len(labels))
+    order = make_balanced_order(labels, balance)(7, epoch, len(labels))
     assert len(order) == len(labels)
     return np.bincount(order, minlength=len(labels))
 
 
 @pytest.mark.parametrize(
-    ("share", "expected"),
+    ("balance", "expected"),
     [
         (0.0, COUNTS),
         (1.0, (125, 125, 125, 125)),
@@ -83,12 +83,12 @@ def count_occurrences_in_epoch(
         (0.5, (298.6, 141.6, 44.8, 14.9)),
     ],
 )
-def test_balanced_order_mixes_even_and_natural_counts(share, expected):
-    actual = np.bincount(LABELS, weights=count_occurrences_in_epoch(share), minlength=4)
+def test_balanced_order_mixes_even_and_natural_counts(balance, expected):
+    actual = np.bincount(LABELS, weights=count_occurrences_in_epoch(balance), minlength=4)
     assert np.all(np.abs(actual - expected) <= 1)
 
 
-def test_remainder_images_vary_by_epoch():
+def test_balanced_order_varies_by_epoch_and_seed():
     counts = [
         np.bincount(LABELS, weights=count_occurrences_in_epoch(0.5, epoch)).tolist()
         for epoch in range(40)
@@ -99,7 +99,7 @@ def test_remainder_images_vary_by_epoch():
     assert np.mean(counts, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
 
 
-def test_images_of_a_class_are_sampled_equally():
+def test_balanced_order_samples_images_of_a_class_equally():
     assert {*count_occurrences_in_epoch(0.0)} == {1}
     times = np.split(count_occurrences_in_epoch(1.0), np.cumsum(COUNTS)[:-1])
     assert all(np.ptp(of_class) <= 1 for of_class in times)
@@ -107,7 +107,7 @@ def test_images_of_a_class_are_sampled_equally():
     assert sum(count_occurrences_in_epoch(1.0, epoch) for epoch in range(30))[LABELS == 0].min() > 0
 
 
-def test_classes_without_images_are_skipped():
+def test_balanced_order_skips_classes_without_images():
     labels = np.repeat([0, 2], [30, 10])
     assert np.bincount(labels, weights=count_occurrences_in_epoch(1.0, labels=labels)).tolist() == [
         20,
@@ -175,7 +175,7 @@ def test_copies_of_image_are_in_separate_micro_batches():
     assert len({*rows}) == len(rows)  # no two are equal
 
 
-def test_repeated_image_gets_a_new_crop():
+def test_repeats_in_balanced_epoch_have_distinct_copy_numbers():
     rows = list_batch_rows(1, 0, 24, 1)
     assert len(set(rows)) == len(rows)
     assert max(copy for *_, copy in rows) > 50

@@ -68,7 +68,7 @@ def test_probability_of_other_classes_is_spread_evenly():
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
-def test_all_outputs_are_bit_identical_to_torch_softmax(temperature):
+def test_spread_probabilities_are_bit_identical_to_torch_softmax(temperature):
     logits, probabilities = torch.randn(50, 7), np.empty((50, 7), np.float32)
     values, classes = choose_outputs(logits, 7)
     spread_probabilities(values.numpy(), classes.numpy(), temperature, probabilities)

@@ -1,4 +1,4 @@
-"""A stuck rank writes its stacks to its log."""
+"""Heartbeats: the stacks of a stuck rank in its log, and the monitor of all ranks."""
 
 import errno
 import os
@@ -74,13 +74,13 @@ def test_heartbeat_of_progressing_process_dumps_no_stacks(tmp_path):
     assert read_log(tmp_path, 0, 0.4, act) == ""
 
 
-def test_sigusr2_and_crashes_dump_stacks(tmp_path):
-    asked, crashed = (
+def test_heartbeat_dumps_stacks_on_sigusr2_and_crashes(tmp_path):
+    requested, crashed = (
         read_log(tmp_path, 0, 60, f"os.kill(os.getpid(), signal.{name})")
         for name in ("SIGUSR2", "SIGSEGV")
     )
-    assert "stuck_in_a_collective" not in asked
-    assert "most recent call first" in asked
+    assert "stuck_in_a_collective" not in requested
+    assert "most recent call first" in requested
     assert "Segmentation fault" in crashed
 
 

@@ -241,7 +241,7 @@ def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
     assert not list_running(tmp_path)
 
 
-def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
+def test_signal_before_first_step_exits_with_75(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "STOP_SECONDS", 0.5)
     threading.Timer(0.02, make_sender(signal.SIGTERM)).start()
     run = StandInRun(tmp_path)

@@ -112,7 +112,7 @@ def test_lock_ignores_a_failure_to_close(tmp_path):
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
     """A run folder."""
-    for name in ("run/checkpoints", "run/logs", "precious"):
+    for name in ("run/checkpoints", "run/logs"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "run/config.yaml").touch()
     return tmp_path / "run"
@@ -125,7 +125,7 @@ def run_folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda path: path.symlink_to("precious"),
+        lambda path: path.symlink_to("missing"),
         lambda path: path.symlink_to(__file__),
         lambda path: path.symlink_to(Path(__file__).parent),
         os.mkfifo,

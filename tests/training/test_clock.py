@@ -1,4 +1,4 @@
-"""The stopwatch, with a simulated time."""
+"""The clock and the compilation timer, with a simulated time."""
 
 import time
 from collections.abc import Callable
