@@ -40,7 +40,7 @@ def link_subset(source: Path, root: Path) -> Path:
 
 
 class Case:
-    """A recipe at an image size, in a folder with no earlier measurements."""
+    """A recipe at an image size; all cases share a folder and a cache of measurements."""
 
     def __init__(self, name: str, size: int, ranks: int, data: Path, folder: Path):
         self.name, self.folder = f"{name} {size} px, {ranks} rank{'s' * (ranks > 1)}", folder
@@ -99,7 +99,7 @@ def measure_error(case: Case) -> dict[str, object]:
 
 
 def measure_budget(case: Case, budget: str) -> dict[str, object]:
-    """Train a run within a budget, and return the fraction of the budget used."""
+    """Train a run within a budget, and return its row, with the percentage of the budget used."""
     summary = case.train(f"budget={budget}")
     used_percent = 100 * summary["wall_seconds"] / parse_budget(budget, None)
     print(

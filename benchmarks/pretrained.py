@@ -2,10 +2,10 @@
 
     python benchmarks/pretrained.py WEIGHTS timm:NAME IMAGES [--json FILE]
 
-IMAGES has val/ with folders named as ImageNet classes; some of the classes are enough. timm reads
-WEIGHTS in order of their names, and transforms the images with its own configuration of the
-network. All other predictions come from commands of this program; the ONNX file includes its
-preprocessing. Requires the extras timm and export.
+IMAGES has val/ with folders named as ImageNet classes; some of the classes are enough. timm takes
+the tensors of WEIGHTS in the order of the file, whatever their names, and transforms the images
+with its own configuration of the network. All other predictions come from commands of this program;
+the ONNX file includes its preprocessing. Requires the extras timm and export.
 """
 
 import argparse

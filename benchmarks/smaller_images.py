@@ -2,9 +2,10 @@
 
     python benchmarks/smaller_images.py FOLDER [--sizes 176,128,88] [--memory 256,352,500]
 
-FOLDER has class folders of images, or train/. Every image is cropped once. The peak signal-to-noise
-ratio compares its pixels with a crop of the fully decoded image, with the same random numbers. 0 px
-is the default, which decodes large crops at a reduced size.
+FOLDER has class folders of images, or train/. Each training image, without those of an incomplete
+last batch, is cropped once. The peak signal-to-noise ratio compares its pixels with a crop of the
+fully decoded image, with the same random numbers. 0 px is the default, which decodes large crops at
+a reduced size.
 """
 
 import argparse
@@ -46,8 +47,8 @@ def measure_rows(
     val_fraction = 0.0 if (folder / "val").is_dir() else 0.1
     base = DataConfig(root=str(folder), val_share=val_fraction, workers=1)
     facts = data.survey_images(base)
-    for side in sizes:
-        config = replace(base, train_size=side)
+    for size in sizes:
+        config = replace(base, train_size=size)
         expected = read_crops(replace(config, reduced_decode=False), facts)
         for pixels in (0, *memories):
             decibels = compute_psnr(
@@ -56,7 +57,7 @@ def measure_rows(
             changed = decibels[np.isfinite(decibels)]
             low, middle = np.percentile(changed, (5, 50)) if len(changed) else (None, None)
             yield {
-                "crop": side,
+                "crop": size,
                 "memory": pixels,
                 "changed_percent": round(100 * len(changed) / len(decibels), 1),
                 "median_db": middle and round(float(middle), 1),
@@ -73,10 +74,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
     sizes, memories = (
-        [int(side) for side in text.split(",")] for text in (arguments.sizes, arguments.memory)
+        [int(size) for size in text.split(",")] for text in (arguments.sizes, arguments.memory)
     )
     rows = []
-    print("crop  images  changed  median  5th percentile (dB, of changed crops)")
+    print("crop  memory  changed  median  5th percentile (dB, of changed crops)")
     for row in measure_rows(arguments.folder.absolute(), sizes, memories):
         rows.append(row)
         print(
