@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
     data = str(Path(arguments.data).absolute())
-    seeds = [int(word) for word in arguments.seeds.split(",")]
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     images, labels, val_images, val_labels = (
         tensor.to(device) for split in ("train", "val") for tensor in load_pixels(data, split)

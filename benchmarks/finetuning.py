@@ -25,7 +25,7 @@ from rows import append_row, is_finished
 import resnet_recipes as rr
 
 NETWORK = "timm:tf_efficientnet_lite0"
-SIDE = 96  # image size in pixels, in `select` and `learning_rates`
+SIZE = 96  # image size in pixels, in `select` and `learning_rates`
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 #: The factors of the selection with two levels each, the level before this study first.
@@ -208,7 +208,7 @@ def list_common_settings(weights: Path) -> list[str]:
     return [
         f"model.name={NETWORK}",
         f"model.weights={weights.absolute()}",
-        *list_size_settings(SIDE),
+        *list_size_settings(SIZE),
         "data.eval_interpolation=bicubic",
         "model.freeze=none",
         "max_duration=64ba",
@@ -219,15 +219,15 @@ def list_common_settings(weights: Path) -> list[str]:
     ]
 
 
-def list_size_settings(side: int) -> list[str]:
+def list_size_settings(size: int) -> list[str]:
     """Return the settings for images of a size; the center crop is 7/8 of the resized image."""
-    resized = round(side * 8 / 7)
-    return [f"data.train_size={side}", f"data.eval_size={side}", f"data.eval_resize={resized}"]
+    resized = round(size * 8 / 7)
+    return [f"data.train_size={size}", f"data.eval_size={size}", f"data.eval_resize={resized}"]
 
 
-def make_stage(arguments: list[str], steps: int, side: int = 224) -> list[str]:
+def make_stage(arguments: list[str], steps: int, size: int = 224) -> list[str]:
     """Return the settings for training a number of steps."""
-    return [*arguments, *list_size_settings(side), f"max_duration={steps}ba", "seed=2"]
+    return [*arguments, *list_size_settings(size), f"max_duration={steps}ba", "seed=2"]
 
 
 def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) -> dict[str, str]:

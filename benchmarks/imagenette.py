@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import resnet_recipes as rr
 
-SIDE = 128  # pixels, height and width of training and validation images
+SIZE = 128  # pixels, height and width of training and validation images
 BATCH = 64  # images per step: the default of fastai's script
 
 
@@ -108,11 +108,11 @@ def list_changes(arm: str, training: Training) -> list[str]:
     Methods, strengths and crops stay. The lr is scaled linearly from 2.048 for 2,048 images.
     """
     original = rr.compose(arm)
-    resized = round(original.data.eval_resize * SIDE / original.data.eval_size)
+    resized = round(original.data.eval_resize * SIZE / original.data.eval_size)
     changes = [
         f"model.name=resnet{training.depth}",
-        f"data.train_size={SIDE}",
-        f"data.eval_size={SIDE}",
+        f"data.train_size={SIZE}",
+        f"data.eval_size={SIZE}",
         f"data.eval_resize={resized}",
         f"batch.global_size={BATCH}",
         f"batch.bn_size={BATCH}",
@@ -165,7 +165,7 @@ def train_with_fastai(training: Training) -> TrainingResult:
         get_items=library.get_image_files,
         get_y=library.parent_label,
         splitter=library.GrandparentSplitter(valid_name="val"),
-        item_tfms=[library.RandomResizedCrop(SIDE, min_scale=0.35), library.FlipItem(0.5)],
+        item_tfms=[library.RandomResizedCrop(SIZE, min_scale=0.35), library.FlipItem(0.5)],
         batch_tfms=[library.Normalize.from_stats(*library.imagenet_stats, cuda=False)],
     ).dataloaders(training.images, bs=BATCH, num_workers=0, device="cpu")
     learner = library.Learner(
@@ -185,7 +185,7 @@ def train_with_fastai(training: Training) -> TrainingResult:
 
 def count_flops(model: nn.Module) -> float:
     """Return the operations of a forward and backward pass of one image."""
-    images = torch.randn(2, 3, SIDE, SIDE)
+    images = torch.randn(2, 3, SIZE, SIZE)
     with FlopCounterMode(display=False) as counter:
         model(images).sum().backward()
     return counter.get_total_flops() / 2

@@ -43,9 +43,9 @@ def measure_rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[s
     base = DataConfig(root=str(folder), val_share=val_fraction, workers=1, prefetch=1)
     facts = data.survey_images(base)
     sample = Sample.of(facts)
-    for side, pixels in itertools.product(sizes, (0, memory)):
-        config = replace(base, train_size=side, memory_pixels=pixels)
-        first, later = sample.crop_seconds(config, None, side)
+    for size, pixels in itertools.product(sizes, (0, memory)):
+        config = replace(base, train_size=size, memory_pixels=pixels)
+        first, later = sample.crop_seconds(config, None, size)
         measured = measure_epochs(config, facts, 3 if pixels else 2)
         epochs = {"later": (later, measured[-1])}
         if pixels:
@@ -53,7 +53,7 @@ def measure_rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[s
         for epoch, (expected, seconds) in epochs.items():
             storage = f"memory at {pixels} px, {epoch}" if pixels else "files"
             yield {
-                "case": f"{folder.name}, {side} px, {storage}",
+                "case": f"{folder.name}, {size} px, {storage}",
                 "predicted": round(1 / expected),
                 "measured": round(1 / seconds),
                 "error_percent": round(100 * (seconds / expected - 1), 1),
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=352, help="longer side of images in memory")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
-    sizes, rows = [int(side) for side in arguments.sizes.split(",")], []
+    sizes, rows = [int(size) for size in arguments.sizes.split(",")], []
     print(f"{'images per CPU-second':<56}{'predicted':>10}{'measured':>10}{'error':>9}")
     for folder in arguments.folders:
         for row in measure_rows(folder.absolute(), sizes, arguments.memory):

@@ -36,7 +36,7 @@ MODEL = torchvision.models.resnet50()
 NAMES = {id(parameter): name for name, parameter in MODEL.named_parameters()}
 NORM_NAMES = [name for name in NAMES.values() if "bn" in name]
 
-Rate = Callable[[int], float]  # learning rate as a function of the step
+LearningRate = Callable[[int], float]  # learning rate as a function of the step
 
 
 def make_nvidia_hparams() -> dict:
@@ -47,11 +47,11 @@ def make_nvidia_hparams() -> dict:
 def make_nvidia_dle() -> dict:
     """Return the table of lr_cosine_policy in image_classification/training.py, by epoch."""
 
-    def compute_rate(step: int) -> float:
+    def compute_lr(step: int) -> float:
         epoch = step // 625
         return compute_cosine(epoch + (epoch < 8), 8, 90)  # no epoch has a learning rate of zero
 
-    return make_table(compute_rate, 625, 8, [224] * 90, NORM_NAMES)
+    return make_table(compute_lr, 625, 8, [224] * 90, NORM_NAMES)
 
 
 def compute_cosine(done: int, warmup: int, total: int) -> float:
@@ -66,7 +66,7 @@ def make_pytorch_v1() -> dict:
     """Return the table of torch StepLR, as in references/classification/train.py."""
     optimizer = make_optimizer(0.1)
     scheduler = StepLR(optimizer, 30, 0.1)
-    return make_table(make_epoch_rates(optimizer, scheduler.step, 90, 5004), 5004, 0, [224] * 90)
+    return make_table(make_lr_by_epoch(optimizer, scheduler.step, 90, 5004), 5004, 0, [224] * 90)
 
 
 def make_pytorch_v2() -> dict:
@@ -77,7 +77,7 @@ def make_pytorch_v2() -> dict:
     norms = (module for module in MODEL.modules() if isinstance(module, torch.nn.BatchNorm2d))
     not_decayed = list_names(parameter for norm in norms for parameter in norm.parameters())
     return make_table(
-        make_epoch_rates(optimizer, scheduler.step, 600, 1251), 1251, 5, [176] * 600, not_decayed
+        make_lr_by_epoch(optimizer, scheduler.step, 600, 1251), 1251, 5, [176] * 600, not_decayed
     )
 
 
@@ -87,16 +87,16 @@ def make_timm(epochs: int, lr: float, decay: float, size: int) -> dict:
     scheduler = CosineLRScheduler(
         optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4
     )
-    rate = make_epoch_rates(optimizer, lambda: scheduler.step(next(numbers)), epochs, 625)
+    lr_by_step = make_lr_by_epoch(optimizer, lambda: scheduler.step(next(numbers)), epochs, 625)
     not_decayed = list_names(param_groups_weight_decay(MODEL, decay)[0]["params"])
-    return make_table(rate, 625, 5, [size] * epochs, not_decayed)
+    return make_table(lr_by_step, 625, 5, [size] * epochs, not_decayed)
 
 
 def make_ffcv(epochs: int) -> dict:
     """Return the table of get_lr and get_resolution in train_imagenet.py, with rn50_configs."""
     start, end = FFCV[epochs]
 
-    def compute_rate(step: int) -> float:
+    def compute_lr(step: int) -> float:
         epoch, iteration = divmod(step, 312)
         ends = np.interp([epoch, epoch + 1], [0, 2, epochs], [1e-4 * 1.7, 1.7, 0])
         return float(np.interp(iteration, [0, 312], ends))
@@ -107,7 +107,7 @@ def make_ffcv(epochs: int) -> dict:
         return int(np.round(np.interp([epoch], [start, end], [160, 192])[0] / 32)) * 32
 
     return make_table(
-        compute_rate, 312, 2, [compute_size(epoch) for epoch in range(epochs)], NORM_NAMES
+        compute_lr, 312, 2, [compute_size(epoch) for epoch in range(epochs)], NORM_NAMES
     )
 
 
@@ -119,13 +119,13 @@ def make_mlperf(batch: int, lr: float, epochs: int) -> dict:
     steps = IMAGENET_IMAGES // batch
     warmup, total = 2 * steps, epochs * steps
 
-    def compute_rate(step: int) -> float:
+    def compute_lr(step: int) -> float:
         if step < warmup:
             return lr * step / warmup
         return 1e-4 + (lr - 1e-4) * (1 - (step - warmup) / (total - warmup)) ** 2
 
     not_decayed = list_names(parameter for parameter in MODEL.parameters() if parameter.ndim <= 1)
-    return make_table(compute_rate, steps, 2, [224] * epochs, not_decayed)
+    return make_table(compute_lr, steps, 2, [224] * epochs, not_decayed)
 
 
 def make_optimizer(lr: float) -> torch.optim.Optimizer:
@@ -133,16 +133,16 @@ def make_optimizer(lr: float) -> torch.optim.Optimizer:
     return torch.optim.SGD([torch.zeros(1)], lr=lr)
 
 
-def make_epoch_rates(
+def make_lr_by_epoch(
     optimizer: torch.optim.Optimizer, advance: Callable[[], None], epochs: int, steps: int
-) -> Rate:
+) -> LearningRate:
     """Return the learning rate at each step for a scheduler that advances once per epoch."""
-    rates = []
+    values = []
     for _ in range(epochs):
-        rates.append(optimizer.param_groups[0]["lr"])
+        values.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         advance()
-    return lambda step: rates[step // steps]
+    return lambda step: values[step // steps]
 
 
 def list_names(parameters: Iterable[torch.nn.Parameter]) -> list[str]:
@@ -151,7 +151,7 @@ def list_names(parameters: Iterable[torch.nn.Parameter]) -> list[str]:
 
 
 def make_table(
-    rate: Rate, steps: int, warmup: int, sizes: list[int], not_decayed: Iterable[str] = ()
+    lr: LearningRate, steps: int, warmup: int, sizes: list[int], not_decayed: Iterable[str] = ()
 ) -> dict:
     """Return the table of one recipe, with a size for each epoch."""
 
@@ -159,14 +159,14 @@ def make_table(
         return float(f"{value:.10g}")
 
     epochs = [range(first, first + steps) for first in range(0, len(sizes) * steps, steps)]
-    ends = [[round_for_table(rate(epoch[0])), round_for_table(rate(epoch[-1]))] for epoch in epochs]
+    ends = [[round_for_table(lr(epoch[0])), round_for_table(lr(epoch[-1]))] for epoch in epochs]
     by_step = any(first != last for first, last in ends)
     return {
         "epochs": len(sizes),
         "steps_per_epoch": steps,
         "warmup_epochs": warmup,
         "rates": ends,
-        "means": [round_for_table(fmean(map(rate, epoch))) for epoch in epochs] if by_step else [],
+        "means": [round_for_table(fmean(map(lr, epoch))) for epoch in epochs] if by_step else [],
         "sizes": [[size, len(list(group))] for size, group in groupby(sizes)],
         "not_decayed": sorted(not_decayed),
     }
@@ -186,12 +186,12 @@ def main() -> None:
         "nvidia_mlperf_pt": make_mlperf(3264, 10.5, 37),
         f"nvidia_mlperf_pt {ONE_GPU}": make_mlperf(1632, 7.4, 35),
     } | {f"ffcv_rn50 epochs={epochs}": make_ffcv(epochs) for epochs in FFCV}
-    policies: list[list[str]] = []
+    name_lists: list[list[str]] = []
     for entry in recipes.values():  # four lists of names, not sixteen
-        if entry["not_decayed"] not in policies:
-            policies.append(entry["not_decayed"])
-        entry["not_decayed"] = policies.index(entry["not_decayed"])
-    tables = {"not_decayed": policies, "recipes": recipes}
+        if entry["not_decayed"] not in name_lists:
+            name_lists.append(entry["not_decayed"])
+        entry["not_decayed"] = name_lists.index(entry["not_decayed"])
+    tables = {"not_decayed": name_lists, "recipes": recipes}
     TABLES.write_text(json.dumps(tables, separators=(",", ":")) + "\n")
 
 

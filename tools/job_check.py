@@ -37,7 +37,7 @@ import sys, yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
 given = yaml.safe_load(sys.stdin)
 read = TrainerV1alpha1TrainJob.from_dict(given).to_dict()
-assert read == given, f"fields that the API does not know: {given} became {read}"
+assert read == given, f"the API has no such fields: {given} became {read}"
 """
 
 RENDEZVOUS_VARIABLES = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
@@ -92,7 +92,7 @@ def run_trainjob(arguments: list[str]) -> Path:
     validate(TRAINJOB_PROGRAM, "kubeflow-trainer-api==2.3.0", text)
     document = yaml.safe_load(text)
     command = document["spec"]["trainer"]["command"]
-    command = [word.replace("/storage/", f"{Path.cwd()}/k8s/") for word in command]
+    command = [argument.replace("/storage/", f"{Path.cwd()}/k8s/") for argument in command]
     variables = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1"}
     variables |= {f"PET_{name}": value for name, value in RENDEZVOUS_VARIABLES.items()}
     nodes = run_on_two_nodes(command, variables, "PET_NODE_RANK")

@@ -169,9 +169,11 @@ def describe_settings() -> Iterator[str]:
         "`cache=ram` stands for `data.memory_pixels=auto`.\n"
     )
     yield "| short | sets |\n|---|---|"
-    for word, forms in SHORT_NAMES.items():
-        meaning = " ".join(form.format("N" if word == "epochs" else "VALUE") for form in forms)
-        yield f"| `{word}={'N' if word == 'epochs' else 'VALUE'}` | `{meaning}` |"
+    for short_name, forms in SHORT_NAMES.items():
+        meaning = " ".join(
+            form.format("N" if short_name == "epochs" else "VALUE") for form in forms
+        )
+        yield f"| `{short_name}={'N' if short_name == 'epochs' else 'VALUE'}` | `{meaning}` |"
     yield "\n## General\n"
     yield from _format_table("", Recipe, sections)
     for name, section in sections.items():

@@ -18,26 +18,26 @@ from resnet_recipes.planning.roofline import (
     iterate_convolutions,
 )
 
-SIDES, BATCH = (224, 88, 176), 256
+SIZES, BATCH = (224, 88, 176), 256
 
 
 def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
     """Yield the speed of each distinct convolution, and the total fraction of the roofline."""
     torch.backends.cudnn.benchmark = search == "searched"
     model, batch = ("resnet18", 2) if quick else ("resnet50", BATCH)
-    for side in (32,) if quick else SIDES:
+    for size in (32,) if quick else SIZES:
         rows = []
         # the layers after a convolution do not matter
-        convolutions = iterate_convolutions(model, side)
+        convolutions = iterate_convolutions(model, size)
         shapes = Counter(each._replace(relu=True, adds=False) for each in convolutions)
         for shape, layers_of_shape in shapes.items():
-            case = f"{side} px: {name_convolution(shape)}"
+            case = f"{size} px: {name_convolution(shape)}"
             repeats = 1 if quick else 5
             for row in measure_or_report_fault(case, _measure, case, shape, batch, repeats, device):
                 rows.append(row | {"layers": layers_of_shape})
                 yield rows[-1]
         if find_gpu(device) and not any("fault" in row for row in rows):
-            yield _sum_layers(side, rows, find_gpu(device))
+            yield _sum_layers(size, rows, find_gpu(device))
 
 
 def _measure(
@@ -61,7 +61,7 @@ def _measure(
         }
 
 
-def _sum_layers(side: int, rows: list[dict], gpu: Gpu) -> dict:
+def _sum_layers(size: int, rows: list[dict], gpu: Gpu) -> dict:
     """Return the fraction of the roofline that all convolutions of a step reach together."""
     least, spent = (
         sum(row["layers"] * row[key] for row in rows)
@@ -69,7 +69,7 @@ def _sum_layers(side: int, rows: list[dict], gpu: Gpu) -> dict:
     )
     starts = 1e6 * KERNEL_START_SECONDS * sum(row["layers"] for row in rows)
     return {
-        "case": f"{side} px: all convolutions of a step",
+        "case": f"{size} px: all convolutions of a step",
         "value": least / spent,
         "unit": "of the roofline",
         "predicted": least / (least / gpu.convolution + starts),

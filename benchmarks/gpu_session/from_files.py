@@ -28,21 +28,21 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     with tempfile.TemporaryDirectory() as folder:
         root = demo.write(Path(folder) / "demo", train_images=2 if quick else 50, val_images=1)
         make_photographs(root / "train", NAMES)
-        for side in (32,) if quick else (176, 88):
+        for size in (32,) if quick else (176, 88):
             for case, kind in (
                 ("loader alone", make_loading_loop),
                 ("training from files", make_training_loop),
             ):
-                text = f"{side} px: {case}"
-                yield from measure_or_report_fault(text, _measure, kind, root, side, device, quick)
+                text = f"{size} px: {case}"
+                yield from measure_or_report_fault(text, _measure, kind, root, size, device, quick)
 
 
 def _measure(
-    kind: Callable[[Run], Steps], root: Path, side: int, device: torch.device, quick: bool
+    kind: Callable[[Run], Steps], root: Path, size: int, device: torch.device, quick: bool
 ) -> Iterator[dict]:
     """Yield the row of one measurement at one size."""
     batch, count = (4, 2) if quick else (256, STEPS)
-    recipe = make_recipe("mild", side, batch, quick)
+    recipe = make_recipe("mild", size, batch, quick)
     recipe = replace(recipe, data=replace(recipe.data, backend="auto", root=str(root)))
     facts = data.survey_images(recipe.data)
     run = make_run(recipe, device, True, facts)

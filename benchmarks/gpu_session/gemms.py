@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
-from convolutions import BATCH, SIDES, list_calls, make_operands, name_convolution
+from convolutions import BATCH, SIZES, list_calls, make_operands, name_convolution
 from faults import measure_or_report_fault
 from runs import find_gpu
 from torch import Tensor
@@ -47,19 +47,19 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     if device.type != "cuda":
         return  # Triton has no CPU backend
     batch = 2 if quick else BATCH
-    for side in (32,) if quick else SIDES[:2]:
-        convolutions = iterate_convolutions("resnet50", side)
+    for size in (32,) if quick else SIZES[:2]:
+        convolutions = iterate_convolutions("resnet50", size)
         shapes = Counter(each._replace(relu=True, adds=False) for each in convolutions)
         measured = []
         for shape, layers_of_shape in shapes.items():
             if (shape.kernel, shape.stride) != (1, 1):
                 continue
-            case = f"{side} px: {name_convolution(shape)}"
+            case = f"{size} px: {name_convolution(shape)}"
             for row in measure_or_report_fault(case, _measure, case, shape, batch, device):
                 measured.append(row | {"layers": layers_of_shape})
                 yield measured[-1]
         if not any("fault" in row for row in measured):
-            yield from _sum_operations(side, measured)
+            yield from _sum_operations(size, measured)
 
 
 def multiply(left: Tensor, right: Tensor, parts: int, tile: Tile) -> Tensor:
@@ -148,7 +148,7 @@ def _measure(case: str, shape: Convolution, batch: int, device: torch.device) ->
         }
 
 
-def _sum_operations(side: int, rows: list[dict]) -> Iterator[dict]:
+def _sum_operations(size: int, rows: list[dict]) -> Iterator[dict]:
     """Yield the fraction of the roofline that the products of a step reach, by operation."""
     for kind in dict.fromkeys(row["operation"] for row in rows):
         least, ours, peer = (
@@ -156,7 +156,7 @@ def _sum_operations(side: int, rows: list[dict]) -> Iterator[dict]:
             for key in ("least_microseconds", "microseconds", "peer_microseconds")
         )
         yield {
-            "case": f"{side} px: all 1x1 of a step, {kind}",
+            "case": f"{size} px: all 1x1 of a step, {kind}",
             "value": least / ours,
             "unit": "of the roofline",
             "note": f"{ours / 1e3:.2f} ms; cuDNN {peer / 1e3:.2f} ms, {least / peer:.2f}",

@@ -9,7 +9,7 @@ from faults import measure_or_report_fault
 from torch.profiler import ProfilerActivity, profile
 from training_loops import make_loop
 
-SIDES, BATCH = (176, 224, 88), 256
+SIZES, BATCH = (176, 224, 88), 256
 WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
 
 #: Patterns of kernel names: ours, torch, cuDNN and cuBLAS. The first match is used.
@@ -24,23 +24,23 @@ KINDS = {
 
 def measure_rows(device: torch.device, quick: bool, name: str) -> Iterator[dict]:
     """Yield rows for all kernels of a step, each kind, and each kernel, the longest first."""
-    for side in (32,) if quick else SIDES:
-        yield from measure_or_report_fault(f"{side} px", _profile, name, side, device, quick)
+    for size in (32,) if quick else SIZES:
+        yield from measure_or_report_fault(f"{size} px", _profile, name, size, device, quick)
 
 
-def _profile(name: str, side: int, device: torch.device, quick: bool) -> Iterator[dict]:
+def _profile(name: str, size: int, device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield the rows of one size."""
     kind = ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU
-    steps = make_loop(name, side, 4 if quick else BATCH, device, quick)
+    steps = make_loop(name, size, 4 if quick else BATCH, device, quick)
     steps(1 if quick else WARM_UP)
     with profile(activities=[kind]) as measured:
         steps(STEPS)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-    yield from _measure_kernels(f"{side} px", measured.events(), device)
+    yield from _measure_kernels(f"{size} px", measured.events(), device)
 
 
-def _measure_kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
+def _measure_kernels(case: str, events: list, device: torch.device) -> Iterator[dict]:
     """Yield microseconds per step of every kernel, copy and fill on the device."""
     taken, counts, kinds = Counter(), Counter(), Counter()
     for event in events:
@@ -51,17 +51,17 @@ def _measure_kernels(size: str, events: list, device: torch.device) -> Iterator[
             kinds[classify(name)] += spent
     total, unit = taken.total(), {"unit": "us a step"}
     yield {
-        "case": f"{size}: kernels, copies, fills",
+        "case": f"{case}: kernels, copies, fills",
         "value": counts.total(),
         "unit": "a step",
     }
-    yield {"case": f"{size}: all of them", "value": total} | unit
+    yield {"case": f"{case}: all of them", "value": total} | unit
     for kind, spent in kinds.items():
         share = f"{100 * spent / total:.1f}%"
-        yield {"case": f"{size}: {kind}", "value": spent, "note": share} | unit
+        yield {"case": f"{case}: {kind}", "value": spent, "note": share} | unit
     for name, spent in taken.most_common():
         yield unit | {
-            "case": f"{size}: {name[:40]}",
+            "case": f"{case}: {name[:40]}",
             "kernel": name,
             "count": counts[name],
             "value": spent,

@@ -21,7 +21,7 @@ class Case(NamedTuple):
 
     name: str
     channels: int
-    side: int
+    size: int
     accesses: float  # elements that the fused operation moves per input element
     launches: int  # launches of the fused operation
     forms: dict[str, Callable]
@@ -33,7 +33,7 @@ NORMS = {"torch": batch_norm.unfused, "fused": batch_norm.fused}
 BLURS = {"torch": training_loops.blur, "fused": blur.fused}
 POOLS = {"torch": max_pool.unfused, "fused": max_pool.fused}
 
-SIDES = 224, 88
+SIZES = 224, 88
 FIRST_CONVOLUTIONS = {"torch": nn.Conv2d, "folded": FoldedConv2d}
 
 
@@ -41,26 +41,26 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield GB/s of the bytes that a fused operation must move, and the first convolution in ms."""
     torch.backends.cudnn.benchmark = True
     batch = 2 if quick else 256
-    for side in (32,) if quick else SIDES:
+    for size in (32,) if quick else SIZES:
         for name, kind in FIRST_CONVOLUTIONS.items():
-            text = f"first convolution, {side} px: {name}"
-            yield from measure_or_report_fault(text, _measure_first, batch, side, kind, device)
+            text = f"first convolution, {size} px: {name}"
+            yield from measure_or_report_fault(text, _measure_first, batch, size, kind, device)
     # ours last: a kernel that reads out of bounds breaks the GPU for all later ones
     for name in ("torch", "fused") if device.type == "cuda" else ("torch",):
         for case in CASES:
-            side = 8 if quick else case.side
-            text = f"{case.name}, {case.channels} channels, {side} px: {name}"
+            size = 8 if quick else case.size
+            text = f"{case.name}, {case.channels} channels, {size} px: {name}"
             yield from measure_or_report_fault(
-                text, _measure_operation, case, name, batch, side, device
+                text, _measure_operation, case, name, batch, size, device
             )
 
 
 def _measure_operation(
-    case: Case, name: str, batch: int, side: int, device: torch.device
+    case: Case, name: str, batch: int, size: int, device: torch.device
 ) -> Iterator[dict]:
     """Yield the row of one form of an operation, forward and backward."""
     generator, gpu = torch.Generator(device).manual_seed(0), find_gpu(device)
-    x = torch.randn(batch, case.channels, side, side, generator=generator, device=device)
+    x = torch.randn(batch, case.channels, size, size, generator=generator, device=device)
     x = x.to(choose_dtype(device), memory_format=torch.channels_last).requires_grad_()
     arguments = case.arguments(x)
     parts = [x, *(part for each in arguments if isinstance(each, tuple) for part in each)]
@@ -114,11 +114,11 @@ CASES = (
 
 
 def _measure_first(
-    batch: int, side: int, kind: type[nn.Conv2d], device: torch.device
+    batch: int, size: int, kind: type[nn.Conv2d], device: torch.device
 ) -> Iterator[dict]:
     """Yield the row of the first convolution of float32 images, and its weight gradient."""
     dtype = choose_dtype(device)
-    images = torch.randn(batch, 3, side, side, device=device)
+    images = torch.randn(batch, 3, size, size, device=device)
     images = images.contiguous(memory_format=torch.channels_last)
     layer = kind(3, 64, 7, 2, 3, bias=False)
     layer.to(device, dtype, memory_format=torch.channels_last)

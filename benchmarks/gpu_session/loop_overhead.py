@@ -38,9 +38,9 @@ PEER_SETTINGS = {
 }
 
 
-def make_loops(side: int, batch: int, device: torch.device) -> dict[str, tuple[nn.Module, Steps]]:
+def make_loops(size: int, batch: int, device: torch.device) -> dict[str, tuple[nn.Module, Steps]]:
     """Return our loop and the hand-written loop, each with a network; their weights are equal."""
-    run = make_run(make_recipe("mild", side, batch, True, **PEER_SETTINGS), device, True)
+    run = make_run(make_recipe("mild", size, batch, True, **PEER_SETTINGS), device, True)
     model = torchvision.models.resnet18(num_classes=CLASSES)
     model.load_state_dict(run.model.state_dict())
     peer = make_handwritten_loop(model, run.train_data, device, resolve_dtype("auto", device))
@@ -53,9 +53,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tiny inputs, to test the command")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
-    side, batch, steps, rounds = (48, 8, 1, 1) if arguments.quick else (64, 32, 10, 9)
+    size, batch, steps, rounds = (48, 8, 1, 1) if arguments.quick else (64, 32, 10, 9)
     device = read_rank("auto").device
-    loops = make_loops(side, batch, device)
+    loops = make_loops(size, batch, device)
     rates: dict[str, list[float]] = {name: [] for name in loops}
     for turn in range(rounds + 1):
         for name in sorted(loops, reverse=turn % 2 == 0):
@@ -64,7 +64,7 @@ def main() -> None:
                 rates[name].append(steps / seconds)
     ratios = [a / b for a, b in zip(rates["ours"], rates["peer"], strict=True)]
     row = {
-        "case": f"resnet18 {side} px, batch {batch}, {device.type}",
+        "case": f"resnet18 {size} px, batch {batch}, {device.type}",
         **{name: median(values) for name, values in rates.items()},
         "ratio": median(ratios),
         "unit": "steps/s",

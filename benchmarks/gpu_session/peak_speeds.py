@@ -12,12 +12,12 @@ from resnet_recipes.doctor import rates
 
 def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield bytes and operations per second, with predictions from the datasheet."""
-    size, side = (1 << 22, 256) if quick else (1 << 30, 8192)
-    memory = partial(rates.measure_traffic, device, size)
-    product = partial(rates.measure_products, device, choose_dtype(device), side)
+    count, size = (1 << 22, 256) if quick else (1 << 30, 8192)
+    memory = partial(rates.measure_traffic, device, count)
+    product = partial(rates.measure_products, device, choose_dtype(device), size)
     yield from measure_or_report_fault("memory", _measure_speed, memory, "TB/s", device)
     yield from measure_or_report_fault(
-        f"matrix product {side}", _measure_speed, product, "TFLOP/s", device
+        f"matrix product {size}", _measure_speed, product, "TFLOP/s", device
     )
 
 

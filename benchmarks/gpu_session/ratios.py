@@ -40,4 +40,4 @@ def compute_ratios(rows: list[dict]) -> Iterator[dict]:
 
 def _strip_mode(name: str) -> str:
     """Return a loop's name without its compile mode."""
-    return ", ".join(word for word in name.split(", ") if word not in MODES)
+    return ", ".join(part for part in name.split(", ") if part not in MODES)

@@ -46,7 +46,7 @@ def choose_dtype(device: torch.device) -> torch.dtype:
     return resolve_dtype("auto" if device.type == "cuda" else "bf16", device)
 
 
-def make_recipe(name: str, side: int, batch: int, quick: bool, **changes: object) -> Recipe:
+def make_recipe(name: str, size: int, batch: int, quick: bool, **changes: object) -> Recipe:
     """Return a packaged recipe for images of one size.
 
     Changes update its sections, and None removes a method.
@@ -54,7 +54,7 @@ def make_recipe(name: str, side: int, batch: int, quick: bool, **changes: object
     tree = yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
     tree["methods"] |= {"progressive_resizing": None} | changes.pop("methods", {})
     tree["methods"] = {key: value for key, value in tree["methods"].items() if value is not None}
-    tree["data"] |= {"backend": "synthetic", "train_size": side}
+    tree["data"] |= {"backend": "synthetic", "train_size": size}
     tree["batch"] = {"global_size": batch, "bn_size": batch}
     tree |= {"max_duration": "10000ba", "scale_schedule_ratio": 1.0, "published": []}
     tree["schedule"]["warmup"] = "10ba"
@@ -72,10 +72,10 @@ class OneBatchLoader:
 
     skipped = ()
 
-    def __init__(self, side: int, batch: int, device: torch.device):
+    def __init__(self, size: int, batch: int, device: torch.device):
         generator = torch.Generator().manual_seed(0)
         pixels = torch.randint(
-            0, 256, (batch, side, side, 3), dtype=torch.uint8, generator=generator
+            0, 256, (batch, size, size, 3), dtype=torch.uint8, generator=generator
         )
         labels = torch.randint(0, CLASSES, (batch,), generator=generator)
         self.batch = RawBatch(pixels.to(device).permute(0, 3, 1, 2), labels.to(device))

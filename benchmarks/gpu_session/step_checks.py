@@ -30,7 +30,7 @@ UPDATE_TOLERANCE, WRONG_FRACTION = 0.2, 1e-3
 
 #: Enough images that BatchNorm has enough values at the smallest maps; a learning rate that keeps
 #: weights 1e-6 apart close; and no decay, which would dominate each update at that learning rate.
-SIDE, BATCH = 48, 8
+SIZE, BATCH = 48, 8
 STABLE_SETTINGS = {
     "optimizer": {"lr": 2e-4, "weight_decay": 0.0},
     "schedule": {"warmup": "0ba"},
@@ -93,7 +93,7 @@ def _count_wrong(expected: Tensor, actual: Tensor) -> int:
 def compute_changes(methods: dict, device: torch.device) -> list[Tensor]:
     """Return the changes of a float32 ResNet-18's evaluation tensors in three steps."""
     run = make_run(
-        make_recipe("mild", SIDE, BATCH, True, methods=dict(methods), **STABLE_SETTINGS), device
+        make_recipe("mild", SIZE, BATCH, True, methods=dict(methods), **STABLE_SETTINGS), device
     )
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     make_training_loop(run)(3)

@@ -21,32 +21,32 @@ ROUNDS, STEPS, WARM_UP = 5, 10, 8  # after the warm-up, gradients are replayed
 
 def measure_rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterator[dict]:
     """Yield the speed of a training loop at every size; `turn` marks a second measurement."""
-    is_long = turn == "again" or any(word in name for word in ("compiled", *MODES))
+    is_long = turn == "again" or any(mode in name for mode in ("compiled", *MODES))
     cases = QUICK if quick else CASES[: 1 if is_long else None]
-    for side, batch in cases:
-        case = f"{side} px, {batch}: {name}"
-        yield from measure_or_report_fault(case, _measure, name, side, batch, device, quick)
+    for size, batch in cases:
+        case = f"{size} px, {batch}: {name}"
+        yield from measure_or_report_fault(case, _measure, name, size, batch, device, quick)
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(device)
 
 
-def _measure(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
+def _measure(name: str, size: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield first step, speed and memory of a training loop at one size."""
-    steps, size = make_loop(name, side, batch, device, quick), f"{side} px, {batch}"
+    steps, text = make_loop(name, size, batch, device, quick), f"{size} px, {batch}"
     _, first = time_steps(steps, 1, device)  # includes compilation and algorithm search
-    yield {"case": f"{size}: {name}, first step", "value": first, "unit": "s"}
+    yield {"case": f"{text}: {name}, first step", "value": first, "unit": "s"}
     rounds, count, warm_up = (1, 1, 1) if quick else (ROUNDS, STEPS, WARM_UP)
     steps(warm_up)
     timed_rounds = [time_steps(steps, count, device) for _ in range(rounds)]
     rates = [count * batch / seconds for _, seconds in timed_rounds]
     host = median(issued for issued, _ in timed_rounds) / count
     gpu = find_gpu(device) if name in ("ours, Mild", "ours, no methods") and not quick else None
-    work = Work("resnet50", side, batch, "Mild" in name, fused=True)
+    work = Work("resnet50", size, batch, "Mild" in name, fused=True)
     yield {
         "loop": name,
-        "size": size,
+        "size": text,
         "value": median(rates),
         "unit": "images/s",
         "predicted": gpu and roofline.predict_speed(gpu, work).images_per_second,
@@ -54,4 +54,4 @@ def _measure(name: str, side: int, batch: int, device: torch.device, quick: bool
     }
     if device.type == "cuda":
         used = torch.cuda.max_memory_reserved(device) / 1e9
-        yield {"case": f"{size}: {name}, memory", "value": used, "unit": "GB reserved"}
+        yield {"case": f"{text}: {name}, memory", "value": used, "unit": "GB reserved"}

@@ -26,15 +26,15 @@ from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.ops.blur import Blurring
 
 
-def make_loop(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Steps:
+def make_loop(name: str, size: int, batch: int, device: torch.device, quick: bool) -> Steps:
     """Return a training loop, named as in `calls`.
 
     Raises ImportError without timm.
     """
     library, *traits = name.split(", ")
     if library == "ours":
-        return _make_ours(traits, side, batch, device, quick)
-    loader, modes = OneBatchLoader(side, batch, device), MODES & set(traits)
+        return _make_ours(traits, size, batch, device, quick)
+    loader, modes = OneBatchLoader(size, batch, device), MODES & set(traits)
     network = _build_network(library, traits, quick).to(device, memory_format=torch.channels_last)
     if not modes:
         keep_blur_filters(network)
@@ -46,14 +46,14 @@ def make_loop(name: str, side: int, batch: int, device: torch.device, quick: boo
 
 
 def _make_ours(
-    traits: list[str], side: int, batch: int, device: torch.device, quick: bool
+    traits: list[str], size: int, batch: int, device: torch.device, quick: bool
 ) -> Steps:
     """Return our loop for Mild with cuDNN benchmark mode, as in the hand-written loop."""
     precision = {"kernels": "off"} if "kernels off" in traits else {}
     if "compiled" in traits and device.type == "cuda":
         precision["compile"] = True
     methods = NO_METHODS if "no methods" in traits else {}
-    recipe = make_recipe("mild", side, batch, quick, precision=precision, methods=methods)
+    recipe = make_recipe("mild", size, batch, quick, precision=precision, methods=methods)
     return make_training_loop(make_run(recipe, device, "heuristics" not in traits))
 
 

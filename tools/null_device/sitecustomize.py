@@ -8,7 +8,7 @@ import sys
 
 RANK_PROGRAMS = ("resnet_recipes.jobs", "resnet_recipes.ops.selftest", "gpu_session/part.py")
 
-if any(name in word for word in sys.orig_argv for name in RANK_PROGRAMS):
+if any(name in argument for argument in sys.orig_argv for name in RANK_PROGRAMS):
     import null_device  # noqa: F401
 
     from resnet_recipes.ops import trial

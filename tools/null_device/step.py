@@ -90,8 +90,8 @@ def make_run(name: str, changes: list[str]) -> Run:
     changes = ["data=/dev/null", "data.backend=synthetic", *batch, *changes]
     recipe = compose(name, changes, needs_data=False).recipe
     facts = DataFacts("synthetic", "x", 1_281_167, 50_000, tuple(map(str, range(1000))))
-    side = recipe.data.train_size
-    pixels = torch.empty(BATCH, side, side, 3, dtype=torch.uint8, pin_memory=True)
+    size = recipe.data.train_size
+    pixels = torch.empty(BATCH, size, size, 3, dtype=torch.uint8, pin_memory=True)
     distill = recipe.methods.distill
     has_outputs = distill is not None and distill.labels  # soft labels
     taught = torch.empty(BATCH, 1000, pin_memory=True) if has_outputs else None
@@ -133,7 +133,7 @@ def list_not_captured(steps: list[list[str]]) -> list[str]:
     """Return the requests during a capture that a CUDA graph cannot contain."""
     entries = {entry for step in steps for entry in step if entry.startswith("captured ")}
     strange = ("wait", "pageable", "other stream")
-    uncaptured = {entry for entry in entries if any(word in entry for word in strange)}
+    uncaptured = {entry for entry in entries if any(kind in entry for kind in strange)}
     uncaptured -= {"captured wait other stream"}  # torch initializes its random numbers
     return sorted(entry.removeprefix("captured ") for entry in uncaptured)
 
