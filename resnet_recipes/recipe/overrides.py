@@ -89,7 +89,9 @@ def parse(arguments: Iterable[str]) -> ParseResult:
     """Parse arguments as changes."""
     overrides: list[Override] = []
     problems: list[Problem] = []
+    names: set[str] = set()
     for argument in arguments:
+        names.add(argument.partition("=")[0])
         if problem := _find_argument_problem(argument):
             problems.append(problem)
             continue
@@ -97,7 +99,6 @@ def parse(arguments: Iterable[str]) -> ParseResult:
             override_problems = list(_find_problems(override))
             problems += override_problems
             overrides += [] if override_problems else [override]
-    names = {argument.split("=")[0] for argument in arguments}
     for other, verb in (("ssr", "scale"), ("max_duration", "set")):
         if {"epochs", other} <= names:
             clause = f"sets the total duration, so {other}= cannot {verb} it"

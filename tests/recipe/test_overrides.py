@@ -128,3 +128,10 @@ def test_argument_is_read_up_to_its_limit():
     argument = "about=" + "x" * (MAX_LENGTH - len("about="))
     assert not parse([argument]).problems
     assert parse([f"{argument}x"]).problems
+
+
+@pytest.mark.parametrize("other", ["ssr=0.5", "max_duration=3ep"])
+def test_parse_of_an_iterator_rejects_a_second_duration(other):
+    problems = parse(iter(["epochs=18", other])).problems
+    assert [problem.key for problem in problems] == ["epochs"]
+    assert "sets the total duration" in problems[0].clause
