@@ -3,7 +3,6 @@
 import sys
 import time
 from contextlib import AbstractContextManager
-from math import ceil
 from typing import TYPE_CHECKING, TextIO
 
 from resnet_recipes.base.text import format_clock
@@ -106,6 +105,5 @@ class Pace:
         facts = self._facts
         if self._seconds is None:
             return None
-        evaluations = ceil(facts.total_steps / facts.eval_steps) - done // facts.eval_steps
         left = facts.pflops(facts.total_steps) - facts.pflops(done)
-        return self._evaluation * evaluations + self._seconds * left
+        return self._evaluation * facts.count_evaluations(done) + self._seconds * left

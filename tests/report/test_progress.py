@@ -104,3 +104,14 @@ def test_pace_counts_remaining_evaluations(pace):
     pace.add_evaluation(5.0)
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 5.0)
     assert pace.seconds_left(40) == 0
+
+
+@pytest.mark.parametrize("interval", [1, 3, 4, 15])
+@pytest.mark.parametrize("offset", [0, 1, 3, 20])
+def test_pace_counts_evaluations_from_their_offset(facts, interval, offset):
+    pace = Pace(replace(facts, eval_steps=interval, eval_offset=offset))
+    pace.observe(8, 0.0, is_settled=True)
+    pace.add_evaluation(5.0)
+    for done in range(41):
+        steps = [step for step in range(done + 1, 40) if (step - offset) % interval == 0]
+        assert pace.seconds_left(done) == 5.0 * (len(steps) + (done < 40))
