@@ -35,7 +35,7 @@ from resnet_recipes.recipe.strict_yaml import Document, parse_scalar, shorten_pa
 from resnet_recipes.run_folder import CONFIG
 
 USER_FOLDER = Path("recipes")
-MAX_PARENTS = 8
+MAX_PARENTS = 7  # files that a recipe may inherit from
 
 #: Sections that a recipe can select by name; each has a folder with its options.
 GROUPS = ("optimizer", "schedule")
@@ -212,8 +212,8 @@ class Library:
             hint = Hint("delete one of these recipes from the `defaults` of another")
             location = document.locate("defaults")
             raise RecipeError([Problem("defaults", None, clause, hint, where=location)])
-        if len(links) + len(below) >= MAX_PARENTS:
-            clause = Statement(f"a recipe may inherit from at most {MAX_PARENTS - 1} files")
+        if len(links) + len(below) > MAX_PARENTS:
+            clause = Statement(f"a recipe may inherit from at most {MAX_PARENTS} files")
             raise RecipeError.of(shorten_path(entry.path), None, clause)
         for parent in self.find_parents(entry, document):
             self._collect(parent, links, (*below, entry.path))
