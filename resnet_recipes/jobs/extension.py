@@ -89,7 +89,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
         clause = f"has not finished its stable phase, which ends at step {parent.stable_steps:,}"
         raise NotYetError.of(flag, None, clause, Hint("wait, then run the same command again"))
     if checkpoint is None:
-        clause = f"has no checkpoint before step {plan.stable_steps:,}, where this run cools down"
+        clause = f"has no checkpoint up to step {plan.stable_steps:,}, where this run cools down"
         fix = f"resnet-train --resume {shlex.quote(str(folder))}"
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(parent.epochs):g}"

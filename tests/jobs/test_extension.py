@@ -99,7 +99,7 @@ def test_stable_state_is_newest_checkpoint_of_stable_phase(prepare_run, launcher
         find(24, other)
     (short / "config.yaml").write_bytes(config)
     (short / "exit.json").write_text("{}")
-    with pytest.raises(NotReadyError, match=r"has no checkpoint before step 6, (.|\n)*=4$"):
+    with pytest.raises(NotReadyError, match=r"has no checkpoint up to step 6, (.|\n)*=4$"):
         find(8)
     for path in (short / "checkpoints").glob("step-00000012.*"):
         path.unlink()
