@@ -239,8 +239,9 @@ def prepare(
     `resnet-train --resume FOLDER` trains it, on this or another machine.
 
     `planned` is the result of `plan(recipe)`, if you have it; it saves a second count of the
-    images. The folder records `command`. Raises RecipeError if the name is taken, and
-    NotReadyError if a run with the name is running or a validation image is unreadable.
+    images. The folder records `command`. Raises RecipeError if the name is taken, NotReadyError if
+    a run with the name is running or a validation image is unreadable, and NotDoneError if a
+    measurement for `launch.budget` or `batch.bn_size=auto` fails.
     """
     with _create(_check(recipe), planned, command) as locked:
         return locked.path
@@ -280,7 +281,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     the signal is then delivered again, so that a loop over seeds also ends. `resnet-train --resume
     FOLDER` continues the run. Each callback receives every record of metrics.jsonl. If one returns
     a true value, the run saves a checkpoint and ends. Raises RecipeError, also for a recipe with
-    several devices.
+    several devices, TrainingError if the training fails, and the errors of `prepare`.
     """
     result = _check(recipe)
     RecipeError.raise_if_any([*_find_device_problems(recipe), *map(_check_callback, callbacks)])

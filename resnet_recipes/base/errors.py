@@ -39,7 +39,7 @@ class ExitCode(IntEnum):
     """How a command ended, for the shell and for Slurm."""
 
     DONE = 0
-    FAILED = 1  # training or another task failed, or a second Ctrl-C stopped it
+    FAILED = 1  # training or another task failed, or Ctrl-C after an earlier signal stopped it
     RECIPE = 2  # wrong command or recipe
     NOT_READY = 3  # the data or the machine must be fixed first
     PREEMPTED = 75  # stopped from outside after saving, or not ready yet: run the command again

@@ -13,7 +13,10 @@ from resnet_recipes.base.errors import BrokenRuleError, Fix, Problem, Rule, Stat
 
 
 class Limit:
-    """A rule for values; None is always valid, and each item of a list is checked separately."""
+    """A rule for values; None is always valid.
+
+    Each item of a list is checked separately, except by Span, which checks the complete list.
+    """
 
     fix: Fix = ()  # a valid value or command
     valid: tuple[str, ...] = ()  # or the allowed values

@@ -101,7 +101,10 @@ def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
 
 
 def find_free_path(path: Path) -> Path:
-    """Return a path that does not exist: this one, or with a number after its name."""
+    """Return a path that does not exist: this one, or with another number at the end of its name.
+
+    A number at the end is replaced: run3 becomes run2, if that is free.
+    """
     stem, number = path.stem.rstrip("0123456789"), 2
     while os.path.lexists(path):
         path, number = path.parent / f"{stem}{number}{path.suffix}", number + 1

@@ -80,7 +80,10 @@ def format_facts(
 
 
 def escape_html(text: object) -> str:
-    """Escape text for HTML elements and quoted attributes; remove invisible characters."""
+    """Escape text for HTML elements and quoted attributes.
+
+    Control and invisible characters become visible codes, such as \\u200b.
+    """
     return html.escape(escape_controls(text))
 
 
@@ -122,7 +125,10 @@ def format_percent(fraction: float) -> str:
 
 
 def format_number(number: float) -> str:
-    """Format a number with at least three digits, as "0.0123", "12.3" or "12,345"."""
+    """Format a number to three significant digits, or to an integer from 100 on.
+
+    As "0.0123", "5", "12.3" or "12,345".
+    """
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
@@ -136,7 +142,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_long_time(seconds: float) -> str:
-    """Format a duration to one or two digits, as "11 weeks".
+    """Format a duration to at most two significant digits, as "11 weeks" or "100 seconds".
 
     The unit is the largest that fits at least twice.
     """

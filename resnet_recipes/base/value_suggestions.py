@@ -14,7 +14,7 @@ from resnet_recipes.base.suggestions import FOREIGN_VALUES, OFF, UNITS, apply_me
 
 ON = ("true", "yes", "on", "1")
 
-#: From this number on, a value without a unit counts steps, not epochs.
+#: From this number on, a value without a unit counts steps, not epochs; not for max_duration.
 MIN_STEPS = 100
 
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"

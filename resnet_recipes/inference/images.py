@@ -128,7 +128,7 @@ def _map_labels(
 def collect_images(images: object) -> list[Path | Pixels]:
     """Return the paths and pixels of one or several images.
 
-    Raises RecipeError if an image in memory cannot be decoded.
+    Raises RecipeError if a path is not a local path, or an image in memory cannot be decoded.
     """
     is_one = isinstance(images, str | bytes | os.PathLike | Image.Image)
     is_one |= isinstance(images, np.ndarray | Tensor) and images.ndim in (2, 3)
@@ -148,10 +148,12 @@ def collect_images(images: object) -> list[Path | Pixels]:
 
 
 def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
-    """Return the absolute paths of images, and of all images in folders, sorted by name.
+    """Return the absolute paths of images, and of all images in folders, in the order of `sources`.
 
-    A path that does not exist may be a pattern, such as "photos/**/*.jpg". Images in memory keep
-    their positions. Raises NotReadyError if a path does not exist, or a folder has no images.
+    The images of one folder, and the matches of one pattern, are sorted by name. A path that does
+    not exist may be a pattern, such as "photos/**/*.jpg". Images in memory keep their positions.
+    Raises NotReadyError if a path does not exist, a pattern cannot be searched, or a folder cannot
+    be read or has no images.
     """
     images: list[str | Pixels] = []
     problems: list[Problem] = []

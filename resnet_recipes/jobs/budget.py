@@ -74,7 +74,7 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
 def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
     """Return the plan of the longest run within its recipe's budget.
 
-    Raises RecipeError if the run would be too short for a warm-up.
+    Raises RecipeError if the budget is too small for `find_min_epochs`.
     """
     launch = plan.recipe.launch
     minutes = parse_budget(launch.budget, launch.price) / 60
@@ -107,7 +107,7 @@ def find_longest(
     """Return the most epochs that take at most `budget` minutes; below MIN_FULL_EPOCHS, in tenths.
 
     None if `min_epochs`, in tenths, take longer. `minutes` returns the minutes for a number of
-    epochs, which rarely decrease. It is slow for long runs, so short runs are tried first.
+    epochs, which rarely decrease. The call is slow for long runs, so short runs are tried first.
     """
     tenths, end = range(int(10 * min_epochs), 10 * limit + 1), 1
     while end < len(tenths) and minutes(Fraction(tenths[end], 10)) <= budget:
@@ -126,7 +126,7 @@ def find_longest(
 
 
 def find_min_epochs(plan: Plan) -> Fraction:
-    """Return the minimum sensible epochs, in tenths: one, or twice the warm-up."""
+    """Return the minimum sensible epochs, in tenths: one, or twice a warm-up in epochs or steps."""
     warmup = Duration.parse(plan.recipe.schedule.warmup)
     if warmup.unit == "dur":
         return Fraction(1)

@@ -238,14 +238,17 @@ class Ranks:
         return any(process.returncode for process in self._processes)
 
     def find_killed(self) -> KilledRank | None:
-        """Return the lowest rank that a signal from outside this process killed, or None."""
+        """Return the lowest rank that a signal ended, except by `kill`, or None.
+
+        The signal may also come from the rank itself, such as SIGSEGV.
+        """
         for rank, process in enumerate(self._processes):
             if (process.returncode or 0) < 0 and rank not in self._killed:
                 return KilledRank(rank, signal.Signals(-process.returncode).name)
         return None
 
     def wait(self, seconds: float) -> None:
-        """Wait until a process ends, at most `seconds`."""
+        """Wait until the lowest running rank ends, at most `seconds`."""
         with suppress(subprocess.TimeoutExpired):
             for rank in self.running[:1]:
                 self._processes[rank].wait(seconds)

@@ -59,7 +59,7 @@ class Request(Enum):
 
     TRAIN = auto()  # train until the end
     SAVE = auto()  # after a signal: finish the step, save, and stop
-    KILL = auto()  # after a second Ctrl-C: stop now
+    KILL = auto()  # after a Ctrl-C that follows an earlier signal: stop now
 
 
 class Launch:
@@ -117,7 +117,7 @@ class Launch:
         return result
 
     def receive(self, number: int) -> None:
-        """Handle a signal: the first requests a save, a second Ctrl-C stops the run now."""
+        """Handle a signal: the first requests a save, a later Ctrl-C stops the run now."""
         now = time.monotonic()
         if self._request == Request.TRAIN:
             self._request, self._signal = Request.SAVE, number

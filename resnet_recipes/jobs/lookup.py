@@ -13,14 +13,15 @@ from resnet_recipes.network import hub
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 
 ROOT = Path("runs")
-LAST = "last"  # the most recently started run
+LAST = "last"  # the run that was started, or resumed with changed settings, last
 LIST = "resnet-recipes runs"
 
 
 def find_runs(arguments: Iterable[str], key: str = "RUN") -> list[Path]:
     """Return the path for each argument.
 
-    Raises NotReadyError, with the most similar names, for all that do not exist.
+    Raises RecipeError for the first argument that is not a local path, NotReadyError, with the most
+    similar names, for all that do not exist.
     """
     paths = [(argument, find_run_path(key, argument)) for argument in arguments]
     NotReadyError.raise_if_any(
@@ -32,7 +33,7 @@ def find_runs(arguments: Iterable[str], key: str = "RUN") -> list[Path]:
 def find_network(argument: str, key: str) -> Path:
     """Return the path of a run or a file; a published network name is returned unchanged.
 
-    Raises NotReadyError like `find_runs`, RecipeError for an invalid name on the Hub.
+    Raises the errors of `find_runs`, and RecipeError for an invalid name on the Hub.
     """
     if argument.startswith("hf:"):
         hub.parse_repository(key, argument)

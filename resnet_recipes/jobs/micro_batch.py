@@ -20,7 +20,7 @@ def fit_micro_batch(plan: Plan, say: Say) -> Plan:
     """Return the plan with the largest micro-batch that fits, in place of auto.
 
     Takes some seconds on the first GPU; `say` is called with the result and its effects. Raises
-    RecipeError without a GPU, TrainingError if nothing fits.
+    RecipeError without a GPU, NotDoneError if nothing fits or the rank fails or is stopped.
     """
     if plan.recipe.batch.bn_size != AUTO:
         return plan

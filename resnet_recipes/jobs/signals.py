@@ -91,7 +91,7 @@ class Interruption:
             self._code, self.reason = code, reason
 
     def receive(self, number: int) -> None:
-        """Handle a signal: the first is a request, a second Ctrl-C ends the process."""
+        """Handle a signal: the first is a request, a later Ctrl-C ends the process."""
         now = time.monotonic()
         first_signal_at = self._first_signal_at or now
         if number == signal.SIGINT and now - first_signal_at > _SAME_REQUEST_SECONDS:

@@ -208,7 +208,10 @@ class Method(Section):
         return {}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore the tensors returned by `state_dict`."""
+        """Restore the tensors returned by `state_dict`.
+
+        Raises ValueError if a method without state is given any.
+        """
         if state:
             raise ValueError(f"{self.name} keeps no state, but the checkpoint has {sorted(state)}")
 

@@ -8,7 +8,7 @@ def change_class(module: nn.Module, new_class: type[nn.Module], **attributes: ob
 
     Its parameters, buffers, state-dict keys, training flag and place in the model are kept, so the
     same weights load into the changed and the original model. `new_class.__init__` is not run; pass
-    the attributes that it needs in `attributes`.
+    the attributes that it needs in `attributes`. Raises TypeError for any other class.
     """
     if new_class.__bases__[0] is not type(module):
         raise TypeError(f"{new_class.__name__} is not a direct subclass of {type(module).__name__}")
@@ -18,7 +18,10 @@ def change_class(module: nn.Module, new_class: type[nn.Module], **attributes: ob
 
 
 def restore_class(module: nn.Module, new_class: type[nn.Module]) -> None:
-    """Undo every `change_class` of a module that was built as a `new_class`."""
+    """Undo every `change_class` of a module that was built as a `new_class`.
+
+    Raises TypeError if it was not.
+    """
     if not isinstance(module, new_class):
         raise TypeError(f"{type(module).__name__} was not built as a {new_class.__name__}")
     module.__class__ = new_class

@@ -196,7 +196,7 @@ class Plan:
 
     @cached_property
     def stable_steps(self) -> int:
-        """Steps before the wsd cooldown, equal for runs of any duration; 0: other schedules."""
+        """Number of steps before the wsd cooldown; 0 for other schedules."""
         config = self.recipe.schedule
         return self.total_steps - self.steps(config.cooldown) if config.name == "wsd" else 0
 

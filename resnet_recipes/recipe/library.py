@@ -176,7 +176,8 @@ class Library:
     def read_chain(self, name: str) -> list[Link]:
         """Read a recipe and its parents, the base first.
 
-        Raises RecipeError, which names file and line.
+        Raises RecipeError, which names file and line of an error in a file, and only the file if
+        there are too many, NotReadyError if `name` is a path that does not exist.
         """
         links: list[Link] = []
         self._collect(self.find(name), links, ())
@@ -185,7 +186,8 @@ class Library:
     def find_parents(self, child: Entry, document: Document) -> list[Entry]:
         """Return the files in the `defaults` of a recipe.
 
-        The recipe's own name means the packaged recipe with that name.
+        The recipe's own name means the packaged recipe with that name. Raises RecipeError, which
+        names file and line, for a file that does not exist.
         """
         try:
             entries = [

@@ -81,7 +81,7 @@ def load(path: Path, references: bool = False) -> Document:
 def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     """Read a recipe from bytes; `path` is its name in messages.
 
-    The document is cached: do not change it.
+    The document is cached: do not change it. Raises RecipeError with the problems of the file.
     """
     try:
         text = raw.decode("utf-8-sig")
@@ -194,7 +194,10 @@ class _Reader:
             raise RecipeError(self.problems)
 
     def read_tree(self, root: yaml.Node | None) -> dict[str, Any]:
-        """Return the values of a document."""
+        """Return the values of a document.
+
+        Raises RecipeError if the document is not a mapping or is empty.
+        """
         tree = self._read_value(root, "") if isinstance(root, yaml.MappingNode) else {}
         if not self.problems and not tree:
             word = re.fullmatch(r"([\w.]+)\s*[=:]\s*(\S+)", str(root.value)) if root else None

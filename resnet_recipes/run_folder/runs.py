@@ -132,7 +132,10 @@ def iterate_runs(root: Path) -> Iterator[RunRecord]:
 
 
 def iterate_newest_runs(root: Path) -> Iterator[Path]:
-    """Yield the run folders directly below `root`, the most recently started run first."""
+    """Yield the run folders directly below `root`, the newest `config.yaml` first.
+
+    A run writes this file at its start, and again when it is resumed with changed settings.
+    """
     configs = sorted(root.glob("[!.]*/config.yaml"), key=lambda path: path.stat().st_mtime)
     return (config.parent for config in reversed(configs))
 

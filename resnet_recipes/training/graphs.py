@@ -44,7 +44,8 @@ class Graphs:
     def compute(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
-        Replays the graph if there is one, otherwise calls `eager`. Returns the losses, float32 [N].
+        Replays the graph if there is one and `.grad` is empty, otherwise calls `eager`. Returns the
+        losses, float32 [N].
         """
         shapes = [None if tensor is None else tensor.shape for tensor in batch]
         if is_new := shapes != self._shapes:

@@ -109,8 +109,8 @@ class RunReporter:
     def evaluate(self, done: int) -> None:
         """Evaluate the EMA weights if the recipe uses EMA, else the raw weights; both at the end.
 
-        If a stop is requested during an evaluation, nothing is recorded, and the resumed run
-        evaluates.
+        At the end it also writes which images were classified correctly. If a stop is requested
+        during an evaluation, no metrics are recorded, and the resumed run evaluates again.
         """
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
         correct: list[Tensor] = []  # per batch: a flag for each image, on the device
@@ -164,7 +164,10 @@ class RunReporter:
             self.recorder.write_correct_images(CorrectImages(digest, "".join(map(str, flags))))
 
     def save(self, done: int) -> None:
-        """Save a checkpoint, after checking that all ranks have the same, finite weights."""
+        """Save a checkpoint, after checking that all ranks have the same, finite weights.
+
+        Raises TrainingError if they do not, and like `Checkpoints.save`.
+        """
         self.heartbeat.beat(done, "save")
         with self.run.clock.pause():
             start = time.perf_counter()

@@ -98,8 +98,8 @@ def capture(run: Run, done: int) -> State:
 def restore(run: Run, state: State) -> int:
     """Restore `run` from a checkpoint's state, in place; return the number of completed steps.
 
-    Raises RecipeError if the run's settings or data differ, TrainingError if the state does not fit
-    the run.
+    Raises RecipeError if the data, a teacher, or a setting that affects the weights differs,
+    TrainingError if the state does not fit the run.
     """
     # defaults for keys that older checkpoints lack
     state = State(best={}, owes_evaluation=False) | state
@@ -154,7 +154,11 @@ def find_misfits(run: Run, state: State) -> Iterator[str]:
 
 
 def _pair_tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]]:
-    """Yield the name of each tensor in a state, its value in `run`, and its value in the state."""
+    """Yield the name of each saved tensor, the tensor of `run` that it must match, and the tensor.
+
+    The optimizer's tensors must match their parameters. The state of methods matches the weight of
+    the same name, or itself. A weight that only `run` has is paired with None.
+    """
     model = run.model.state_dict()
     best = state["best"].get("weights", model)
     for part, tensors in ("model", state["model"]), ("best", best):

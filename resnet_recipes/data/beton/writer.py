@@ -81,7 +81,8 @@ class BetonWriter:
     def append(self, samples: Sequence[tuple[tuple, bytes]]) -> None:
         """Write samples: a record and the content, which is empty for a skipped image.
 
-        Position and size in the records are ignored.
+        Position and size in the records are ignored. Raises NotReadyError if the content of a
+        sample exceeds a page.
         """
         records = np.array([record for record, _ in samples], RECORD)
         pieces = []
