@@ -182,10 +182,10 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield images kept in memory, and the time lost to loading."""
     from resnet_recipes.jobs.loading import find_gain
-    from resnet_recipes.jobs.memory import list_sizes, plan_memory
+    from resnet_recipes.jobs.memory import list_options, plan_memory
 
-    if sizes := list_sizes(plan):
-        yield "in memory", str(plan_memory(plan) or f"none: {sizes[-1]}")
+    if options := list_options(plan):
+        yield "in memory", str(plan_memory(plan) or f"none: {options[-1]}")
     saves = find_gain(plan, forecast.speeds) if forecast else None
     if not saves:
         return

@@ -50,7 +50,7 @@ class HeartbeatWriter:
         self._count = 0
         self._stall_seconds = stall_seconds
         self._armed_at = -stall_seconds
-        self._is_silent = False  # a beat could not be written, and this was reported
+        self._has_reported_failure = False  # a beat could not be written, and this was reported
         self._parent = os.getppid()
         self._host = socket.gethostname().encode()[:64]
         path = folder.path / HEARTBEATS / f"rank{rank}"
@@ -73,9 +73,9 @@ class HeartbeatWriter:
         try:
             os.pwrite(self._file, record, 0)
         except OSError as error:  # a failed beat must not stop the run
-            if not self._is_silent:
+            if not self._has_reported_failure:
                 sys.stderr.write(f"the heartbeat cannot be written: {error.strerror}\n")
-            self._is_silent = True
+            self._has_reported_failure = True
         now = time.monotonic()
         # arming starts a thread, so not at every step
         if now - self._armed_at > self._stall_seconds / 100:

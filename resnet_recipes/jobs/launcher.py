@@ -156,7 +156,7 @@ class Launch:
 
     def _make_ending(self, ranks: Ranks) -> Ending:
         """Return the ending of an attempt whose processes have all ended."""
-        endings, killed = self._monitor.read_endings(), self._explain_kill(ranks)
+        endings, killed = self._monitor.read_endings(), self._make_ending_of_kill(ranks)
         failure = ending.find_first_failure(endings)
         if failure and failure.is_consequence:
             failure = killed or failure
@@ -164,14 +164,14 @@ class Launch:
             if not (failure or killed) and len(endings) == self.group.ranks:
                 return max(endings, key=lambda one: (one.code, -one.rank))
         elif failure is None or failure.is_consequence or failure is killed:
-            return self._explain_stop(endings)
+            return self._make_ending_of_stop(endings)
         if failure or killed:
             return failure or killed
         if ranks.any_code:
-            return self._explain_ranks(ranks)
-        return self._end_run(ExitCode.DONE)
+            return self._make_ending_of_ranks(ranks)
+        return self._make_run_ending(ExitCode.DONE)
 
-    def _explain_ranks(self, ranks: Ranks) -> Ending:
+    def _make_ending_of_ranks(self, ranks: Ranks) -> Ending:
         """Return the ending of ranks that failed without a record."""
         probe = self.folder / "probe"
         try:
@@ -179,33 +179,35 @@ class Launch:
             probe.unlink()
         except OSError as error:
             message = f"{self.folder} cannot be written to, so no rank could report how it ended"
-            return self._end_run(ExitCode.FAILED, str(error.strerror), message)
-        return self._end_run(ExitCode.FAILED, "before its log was opened", ranks.read_last_error())
+            return self._make_run_ending(ExitCode.FAILED, str(error.strerror), message)
+        return self._make_run_ending(
+            ExitCode.FAILED, "before its log was opened", ranks.read_last_error()
+        )
 
-    def _explain_stop(self, endings: list[Ending]) -> Ending:
+    def _make_ending_of_stop(self, endings: list[Ending]) -> Ending:
         """Return the ending of a run that was asked to stop."""
         if self._request == Request.KILL:
             message = "the steps after the last checkpoint are lost"
-            return self._end_run(ExitCode.FAILED, "stopped at once", message)
+            return self._make_run_ending(ExitCode.FAILED, "stopped at once", message)
         is_cancelled = self._signal == signal.SIGINT
         code = ExitCode.CANCELLED if is_cancelled else ExitCode.PREEMPTED
         if done := [one for one in endings if not one.failed]:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
             message = f"no checkpoint was saved within {SAVE_SECONDS} seconds of the signal"
-            return self._end_run(ExitCode.FAILED, "timed out", message)
-        return self._end_run(code, message="stopped before the first step of this session")
+            return self._make_run_ending(ExitCode.FAILED, "timed out", message)
+        return self._make_run_ending(code, message="stopped before the first step of this session")
 
-    def _explain_kill(self, ranks: Ranks) -> Ending | None:
-        """Return the ending of the lowest rank killed from outside, which could not write one."""
+    def _make_ending_of_kill(self, ranks: Ranks) -> Ending | None:
+        """Return the ending of the lowest rank that a signal ended, which could not write one."""
         if not (killed := ranks.find_killed()):
             return None
         steps = {beat.rank: beat.step for beat in self._monitor.read_beats()}
         message = f"the process was killed by {killed.signal}"
-        ending = self._end_run(ExitCode.FAILED, killed.signal, message)
-        return replace(ending, rank=killed.rank, step=steps.get(killed.rank, 0))
+        run_ending = self._make_run_ending(ExitCode.FAILED, killed.signal, message)
+        return replace(run_ending, rank=killed.rank, step=steps.get(killed.rank, 0))
 
-    def _end_run(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
+    def _make_run_ending(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
         """Return an ending of the run instead of a rank."""
         seconds = time.monotonic() - self._started_at
         return Ending(code, -1, 0, error, message, seconds=seconds, time=time.time())

@@ -38,7 +38,7 @@ class InMemory(NamedTuple):
         return f"{self.fraction:.0%} of the images fit at {self.longer_side} px: {self.space}"
 
 
-def list_sizes(plan: Plan) -> list[InMemory]:
+def list_options(plan: Plan) -> list[InMemory]:
     """Return the images that a plan may keep in memory, the largest first: auto tries several."""
     data = plan.recipe.data
     if not data.memory_pixels or not plan.facts.augments_images:
@@ -59,7 +59,7 @@ def plan_memory(plan: Plan) -> InMemory | None:
     With auto, they have the largest size that fits for all images.
     """
     is_auto = plan.recipe.data.memory_pixels == AUTO
-    return next((each for each in list_sizes(plan) if each.fraction == 1 or not is_auto), None)
+    return next((each for each in list_options(plan) if each.fraction == 1 or not is_auto), None)
 
 
 def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
@@ -67,8 +67,8 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
 
     Raises RecipeError if that needs the native decoder, which cannot be used here.
     """
-    memory_pixels, sizes = plan.recipe.data.memory_pixels, list_sizes(plan)
-    if not sizes:
+    memory_pixels, options = plan.recipe.data.memory_pixels, list_options(plan)
+    if not options:
         return plan
     if why := explain_unavailable():
         clause = f"needs the native decoder, which {why}"
@@ -77,7 +77,7 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
         return plan
     memory = plan_memory(plan)
     memory_pixels = memory.longer_side if memory else 0
-    say(f"data.memory_pixels={memory_pixels}: {memory or sizes[-1]}")
+    say(f"data.memory_pixels={memory_pixels}: {memory or options[-1]}")
     return set_memory_pixels(plan, memory_pixels)
 
 

@@ -17,12 +17,12 @@ _MIN_SIZES = 3  # minimum image counts for a curve
 _Z = 1.959964  # quantile of the normal distribution for a 95% interval
 
 
-def describe_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[str]:
+def describe_learning_curves(seed_groups: Iterable[SeedGroup]) -> Iterator[str]:
     """Yield the predicted gain and cost of twice the images, from runs with other `data.share`."""
     import numpy as np  # help pages do not need it
 
     series: dict[Any, list[tuple[int, float, float, SeedGroup]]] = defaultdict(list)
-    for group in groups:
+    for group in seed_groups:
         facts = read_json(group.runs[0].folder / DATA, may_be_absent=True)
         match facts, group.mean_top1:
             case {"train_examples": int(count), "eval_examples": int(val)}, float(mean) if val:
@@ -34,15 +34,15 @@ def describe_learning_curves(groups: Iterable[SeedGroup]) -> Iterator[str]:
                 series[key].append((count, mean, variance, group))
     for points in series.values():
         points.sort(key=lambda point: point[0])
-        counts, means, variances, sizes = zip(*points, strict=True)
+        counts, means, variances, groups = zip(*points, strict=True)
         if len({*counts}) < _MIN_SIZES:
             continue
         gain, error = fit_gain(*map(np.array, (counts, means, variances)))
-        has_noise = all(group.noise is not None for group in sizes)
+        has_noise = all(group.noise is not None for group in groups)
         caveat = "" if has_noise else " The interval excludes seed noise: a size has only one run."
         cost = f"{counts[-1]:,} more photographs"
-        if pflops := sizes[-1].mean("pflops"):
-            after = pflops * (1 + sizes[-1].settings.get("max_duration", "").endswith("ep"))
+        if pflops := groups[-1].mean("pflops"):
+            after = pflops * (1 + groups[-1].settings.get("max_duration", "").endswith("ep"))
             cost += (
                 f", and training takes {format_number(after)} PFLOPs (now {format_number(pflops)})"
             )

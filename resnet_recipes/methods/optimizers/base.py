@@ -80,22 +80,23 @@ class OptimizerSettings(Section):
         Both keep the model's order, and are split in two if backbone and classifier use different
         learning rates; "lr_factor" is the factor on the learning rate.
         """
-        is_exempt, rates = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
+        is_exempt, lr_factors = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
         groups: dict[tuple[bool, float], dict[str, Any]] = {
-            (decays, rate): {
+            (decays, lr_factor): {
                 "params": [],
                 "weight_decay": self.weight_decay if decays else 0.0,
-                "lr_factor": rate,
+                "lr_factor": lr_factor,
             }
             for decays in (True, False)
-            for rate in rates
+            for lr_factor in lr_factors
         }
         head = find_classifier(model)
         for module_name, module in model.named_modules():
-            rate = 1.0 if module_name == head else self.backbone_rate
+            lr_factor = 1.0 if module_name == head else self.backbone_rate
             for name, parameter in module.named_parameters(module_name, recurse=False):
                 if parameter.requires_grad:
-                    groups[not is_exempt(module, name, parameter), rate]["params"].append(parameter)
+                    decays = not is_exempt(module, name, parameter)
+                    groups[decays, lr_factor]["params"].append(parameter)
         return [group for group in groups.values() if group["params"]]
 
     def text(self) -> str:
