@@ -84,7 +84,7 @@ def iterate_notes(network: Network) -> Iterator[str]:
     for name, how in matching.find_lookalikes(about.architecture, about.arguments):
         yield (
             f"the file also fits {name}, which differs in {', '.join(how)}; if you are not sure "
-            f"which network it is, compare their accuracies\nmodel.name={name}"
+            f"which network it is, compare their accuracies"
         )
 
 

@@ -111,4 +111,4 @@ def test_undescribed_file_notes_its_lookalikes(tmp_path):
     assert len(notes) == 2
     assert "read as timm:efficientnet_lite0" in notes[0]
     assert ", ".join(EFFICIENTNET) in notes[1]
-    assert notes[1].endswith("\nmodel.name=timm:tf_efficientnet_lite0")
+    assert "also fits timm:tf_efficientnet_lite0, which" in notes[1]
