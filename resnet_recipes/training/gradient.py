@@ -100,7 +100,7 @@ def _explain_lack_of_memory(run: Run, image_size: int) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         batch_size = run.plan.bn_size
         divisors = [n for n in range(1, batch_size // 2 + 1) if run.plan.rank_size % n == 0]
-        fix: Fix = Hint("make them smaller")
+        fix: Fix = Hint("use smaller images")
         if divisors:
             fix = (
                 f"batch.bn_size={divisors[-1]}",

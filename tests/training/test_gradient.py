@@ -54,7 +54,7 @@ def test_memory_check_suggests_no_size_below_one(make_run):
     run = limit_memory(make_run("batch.bn_size=1"), limit=0)
     with pytest.raises(
         TrainingError,
-        match=r"of 1 images of 32 px does not fit on this GPU\n    hint:  make them smaller",
+        match=r"of 1 images of 32 px does not fit on this GPU\n    hint:  use smaller images",
     ):
         GradientComputer(run).check_memory()
 
