@@ -287,11 +287,11 @@ class NotYetError(NotReadyError):
 
 
 class BrokenRuleError(ValueError):
-    """A text breaks a rule; `rule` and `fix` are the clause and fix of a Problem."""
+    """A text breaks a rule; `clause` and `fix` are those of a Problem."""
 
-    def __init__(self, rule: str, fix: Fix = ()):
-        super().__init__(rule)
-        self.rule, self.fix = rule, fix
+    def __init__(self, clause: str, fix: Fix = ()):
+        super().__init__(clause)
+        self.clause, self.fix = clause, fix
 
 
 class TrainingError(Exception):

@@ -79,7 +79,7 @@ class IsDuration(Limit):
         try:
             duration = Duration.parse(str(value))
         except BrokenRuleError as error:
-            return error.rule
+            return error.clause
         if duration.unit not in self.units:
             return Rule(f"must be given in {' or '.join(self.units)}")
         return "" if duration.value or self.may_be_zero else Rule("must be positive")

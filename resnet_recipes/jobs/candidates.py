@@ -106,7 +106,7 @@ def find_candidates(
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks)
-            candidates += _find_lengths(plan, results, min_top1_percent)
+            candidates += _find_durations(plan, results, min_top1_percent)
             if recipe.model.weights and (problem := _find_weights_problem(recipe.model, facts)):
                 absent[name] = problem
         except RecipeError as error:
@@ -132,17 +132,17 @@ def find_candidates(
     return Candidates(candidates, reason, skipped, absent)
 
 
-def _find_lengths(
+def _find_durations(
     plan: Plan, results: Mapping[tuple[str, float], Accuracy], min_top1_percent: float | None
 ) -> Iterator[Candidate]:
     """Yield the durations of one recipe. Raises RecipeError if its budget is too small."""
-    name, forecast, lengths = plan.recipe.name, predict_time(plan), set[float | Fraction]()
+    name, forecast, durations = plan.recipe.name, predict_time(plan), set[float | Fraction]()
     own_accuracies = {
         epochs: accuracy for (recipe, epochs), accuracy in results.items() if recipe == name
     }
     if plan.recipe.launch.budget:
         fitting = [fit_duration(plan, forecast).recipe.max_duration] if forecast else []
-        lengths = {Duration.parse(length).value for length in fitting}
+        durations = {Duration.parse(duration).value for duration in fitting}
     elif min_top1_percent is not None:
         sufficient = [
             epochs
@@ -150,14 +150,14 @@ def _find_lengths(
             if accuracy.top1 >= min_top1_percent
         ]
         sufficient += filter(None, [find_epochs_for_accuracy(plan.published, min_top1_percent)])
-        lengths = {min(sufficient)} if sufficient else lengths
+        durations = {min(sufficient)} if sufficient else durations
     else:
-        lengths = {
+        durations = {
             plan.epochs,
             *own_accuracies,
             *(accuracy.epochs for accuracy in plan.published if accuracy.epochs),
         }
-    for epochs in sorted(Fraction(length) for length in lengths):
+    for epochs in sorted(Fraction(duration) for duration in durations):
         changed_plan = change_duration(plan, epochs)
         yield Candidate(
             changed_plan,

@@ -66,8 +66,8 @@ def _check_images(config: DataConfig, say: Say) -> None:
     if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):
         say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
     NotReadyError.raise_if_any(_find_unreadable(config, decoded))
-    is_whole = decoded.count == decoded.total
-    more = "" if is_whole else f" in {DECODE_SECONDS:.0f} s; {command} decodes all"
+    is_complete = decoded.count == decoded.total
+    more = "" if is_complete else f" in {DECODE_SECONDS:.0f} s; {command} decodes all"
     say(f"decoded {decoded.count:,} of {decoded.total:,} images{more}")
 
 

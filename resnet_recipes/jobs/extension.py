@@ -20,7 +20,7 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.network.archive import State, is_plain
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.planning.stable_phase import copy_length, find_departures, find_durations
+from resnet_recipes.planning.stable_phase import copy_duration, find_departures, find_durations
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import (
@@ -124,7 +124,9 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
         clause = "cannot be used with --extend"
         return [Problem("budget", recipe.launch.budget, clause, "epochs=60")]
     length_settings = find_durations(recipe)
-    problems_of_settings = find_changed_settings(asdict(copy_length(parent.recipe, recipe)), recipe)
+    problems_of_settings = find_changed_settings(
+        asdict(copy_duration(parent.recipe, recipe)), recipe
+    )
     if problems := [
         problem for problem in problems_of_settings if problem.key not in length_settings
     ]:

@@ -36,7 +36,7 @@ from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
-#: A hint how to measure it.
+#: A clause for a predicted time: how to measure the time.
 MEASURES = "`resnet-recipes estimate` measures it"
 UNKNOWN = Statement(f"the time is unknown; {MEASURES}")
 

@@ -89,7 +89,7 @@ class ProgressiveResizing(Method):
             try:
                 fractions.append(_parse_run_fraction(getattr(self, key)))
             except BrokenRuleError as error:
-                yield Problem(key, getattr(self, key), error.rule)
+                yield Problem(key, getattr(self, key), error.clause)
         if len(fractions) == 2 and sum(fractions) >= 1:
             yield Problem(
                 "delay",

@@ -71,12 +71,12 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
     accuracy_at = {result.epochs: result.top1 for result in reversed(results) if result.epochs}
     if epochs in accuracy_at:
         return Accuracy(accuracy_at[int(epochs)], "published")
-    lengths = sorted(accuracy_at, reverse=True)
-    if not (lengths and lengths[-1] < epochs < lengths[0]):
+    durations = sorted(accuracy_at, reverse=True)
+    if not (durations and durations[-1] < epochs < durations[0]):
         return None
     reciprocals, accuracies = (
-        [1 / length for length in lengths],
-        [accuracy_at[length] for length in lengths],
+        [1 / duration for duration in durations],
+        [accuracy_at[duration] for duration in durations],
     )
     import numpy as np  # help pages do not need it
 
@@ -86,8 +86,8 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
 
 def find_epochs_for_accuracy(results: Sequence[Published], top1: float) -> int | None:
     """Return the fewest epochs with at least this accuracy; None if unknown."""
-    lengths = [result.epochs for result in results if result.epochs]
-    for epochs in range(min(lengths, default=0), max(lengths, default=-1) + 1):
+    durations = [result.epochs for result in results if result.epochs]
+    for epochs in range(min(durations, default=0), max(durations, default=-1) + 1):
         if (accuracy := estimate_accuracy(results, epochs)) and accuracy.top1 >= top1:
             return epochs
     return None

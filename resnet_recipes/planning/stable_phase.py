@@ -16,7 +16,7 @@ from resnet_recipes.recipe.schema import Recipe, get_enabled
 _COOLDOWN_SETTINGS = ("cooldown", "shape", "milestones")
 
 
-def copy_length(recipe: Recipe, other: Recipe) -> Recipe:
+def copy_duration(recipe: Recipe, other: Recipe) -> Recipe:
     """Return a recipe with the duration and the cooldown of another recipe."""
     cooldown = {key: getattr(other.schedule, key) for key in _COOLDOWN_SETTINGS}
     return replace(
@@ -69,7 +69,7 @@ def find_chains(plans: Mapping[str, Plan]) -> dict[str, str]:
 
 
 def _can_extend(parent: Plan, plan: Plan) -> bool:
-    is_same_recipe = copy_length(parent.recipe, plan.recipe) == plan.recipe
+    is_same_recipe = copy_duration(parent.recipe, plan.recipe) == plan.recipe
     return is_same_recipe and not any(find_departures(parent, plan))
 
 

@@ -87,7 +87,7 @@ def list_points(arguments: Sequence[str]) -> list[list[str]]:
         except BrokenRuleError as error:
             fix = Hint("as in seed=1,2,3 or seed=range(1,4)")
             fix = OWN_APPLICATION if is_unlisted(argument.partition("=")[2]) else fix
-            problems.append(Problem(argument, None, error.rule, fix))
+            problems.append(Problem(argument, None, error.clause, fix))
     if count > MAX_SWEEP_POINTS:
         problems.append(
             Problem(

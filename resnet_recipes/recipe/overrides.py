@@ -103,9 +103,9 @@ def parse(arguments: Iterable[str]) -> ParseResult:
         if {"epochs", other} <= names:
             clause = f"sets the total duration, so {other}= cannot {verb} it"
             problems.append(Problem("epochs", None, clause, Hint("remove one of them")))
-    lengths = [item.typed for item in overrides if item.key in duration.SETTINGS]
-    if lengths and any(item.key == "launch.budget" for item in overrides):
-        clause = Statement(f"{lengths[0]} already sets the duration")
+    typed_durations = [item.typed for item in overrides if item.key in duration.SETTINGS]
+    if typed_durations and any(item.key == "launch.budget" for item in overrides):
+        clause = Statement(f"{typed_durations[0]} already sets the duration")
         problems.append(Problem("budget", None, clause, Hint("remove one of them")))
     return ParseResult(overrides, problems)
 
@@ -216,7 +216,7 @@ def _find_problems(override: Override) -> Iterator[Problem]:
                 yield _add_help(Problem(key, value, Rule("must be a list")))
         except BrokenRuleError as error:
             is_list = get_origin(get_setting_type(key)) in (list, tuple) and "," in value
-            clause = Statement("a list needs brackets") if is_list else error.rule
+            clause = Statement("a list needs brackets") if is_list else error.clause
             yield _add_help(Problem(key, value, clause, _respell(key, value)))
 
 

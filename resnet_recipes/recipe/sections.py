@@ -220,7 +220,7 @@ class LaunchConfig(Section):
                     elif not fix:  # a shell makes 0 of an unquoted $20
                         quotes = "; an amount needs quotes: '$20'" if is_budget else ""
                         fix = Hint(f"for example, 2h{quotes}")
-                yield Problem(key, value, error.rule, fix)
+                yield Problem(key, value, error.clause, fix)
 
 
 @dataclass

@@ -41,8 +41,8 @@ def read_journal(path: Path, key: str) -> np.ndarray:
     body = content[len(head) :] if content.startswith(head) else b""
     # an interrupted write may leave an incomplete last record
     records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)
-    is_whole = not len(records) or _find_end(records) <= partial.stat().st_size
-    return records if is_whole else records[:0]
+    is_complete = not len(records) or _find_end(records) <= partial.stat().st_size
+    return records if is_complete else records[:0]
 
 
 def _find_end(records: np.ndarray) -> int:

@@ -39,7 +39,7 @@ class Shrunk:
         self.labels, self.path, self.fix = source.labels, source.path, source.fix
         self.mark_verified = source.mark_verified
         self._source, self._longest, self._name, self._arrays = source, longest, name, None
-        self._asked = 0.0  # time of the last check of free memory
+        self._checked_at = 0.0  # time of the last check of free memory
         if not name or native.explain_unavailable():
             return
         largest = 3 * longest**2 * len(source)
@@ -85,9 +85,9 @@ class Shrunk:
         The images that were added last are freed first; see native/src/memory.h.
         """
         counts = arrays["counts"]
-        if time.monotonic() < self._asked + CHECK_INTERVAL_SECONDS:
+        if time.monotonic() < self._checked_at + CHECK_INTERVAL_SECONDS:
             return
-        self._asked, left = time.monotonic(), get_available_memory()
+        self._checked_at, left = time.monotonic(), get_available_memory()
         counts[_CLOSED] |= left < counts[_LEAST]
         if left >= counts[_LEAST] // 2:
             return
