@@ -66,7 +66,7 @@ def scale_lr(recipe: Recipe, size: int, origin: Origin) -> float:
     is_typed = "optimizer.lr" in origin.settings
     typed_for = 0 if is_typed else origin.batch_size
     ratio = size / (typed_for or recipe.batch.global_size)
-    return recipe.optimizer.lr * ratio**recipe.optimizer.rate_power
+    return recipe.optimizer.lr * ratio**recipe.optimizer.lr_power
 
 
 def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
         )
     if recipe.model.weights:
         return  # the usual learning rate assumes random weights
-    usual = optimizer.usual_rate * (batch.global_size / 2048) ** optimizer.rate_power
+    usual = optimizer.usual_lr * (batch.global_size / 2048) ** optimizer.lr_power
     ratio = optimizer.lr / usual
     if not 0.2 <= ratio <= 5:
         yield (

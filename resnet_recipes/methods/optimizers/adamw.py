@@ -29,8 +29,8 @@ class AdamW(OptimizerSettings):
     )
 
     state_copies = 2
-    usual_rate = 1.0e-3  # the torch default
-    rate_power = 0.5
+    usual_lr = 1.0e-3  # the torch default
+    lr_power = 0.5
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.01  # fraction of a weight lost in one step, divided by lr

@@ -47,8 +47,8 @@ class OptimizerSettings(Section):
     avoid_when: ClassVar[str]
     state_copies: ClassVar[int] = 1  # optimizer state values per weight
     scratch_copies: ClassVar[int] = 0  # further values per weight, not part of checkpoints
-    usual_rate: ClassVar[float] = 2.048  # peak learning rate for a batch of 2048
-    rate_power: ClassVar[float] = 1.0  # exponent of the batch size in the scaling of the peak lr
+    usual_lr: ClassVar[float] = 2.048  # peak learning rate for a batch of 2048
+    lr_power: ClassVar[float] = 1.0  # exponent of the batch size in the scaling of the peak lr
 
     name: str = ""  # the name of a class in OPTIMIZERS
     # peak learning rate, for the global batch

@@ -38,8 +38,8 @@ class LAMB(OptimizerSettings):
 
     state_copies = 2
     scratch_copies = 1
-    usual_rate = 5.0e-3
-    rate_power = 0.5
+    usual_lr = 5.0e-3
+    lr_power = 0.5
     name: str = "lamb"
     lr: float = 5.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.02  # fraction of each weight that is added to its update

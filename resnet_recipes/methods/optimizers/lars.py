@@ -32,8 +32,8 @@ class LARS(OptimizerSettings):
     )
     gain = "75.9% in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
     avoid_when = "The batch is smaller than about 2048, where SGD works well."
-    usual_rate = 8.3  # 10.5 for a batch of 3264
-    rate_power = 0.5
+    usual_lr = 8.3  # 10.5 for a batch of 3264
+    lr_power = 0.5
 
     name: str = "lars"
     lr: float = 10.5  # peak learning rate, for the global batch
