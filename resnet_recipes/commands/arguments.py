@@ -410,13 +410,13 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
         fix: Fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
     elif "RUN|FILE" in usage.line and key in RUN_FLAGS:
-        clause, kind = "must be typed without a flag", Kind.WRONG
+        clause, kind = "is not a flag here", Kind.WRONG
         fix = f"{command} {shlex.join([value or 'RUN', *rest])}"
     elif "IMAGE" in usage.line and key in IMAGE_FLAGS:
-        clause, kind = "must be typed without a flag", Kind.WRONG
+        clause, kind = "is not a flag here", Kind.WRONG
         fix = shlex.join([*command.split(), *(rest or ["RUN"]), value or "IMAGE"])
     elif "[PATH]" in usage.line and is_data and value:
-        clause, kind = "must be typed without a flag", Kind.WRONG
+        clause, kind = "is not a flag here", Kind.WRONG
         rest = [argument for argument in rest if argument != "data"]
         fix = shlex.join([*command.split(), "data", value, *rest])
     elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
