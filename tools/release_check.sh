@@ -52,5 +52,5 @@ grep -q '^USER [1-9]' <<<"$last" || fail "the image runs as root"
 
 script=$(sed -n 's/^before-all = .*\(tools\/[a-z_]*\.sh\).*/\1/p' pyproject.toml)
 turbo=$(sed -nE 's/^version=(\S+) commit=[0-9a-f]{40}$/\1/p' "$script")
-tr "\n" " " <docs/decoder.md | grep -qF "builds libjpeg-turbo ${turbo:?} from source" || fail "docs/decoder.md does not name libjpeg-turbo $turbo"
+grep -qF "builds libjpeg-turbo ${turbo:?} from source" <<<"$(tr "\n" " " <docs/decoder.md)" || fail "docs/decoder.md does not name libjpeg-turbo $turbo"
 exit $wrong
