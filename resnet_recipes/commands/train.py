@@ -29,7 +29,7 @@ USAGE = Usage(
         "--describe NAME": "print a recipe, with the sources of its values",
         "--dry-run": "print the plan and start nothing",
         "--verbose": "print the full plan, and all times in the summary",
-        "--no-plan": "start without the plan and the check of validation images, as in a sweep",
+        "--no-plan": "start without printing the plan",
         "--check": "smoke test: decode images for up to a minute, train the last two steps, "
         "evaluate and save once, then delete everything",
         "--cfg": "print the complete recipe as YAML",
@@ -133,8 +133,7 @@ def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
     from resnet_recipes.jobs.checks import check_validation_images
 
     plan = _plan_run(result)
-    if "--no-plan" not in arguments:  # a sweep has checked the images of its runs
-        check_validation_images(plan)
+    check_validation_images(plan)
     locked = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
     if "--no-plan" not in arguments:
         say("\n".join(format_plan(plan, str(locked.path), full="--verbose" in arguments)))
