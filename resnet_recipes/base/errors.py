@@ -317,3 +317,5 @@ class BadTrainingImageError(TrainingError):
 
 class BadValidationImageError(TrainingError):
     """A validation image is damaged; a resumed run would fail again."""
+
+    exit_code = ExitCode.NOT_READY

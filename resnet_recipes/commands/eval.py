@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.errors import BadValidationImageError, ExitCode, Hint, RecipeError
+from resnet_recipes.base.errors import BadValidationImageError, Hint, RecipeError
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import escape_controls, format_csv_line, format_facts, format_number
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
@@ -84,10 +84,9 @@ def run(arguments: Arguments) -> int:
     test_sizes = sizes or [data.eval_size]
     try:
         by_network = [evaluate(network, test_sizes, say) for network in networks]
-    except BadValidationImageError as error:
+    except BadValidationImageError:
         if Path(data.root, "val").is_dir():
             check_validation_folder(data)  # counts all unreadable images
-        error.exit_code = ExitCode.NOT_READY
         raise
     results = [pool_results(group) for group in zip(*by_network, strict=True)]
     rows = [

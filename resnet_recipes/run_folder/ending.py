@@ -157,7 +157,9 @@ class Ending:
             return [f"{self.message}; {resume}" if trains else "stopped"]
         if self.code in REJECTED_CODES:
             where = f"  on rank {self.rank}; log: {get_log_path(folder, self.rank)}"
-            return [*f"error: {self.message}".splitlines(), *[where] * (self.rank > 0)]
+            lines = [*f"error: {self.message}".splitlines(), *[where] * (self.rank > 0)]
+            hint = Hint("replace or delete the image, then start a new run")
+            return [*lines, f"      {format_advice(hint)}"] if trains and more is None else lines
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
         where = f", after {self.step:,} steps" if self.step else ""
         if self.rank >= 0:
@@ -167,10 +169,7 @@ class Ending:
             )
         lines = [f"{self.who} {after} after start{where}"]
         lines += [f"  {line}" for line in self.message.splitlines()]
-        if trains and more is None:
-            hint = "replace or delete the image, then start a new run"
-            lines.append(f"  {format_advice(Hint(hint))}")
-        elif self.hint:
+        if self.hint:
             lines.append(f"  {format_advice(Hint(self.hint))}")
         return [*lines, f"  log: {get_log_path(folder, self.rank)}     {resume}".rstrip()]
 

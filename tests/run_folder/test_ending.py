@@ -1,14 +1,16 @@
 """An ending records who failed first, the reason and the fix."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.errors import BadValidationImageError, ExitCode, TrainingError
 from resnet_recipes.run_folder.ending import (
     Ending,
     find_first_failure,
     is_lost_peer,
+    make_ending,
     read_ending,
     write_ending,
 )
@@ -137,14 +139,21 @@ def test_ending_explain_orders_failure_cause_and_logs():
             "BadTrainingImageError",
             "  log: a/logs/rank0.log     resume: resnet-train --resume a data.on_bad_image=skip",
         ),
-        ("BadValidationImageError", "  log: a/logs/rank0.log"),
     ],
 )
-def test_ending_explain_resumes_only_if_that_helps(error, last):
+def test_ending_explain_names_what_resumes_the_run(error, last):
     lines = Ending(1, 0, 4, error, "a.jpg is damaged").explain(Path("a"), ranks=1).splitlines()
     assert lines[-1] == last
-    advice = "  hint:  replace or delete the image, then start a new run"
-    assert (advice in lines) == (error == "BadValidationImageError")
+
+
+def test_damaged_validation_image_needs_a_new_run():
+    ending = replace(make_ending(BadValidationImageError("a.jpg is damaged")), rank=0)
+    assert ending.code == ExitCode.NOT_READY
+    assert ending.explain(Path("a"), ranks=2).splitlines() == [
+        "error: a.jpg is damaged",
+        "      hint:  replace or delete the image, then start a new run",
+    ]
+    assert ending.explain(Path("a"), ranks=2, trains=False) == "error: a.jpg is damaged"
 
 
 def test_ending_explain_omits_ranks_for_user_errors():
