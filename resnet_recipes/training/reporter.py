@@ -110,19 +110,21 @@ class RunReporter:
         """Evaluate the EMA weights if the recipe uses EMA, else the raw weights; both at the end.
 
         At the end it also writes which images were classified correctly. If a stop is requested
-        during an evaluation, no metrics are recorded, and the resumed run evaluates again.
+        during an evaluation, nothing is recorded, and the resumed run evaluates again.
         """
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
-        correct: list[Tensor] = []  # per batch: a flag for each image, on the device
 
-        def on_batch(outcomes: Outcomes) -> bool:
-            correct.append(outcomes.predicted == outcomes.labels)
-            self.heartbeat.beat(done, "evaluate")
-            return self.is_asked_to_stop()
+        def measure() -> tuple[Metrics, list[Tensor]]:
+            correct: list[Tensor] = []  # per batch: a flag for each image, on the device
 
-        def measure() -> Metrics:
+            def on_batch(outcomes: Outcomes) -> bool:
+                correct.append(outcomes.predicted == outcomes.labels)
+                self.heartbeat.beat(done, "evaluate")
+                return self.is_asked_to_stop()
+
             classes = run.plan.num_classes
-            return evaluate(run.model, run.eval_data, run.precision, classes, flip, on_batch)
+            metrics = evaluate(run.model, run.eval_data, run.precision, classes, flip, on_batch)
+            return metrics, correct
 
         # evaluation has two shapes, so a search would take longer than it saves
         torch.backends.cudnn.benchmark = False
@@ -130,7 +132,7 @@ class RunReporter:
         with run.clock.pause(), suppress(CutShortError):
             start, averaged, raw = time.perf_counter(), None, None
             with run.methods.eval_weights(run.model):
-                metrics = measure()
+                metrics, correct = measure()
                 best = run.best.with_evaluation(done, metrics, run.model)
             if "eval_weights" in run.methods.group_by_hook():
                 averaged = metrics
@@ -138,8 +140,8 @@ class RunReporter:
                 raw = metrics
             run.top1, raw_start = metrics.top1, time.perf_counter()
             if self._is_over(done):
+                raw = raw or measure()[0]
                 self._write_correct_images(correct)
-                raw = raw or measure()
             end = time.perf_counter()
             run.best, run.has_pending_evaluation = best, False  # the evaluation is complete
             if self.recorder is not None:
