@@ -156,3 +156,23 @@ class Horizon:
     def epochs(self) -> Fraction:
         """Duration of the run in epochs; a fraction if it was given in batches."""
         return Fraction(self.total_steps, self.steps_per_epoch)
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """Something that happens at regular intervals, and after the last step of a run."""
+
+    interval: int  # steps
+    total_steps: int
+    offset: int = 0  # step from which the intervals are counted, in both directions
+
+    def is_due(self, done: int) -> bool:
+        """Return whether it happens after `done` steps."""
+        return done == self.total_steps or (done - self.offset) % self.interval == 0
+
+    def count(self, done: int = 0) -> int:
+        """Return how often it happens after more than `done` steps."""
+        if done >= self.total_steps:
+            return 0
+        first, last = done - self.offset, self.total_steps - 1 - self.offset
+        return 1 + last // self.interval - first // self.interval

@@ -129,7 +129,7 @@ def _note_evaluations(plan: "Plan", forecast: "RunForecast | None") -> LabeledRo
     if forecast is None:
         return
     training, evaluating = forecast.estimate.minutes, forecast.estimate.evaluation_minutes or 0.0
-    interval = plan.intervals.evaluation
+    interval = plan.evaluations.interval
     if evaluating <= training or interval >= plan.total_steps:
         return
     yield (

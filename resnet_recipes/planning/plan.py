@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from resnet_recipes.base import schedule
-from resnet_recipes.base.duration import Duration, Horizon
+from resnet_recipes.base.duration import Duration, Horizon, Recurrence
 from resnet_recipes.data.base import Batching, DataFacts
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.loading.slots import Capacity
@@ -36,14 +36,6 @@ IMAGENET_FACTS = DataFacts(
     get_wordnet_ids(),
     ("data= is missing, so this plan assumes ImageNet-1k",),
 )
-
-
-class Intervals(NamedTuple):
-    """Intervals between events, in steps."""
-
-    log: int
-    evaluation: int
-    checkpoint: int
 
 
 class InitialWeights(NamedTuple):
@@ -149,16 +141,14 @@ class Plan:
     @property
     def evaluated_images(self) -> int:
         """Images of all evaluations, each as often as it is computed."""
-        offset = self.steps(self.recipe.evaluation.offset)
-        evaluations = self._count_due(self.intervals.evaluation, offset)
-        evaluations += "eval_weights" in self.hooks
+        evaluations = self.evaluations.count() + ("eval_weights" in self.hooks)
         return evaluations * (1 + self.recipe.evaluation.flip) * self.facts.eval_examples
 
     @property
     def saves(self) -> int:
         """Number of checkpoints that the run writes."""
-        interval, stable = self.intervals.checkpoint, self.stable_steps
-        return self._count_due(interval) + (stable > 0 and not self._is_due(stable, interval))
+        stable = self.stable_steps
+        return self._saves.count() + (stable > 0 and not self._saves.is_due(stable))
 
     @property
     def passes(self) -> float:
@@ -269,36 +259,32 @@ class Plan:
 
     def logs_at(self, done: int) -> bool:
         """Return whether metrics are recorded after `done` steps; always at the end of an epoch."""
-        return self._is_due(done, self.intervals.log) or done % self.steps_per_epoch == 0
+        return self._logs.is_due(done) or done % self.steps_per_epoch == 0
 
     def evaluates_at(self, done: int) -> bool:
         """Return whether the model is evaluated after `done` steps; always at the end."""
-        offset = self.steps(self.recipe.evaluation.offset)
-        return self._is_due(done, self.intervals.evaluation, offset)
+        return self.evaluations.is_due(done)
 
     def saves_at(self, done: int) -> bool:
         """Return whether a checkpoint is written after `done` steps.
 
         The last step of the stable phase always has a checkpoint.
         """
-        return done == self.stable_steps or self._is_due(done, self.intervals.checkpoint)
+        return done == self.stable_steps or self._saves.is_due(done)
 
     @cached_property
-    def intervals(self) -> Intervals:
-        """Steps between records, evaluations and checkpoints."""
-        recipe = self.recipe
-        return Intervals(
-            log=self.steps(recipe.log.interval),
-            evaluation=self.steps(recipe.evaluation.interval),
-            checkpoint=self.steps(recipe.checkpoint.interval),
-        )
+    def evaluations(self) -> Recurrence:
+        """When the model is evaluated."""
+        config = self.recipe.evaluation
+        return Recurrence(self.steps(config.interval), self.total_steps, self.steps(config.offset))
 
-    def _is_due(self, done: int, interval: int, offset: int = 0) -> bool:
-        return done == self.total_steps or (done - offset) % interval == 0
+    @cached_property
+    def _logs(self) -> Recurrence:
+        return Recurrence(self.steps(self.recipe.log.interval), self.total_steps)
 
-    def _count_due(self, interval: int, offset: int = 0) -> int:
-        """Return the number of steps after which something is due."""
-        return 1 + (self.total_steps - 1 - offset) // interval - -offset // interval
+    @cached_property
+    def _saves(self) -> Recurrence:
+        return Recurrence(self.steps(self.recipe.checkpoint.interval), self.total_steps)
 
     @property
     def published(self) -> list[Published]:

@@ -106,4 +106,4 @@ class Pace:
         if self._seconds is None:
             return None
         left = facts.pflops(facts.total_steps) - facts.pflops(done)
-        return self._evaluation * facts.count_evaluations(done) + self._seconds * left
+        return self._evaluation * facts.evaluations.count(done) + self._seconds * left

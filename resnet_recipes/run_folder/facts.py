@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from resnet_recipes.base.duration import Recurrence
+
 
 @dataclass
 class Published:
@@ -54,13 +56,12 @@ class RunFacts:
     steps_per_epoch: int
     global_size: int  # examples per step, over all devices
     flops: tuple[int, ...]  # training FLOPs by epoch, over all devices
-    eval_steps: int  # steps from one evaluation to the next; the last step is also evaluated
+    evaluations: Recurrence
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
     published: tuple[Published, ...] = ()  # empty if the data differ from the published results
     estimated_seconds: float | None = None  # training time, if this machine was measured before
     has_top5: bool = True  # whether there are more than five classes, so that top-5 varies
     shows_all_times: bool = False  # whether the summary shows all times, or only the training time
-    eval_offset: int = 0  # step from which the evaluations are counted
 
     def epoch(self, done: int) -> float:
         """Return the number of epochs in `done` steps."""
@@ -70,13 +71,6 @@ class RunFacts:
     def epochs(self) -> float:
         """Duration of the run in epochs."""
         return self.epoch(self.total_steps)
-
-    def count_evaluations(self, done: int) -> int:
-        """Return the number of evaluations after more than `done` steps."""
-        if done >= self.total_steps:
-            return 0
-        first, last = done - self.eval_offset, self.total_steps - 1 - self.eval_offset
-        return 1 + last // self.eval_steps - first // self.eval_steps
 
     def pflops(self, done: int) -> float:
         """Return the compute of `done` steps in PFLOPs."""

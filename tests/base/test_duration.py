@@ -4,7 +4,14 @@ from fractions import Fraction
 
 import pytest
 
-from resnet_recipes.base.duration import Duration, Horizon, parse_budget, parse_fraction, parse_time
+from resnet_recipes.base.duration import (
+    Duration,
+    Horizon,
+    Recurrence,
+    parse_budget,
+    parse_fraction,
+    parse_time,
+)
 from resnet_recipes.base.errors import BrokenRuleError
 from tests.tables import parse_rows
 
@@ -126,3 +133,14 @@ def test_budget_is_a_time_or_an_amount():
     for text, price in (("$20", None), ("$20", 0.0), ("20", 1.0), ("2 h", 1.0), ("h", 1.0)):
         with pytest.raises(BrokenRuleError, match=r"must be a time|needs launch\.price"):
             parse_budget(text, price)
+
+
+@pytest.mark.parametrize("interval", [1, 3, 4, 15, 70])
+@pytest.mark.parametrize("offset", [0, 1, 3, 20, 55])
+def test_recurrence_counts_intervals_from_offset(interval, offset):
+    recurrence = Recurrence(interval, 40, offset)
+    for done in range(41):
+        steps = [step for step in range(done + 1, 40) if (step - offset) % interval == 0]
+        steps += [40] if done < 40 else []
+        assert [step for step in range(done + 1, 41) if recurrence.is_due(step)] == steps
+        assert recurrence.count(done) == len(steps)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from resnet_recipes.base.duration import Recurrence
 from resnet_recipes.report.console import LiveConsole
 from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics
@@ -57,7 +58,7 @@ def show_summary() -> str:
         "raw": Metrics(78.1, 94.0, 1.0, 50_000),
         "published": Published(76.6, 32, 25.3, "8x A100 40GB", "MosaicML, Mosaic ResNet"),
     }
-    facts = RunFacts("mild", Path(), 40, 10, 100, (1,) * 4, 10, "CPU")
+    facts = RunFacts("mild", Path(), 40, 10, 100, (1,) * 4, Recurrence(10, 40), "CPU")
     console = LiveConsole(err, out)
     console.begin(facts, 0)
     console.show_evaluation(10, values["ema"], values["raw"], 60.0)

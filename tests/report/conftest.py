@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from resnet_recipes.base.duration import Recurrence
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
@@ -27,7 +28,7 @@ def facts(tmp_path):
         steps_per_epoch=10,
         global_size=100,
         flops=(2 * 10**15, 2 * 10**15, 8 * 10**15, 8 * 10**15),
-        eval_steps=10,
+        evaluations=Recurrence(10, 40),
         devices="CPU, 2 cores",
         published=published,
     )

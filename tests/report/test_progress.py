@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from resnet_recipes.base.duration import Recurrence
 from resnet_recipes.report import progress
 from resnet_recipes.report.progress import Pace, ProgressLine
 from tests.report.terminals import TerminalStream
@@ -92,7 +93,7 @@ def test_pace_ignores_unsettled_interval_once_settled(pace):
 
 
 def test_pace_counts_evaluation_after_incomplete_interval(facts):
-    pace = Pace(replace(facts, eval_steps=15))
+    pace = Pace(replace(facts, evaluations=Recurrence(15, 40)))
     pace.observe(8, 1.0, is_settled=True)
     pace.add_evaluation(5.0)  # at steps 15, 30 and 40
     assert pace.seconds_left(10) == pytest.approx(10 * 1.0 + 20 * 4.0 + 3 * 5.0)
@@ -104,14 +105,3 @@ def test_pace_counts_remaining_evaluations(pace):
     pace.add_evaluation(5.0)
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 5.0)
     assert pace.seconds_left(40) == 0
-
-
-@pytest.mark.parametrize("interval", [1, 3, 4, 15])
-@pytest.mark.parametrize("offset", [0, 1, 3, 20])
-def test_pace_counts_evaluations_from_their_offset(facts, interval, offset):
-    pace = Pace(replace(facts, eval_steps=interval, eval_offset=offset))
-    pace.observe(8, 0.0, is_settled=True)
-    pace.add_evaluation(5.0)
-    for done in range(41):
-        steps = [step for step in range(done + 1, 40) if (step - offset) % interval == 0]
-        assert pace.seconds_left(done) == 5.0 * (len(steps) + (done < 40))

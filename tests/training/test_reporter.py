@@ -46,16 +46,6 @@ def test_summary_compares_run_with_an_earlier_measurement(make_run, tmp_path, mo
     assert make_run_facts(run, process).estimated_seconds == pytest.approx(0.25 * images)
 
 
-def test_run_facts_count_evaluations_from_offset(make_run, tmp_path):
-    run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
-    run.plan.recipe.evaluation.interval, run.plan.recipe.evaluation.offset = "3ba", "1ba"
-    facts, total = make_run_facts(run, process), run.plan.total_steps
-    steps = [step for step in range(1, total + 1) if run.plan.evaluates_at(step)]
-    assert [step % 3 for step in steps[:-1]] == [1] * (len(steps) - 1)
-    assert facts.count_evaluations(0) == len(steps)
-    assert facts.count_evaluations(1) == len(steps) - 1
-
-
 @pytest.mark.parametrize("name", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_save_rejects_non_finite_model(name, value, make_run, tmp_path):
@@ -140,9 +130,12 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
         RunReporter(run, (recorder, Mock()), DelayedStopRequest(reads), Mock()).evaluate(1)
         assert (run.has_pending_evaluation, run.best.evaluations) == (True, 0)
     assert not recorder.log_evaluation.called
+    assert not recorder.write_correct_images.called
     RunReporter(run, (recorder, Mock()), Interruption(), Mock()).evaluate(1)
     assert (run.has_pending_evaluation, run.best.evaluations) == (False, 1)
     recorder.log_evaluation.assert_called_once()
+    (images,) = recorder.write_correct_images.call_args[0]
+    assert len(images.flags) == run.eval_data.examples
 
 
 def test_correct_images_cover_images_of_every_rank(make_run, monkeypatch):

@@ -11,6 +11,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
+from resnet_recipes.base.duration import Recurrence
 from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report import trackers
@@ -30,7 +31,7 @@ def record_session(
 
     Returns the warnings, except that a tracker is slow, which happens on a busy machine.
     """
-    facts = RunFacts("small", folder, 20, 10, 16, (10**9, 10**9), 10, "CPU")
+    facts = RunFacts("small", folder, 20, 10, 16, (10**9, 10**9), Recurrence(10, 20), "CPU")
     trackers = open_trackers(names, folder, TRACKED_SETTINGS)
     stream = io.StringIO()
     console = PlainConsole(stream, stream)
