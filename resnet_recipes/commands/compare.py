@@ -219,7 +219,7 @@ def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> I
             yield from wrap_text(text, get_width())
         if run.resumable:
             folder = escape_controls(shlex.quote(str(run.folder)))
-            yield f"  resnet-train --resume {folder}{run.resume_words}"
+            yield f"  resnet-train --resume {folder}{run.resume_settings}"
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:

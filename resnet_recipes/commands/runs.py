@@ -185,7 +185,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
             yield from wrap_text(run.reason.splitlines()[0], get_width(), "    ", "    ")
         if run.resumable:
             name = run.name if run.folder.parent == ROOT else run.folder
-            yield f"    resume: resnet-train --resume {escape_controls(name)}{run.resume_words}"
+            yield f"    resume: resnet-train --resume {escape_controls(name)}{run.resume_settings}"
 
 
 def _format_table(rows: list[dict[str, str]]) -> list[str]:

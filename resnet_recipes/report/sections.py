@@ -190,7 +190,7 @@ def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
     resumable = [run for run in runs if run.resumable]
     for run in resumable[:MAX_RESUMABLE]:
         yield (
-            f"Next: resnet-train --resume {shlex.quote(str(run.folder))}{run.resume_words} "
+            f"Next: resnet-train --resume {shlex.quote(str(run.folder))}{run.resume_settings} "
             f"({run.state} at {run.progress})"
         )
     if len(resumable) > MAX_RESUMABLE:

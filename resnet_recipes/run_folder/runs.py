@@ -64,7 +64,7 @@ class RunRecord:
     wall_minutes: float | None = None
     devices: str = ""
     resumable: bool = False
-    resume_words: str = ""  # settings that resuming needs, after a space
+    resume_settings: str = ""  # settings that resuming needs, after a space
     reason: str = ""  # why the run failed, stopped or cannot be read
 
     @property
@@ -210,7 +210,7 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
             ending.get("code") not in REJECTED_CODES
             or any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
         ),
-        "resume_words": settings or "",
+        "resume_settings": settings or "",
         "reason": _get_text(ending, "message") if state != "running" else "",
     }
 

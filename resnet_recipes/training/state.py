@@ -70,7 +70,7 @@ def capture(run: Run, done: int) -> State:
     return {
         "step": done,
         "seconds": run.clock.seconds(),
-        "owes_evaluation": run.has_pending_evaluation,
+        "has_pending_evaluation": run.has_pending_evaluation,
         "top1": run.top1,
         "model": run.model.state_dict(),
         "optimizer": run.optimizer.state_dict(),
@@ -102,7 +102,7 @@ def restore(run: Run, state: State) -> int:
     TrainingError if the state does not fit the run.
     """
     # defaults for keys that older checkpoints lack
-    state = State(best={}, owes_evaluation=False) | state
+    state = State(best={}, has_pending_evaluation=False) | state
     try:
         _reject(find_malformed_fields(run, state))
         RecipeError.raise_if_any(find_conflicts(run, state))
@@ -121,7 +121,8 @@ def restore(run: Run, state: State) -> int:
         raise TrainingError(f"the checkpoint cannot be used: {error}") from None
     run.clock.restart(state["seconds"])
     run.top1 = state["top1"]
-    run.has_pending_evaluation = state["owes_evaluation"] and run.plan.evaluates_at(state["step"])
+    is_pending = state["has_pending_evaluation"]
+    run.has_pending_evaluation = is_pending and run.plan.evaluates_at(state["step"])
     return state["step"]
 
 

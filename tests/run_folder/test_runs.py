@@ -47,7 +47,7 @@ def test_damaged_image_changes_how_a_run_resumes(error, resumable, settings, tmp
     ending = {"code": 1, "error": error, "message": "a.jpg is damaged"}
     (folder / "exit.json").write_text(json.dumps(ending))
     run = read_run(folder)
-    assert (run.state, run.resumable, run.resume_words) == ("failed", resumable, settings)
+    assert (run.state, run.resumable, run.resume_settings) == ("failed", resumable, settings)
 
 
 @pytest.mark.parametrize(("code", "resumable"), [(130, True), (1, True), (3, False)])

@@ -43,7 +43,7 @@ def test_restore_same_run_gives_no_warning(make_run, state):
 def test_restored_evaluation_is_due_only_if_planned(interval, is_pending, make_run):
     arguments = f"evaluation.interval={interval}"
     run, state = make_run(arguments), capture(make_run(arguments), 3)
-    restore(run, state | {"owes_evaluation": True})
+    restore(run, state | {"has_pending_evaluation": True})
     assert run.has_pending_evaluation == is_pending
 
 
