@@ -62,8 +62,8 @@ class NativeImages:
     """A storage with the crops, random numbers and augmentation of another, read by the engine.
 
     Evaluation pixels are equal, except for images of six squares or more; see _find_center_box.
-    Training pixels differ by at most one gray level. Python fills the rows that the engine rejects,
-    and reports their errors.
+    Bilinear training pixels differ by at most one gray level, nearly all bicubic pixels by two.
+    Python fills the rows that the engine rejects, and reports their errors.
     """
 
     in_threads = True
