@@ -40,7 +40,7 @@ _LIBRARY_INIT = {"init": "library", "bn_init": "ones", "zero_init_last_bn": Fals
 _AUXILIARY = frozenset({"torchvision:googlenet", "torchvision:inception_v3"})
 _SINGLE_OUTPUT: ModelArguments = {"aux_logits": False, "init_weights": True}
 
-#: Library networks that are ResNets.
+#: Networks of torchvision that are ResNets.
 _RESNETS = re.compile(r"torchvision:(wide_)?resne(x?)t\w+")
 
 
@@ -134,16 +134,16 @@ class ModelConfig(Section):
             yield Problem("freeze_bn", True, clause, "model.freeze_bn=false")
 
     def _find_misfits(self) -> Iterator[Problem]:
-        """Yield a problem for each setting that the library of the network does not support."""
+        """Yield problems of settings that the library of the network does not support."""
         for key, value in self._get_changes().items():
             clause = f"is for {', '.join(NETWORKS)}"
             yield Problem(key, value, clause, f"model.{key}={_TORCHVISION_VALUES[key]}")
         if _RESNETS.fullmatch(self.name):
             return
-        if misset := [key for key in _LIBRARY_INIT if getattr(self, key) != _LIBRARY_INIT[key]]:
-            fix = " ".join(f"model.{key}={str(_LIBRARY_INIT[key]).lower()}" for key in misset)
+        if wrong := [key for key in _LIBRARY_INIT if getattr(self, key) != _LIBRARY_INIT[key]]:
+            fix = " ".join(f"model.{key}={str(_LIBRARY_INIT[key]).lower()}" for key in wrong)
             clause = "is for ResNets; their library initializes other networks"
-            yield Problem(misset[0], getattr(self, misset[0]), clause, fix)
+            yield Problem(wrong[0], getattr(self, wrong[0]), clause, fix)
         if self.freeze in FREEZABLE[1:-1]:
             clause = "is a part of a ResNet; other networks freeze all but the classifier"
             yield Problem("freeze", self.freeze, clause, "model.freeze=backbone")

@@ -20,9 +20,9 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that appears as `path` only once its bytes are on disk.
 
     Readers see either the old file or the new one. If the block raises or the disk is full, the old
-    file remains. A killed process also leaves a partial file; its name is random, so that several
-    processes can write at once and nobody can plant a link in its place. Device files are rejected,
-    because root could replace them.
+    file remains. A killed process leaves a partial file; its name is random, so that several
+    processes can write at once and nobody can plant a link in its place. Raises OSError for a
+    device file, which root could replace.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -50,8 +50,8 @@ def write_text(path: Path, text: str) -> None:
 def create_folder(path: Path) -> Iterator[Path]:
     """Create a folder that appears as `path` only at the end of the block.
 
-    If the block raises, nothing is left. A killed process leaves a partial folder, which the next
-    process deletes, so two processes must not create the same folder at once.
+    If the block raises, its content is deleted. A killed process leaves a partial folder, which the
+    next call deletes, so two processes must not create the same folder at once.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
         delete_folder(left)
@@ -89,10 +89,7 @@ def delete_parts(folder: Path, of: str = "") -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush renames in a folder to disk.
-
-    Has no effect on network file systems that do not support it.
-    """
+    """Flush renames in a folder to disk; ignore errors, since some network disks cannot do it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

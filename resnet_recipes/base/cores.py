@@ -6,7 +6,6 @@ from pathlib import Path
 #: Linux file that lists CPU features.
 CPUINFO = Path("/proc/cpuinfo")
 
-
 #: Linux file that shows whether each core runs two threads.
 SMT = Path("/sys/devices/system/cpu/smt/active")
 
@@ -66,17 +65,19 @@ def get_available_memory() -> int:
 def get_group_memory(root: Path, groups: str) -> int:
     """Return the bytes of memory that the cgroups of a process and their parents leave available.
 
+    Returns NO_LIMIT if none of them has a limit.
+
     `groups` has the format of /proc/self/cgroup: lines of number, controllers and path.
     """
     limits = [NO_LIMIT]
     for line in groups.splitlines():
-        _, kinds, path = line.split(":", 2)
-        for kind in _MEMORY.keys() & {*kinds.split(",")}:
-            group = root / kind / path.lstrip("/")
+        _, controllers, path = line.split(":", 2)
+        for name in _MEMORY.keys() & {*controllers.split(",")}:
+            group = root / name / path.lstrip("/")
             limits += (
-                _get_available(folder, *_MEMORY[kind])
+                _get_available(folder, *_MEMORY[name])
                 for folder in (group, *group.parents)
-                if folder.is_relative_to(root / kind)
+                if folder.is_relative_to(root / name)
             )
     return min(limits)
 

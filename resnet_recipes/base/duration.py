@@ -16,16 +16,14 @@ _TIME, _AMOUNT = re.compile(f"{_NUMBER}([hms])"), re.compile(rf"\${_NUMBER}|{_NU
 #: Seconds per unit of wall-clock time.
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
-#: Upper limit of a duration, in steps; the longest published ImageNet run has 750,000
-#: steps.
+#: Upper limit of a duration, in steps.
 MAX_STEPS = 10**9
 
-#: Upper limit of a duration in epochs; the longest published run has 810.
+#: Upper limit of a duration, in epochs.
 MAX_EPOCHS = 10_000
 
 #: Upper limit of a time, in seconds: ten years.
 _MAX_SECONDS = 10 * 365 * 24 * 3600.0
-
 
 #: Settings that determine the duration of a run.
 SETTINGS = ("max_duration", "scale_schedule_ratio")
@@ -58,7 +56,9 @@ class Duration:
         return Duration(value, unit)
 
     def scale(self, ratio: Fraction) -> "Duration":
-        """Return this duration times `ratio`, rounded down to whole units; unchanged for 1.
+        """Return this duration times `ratio`, rounded down to whole units.
+
+        A fraction of the run is unchanged, and so is any duration for a ratio of 1.
 
         28.8ep becomes 28ep. Composer multiplies floats: at 90 epochs, 12 of the ratios from
         0.01 to 10.00 give one epoch less, for example 0.7 (62 instead of 63).
@@ -117,13 +117,14 @@ def parse_budget(text: str, price: float | None) -> float:
 def is_duration(text: str) -> bool:
     """Return whether `text` is a duration in any unit."""
     try:
-        return bool(Duration.parse(text))
+        Duration.parse(text)
+        return True
     except BrokenRuleError:
         return False
 
 
 def find_epochs_rule(text: str) -> str:
-    """Return the rule that a value of `epochs` breaks: a number or a duration; "" if none."""
+    """Return the rule that a value of `epochs` breaks, or ""."""
     if is_duration(text) or (DECIMAL.fullmatch(text) and float(text)):
         return ""
     return Rule("must be a positive number of epochs, or a duration such as 400ba")
@@ -141,7 +142,7 @@ def count_steps_per_epoch(examples: int, global_size: int) -> int:
 
 @dataclass(frozen=True)
 class Horizon:
-    """The duration of a run; the only place where durations are converted to steps."""
+    """The duration of a run, in which other durations are converted to steps."""
 
     total_steps: int
     steps_per_epoch: int
@@ -154,7 +155,7 @@ class Horizon:
 
     @property
     def epochs(self) -> Fraction:
-        """Duration of the run in epochs; a fraction if it was given in batches."""
+        """Duration of the run in epochs, which may be a fraction."""
         return Fraction(self.total_steps, self.steps_per_epoch)
 
 

@@ -43,10 +43,10 @@ class ExitCode(IntEnum):
     RECIPE = 2  # wrong command or recipe
     NOT_READY = 3  # the data or the machine must be fixed first
     PREEMPTED = 75  # stopped from outside after saving, or not ready yet: run the command again
-    CANCELLED = 130  # Ctrl-C; a checkpoint was saved
+    CANCELLED = 130  # Ctrl-C stopped the command
 
 
-#: Exit codes of runs that were asked to stop and can be resumed.
+#: Exit codes of stops, which are not failures: the command can be repeated.
 STOPPED_CODES = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
 #: Exit codes of commands whose recipe, data or machine must be fixed first.
@@ -204,7 +204,7 @@ class Problem(NamedTuple):
 
 
 def to_text(value: object) -> str:
-    """Return a value as written on the command line; long values are cut."""
+    """Return a value as written on the command line, without secrets; long values are cut."""
     text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     text = str(list(value)) if isinstance(value, tuple) else text
     text = mask_secrets(text.lower() if isinstance(value, bool) else text)

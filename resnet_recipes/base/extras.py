@@ -20,7 +20,6 @@ TRACKERS = {
     "csv": ("csv", ""),
 }
 
-
 #: Environment variables with credentials for the service that an extra uses.
 SECRETS = {
     "wandb": ("WANDB_API_KEY",),

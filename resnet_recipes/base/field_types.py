@@ -9,7 +9,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-_WORDS = {
+_DESCRIPTIONS = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
@@ -57,18 +57,18 @@ def convert(value: Any, field_type: Any) -> Any:
 def parse_texts(cls: type, texts: Mapping[str, str]) -> Any:
     """Return a dataclass parsed from texts; "" becomes None for an optional number."""
 
-    def value(text: str, field_type: Any) -> Any:
-        number = (get_args(field_type) or (field_type,))[0]
-        return None if number is not str and not text else number(text)
+    def parse(text: str, field_type: Any) -> Any:
+        option = (get_args(field_type) or (field_type,))[0]
+        return None if option is not str and not text else option(text)
 
     types_by_name = get_field_types(cls).items()
-    return cls(**{name: value(texts[name], field_type) for name, field_type in types_by_name})
+    return cls(**{name: parse(texts[name], field_type) for name, field_type in types_by_name})
 
 
 def describe_type(field_type: Any) -> str:
     """Describe a type for a message."""
-    if field_type in _WORDS:
-        return _WORDS[field_type]
+    if field_type in _DESCRIPTIONS:
+        return _DESCRIPTIONS[field_type]
     if is_union(field_type):
         others = find_dataclasses(field_type)[1:]  # one optimizer is enough as an example
         return " or ".join(

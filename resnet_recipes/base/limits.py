@@ -13,13 +13,13 @@ from resnet_recipes.base.errors import BrokenRuleError, Fix, Problem, Rule, Stat
 
 
 class Limit:
-    """A rule for values; None is always valid.
+    """A rule for values; None is not checked.
 
     Each item of a list is checked separately, except by Span, which checks the complete list.
     """
 
-    fix: Fix = ()  # a valid value or command
-    valid: tuple[str, ...] = ()  # or the allowed values
+    fix: Fix = ()  # advice if the rule is broken
+    valid: tuple[str, ...] = ()  # the allowed values, if they can be listed
 
     def find_broken_rule(self, value: Any) -> str:
         """Return the rule that a value breaks, or ""."""

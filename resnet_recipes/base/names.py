@@ -40,22 +40,22 @@ SHORT_NAMES = {
 
 #: The short name of each setting that has one.
 _SHORT_OF = {
-    form[0].removesuffix("={}"): word for word, form in SHORT_NAMES.items() if len(form) == 1
+    form[0].removesuffix("={}"): name for name, form in SHORT_NAMES.items() if len(form) == 1
 }
 
 DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
-def expand_short_name(word: str, value: str) -> tuple[str, ...]:
-    """Return the meaning of a short name, or the name itself; {} marks its value."""
-    if word == "epochs" and not DECIMAL.fullmatch(value):
+def expand_short_name(name: str, value: str) -> tuple[str, ...]:
+    """Return the settings that a short name changes, or the name itself; {} marks `value`."""
+    if name == "epochs" and not DECIMAL.fullmatch(value):
         return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
-    if (word, value) == ("cache", "ram"):
+    if (name, value) == ("cache", "ram"):
         return ("data.memory_pixels=auto",)  # as in Ultralytics
-    escaped = word.replace("{", "{{").replace("}", "}}")
-    return SHORT_NAMES.get(word, (f"{escaped}={{}}",))
+    escaped = name.replace("{", "{{").replace("}", "}}")
+    return SHORT_NAMES.get(name, (f"{escaped}={{}}",))
 
 
 def find_short_name(key: str) -> str:
-    """Return the usual short name of a setting: "lr" for "optimizer.lr"."""
+    """Return the short name of a setting, "lr" for "optimizer.lr", or else its full name."""
     return _SHORT_OF.get(key, key)

@@ -56,7 +56,7 @@ def make_missing_data_problem() -> Problem:
 def parse_path(key: str, text: str) -> Path:
     """Return the path that the user gave for `key`, with ~ expanded.
 
-    Raises RecipeError if the path is empty, names an unknown user or is a remote URL.
+    Raises RecipeError if the path is empty, names an unknown user or is a URL.
     """
     if not text.strip():
         raise RecipeError.of(key, text, EMPTY_CLAUSE)
@@ -86,8 +86,8 @@ def parse_path(key: str, text: str) -> Path:
 def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
     """Return the path that the user gave for a new file or folder.
 
-    Raises RecipeError if it exists, or if a folder has a file extension, NotReadyError if a folder
-    cannot be written to.
+    Raises RecipeError if it exists, if a folder has a file extension, or like `parse_path`,
+    NotReadyError if a folder cannot be written to.
     """
     path = free = parse_path(key, text)
     clause = "already exists, and nothing is overwritten"
@@ -128,7 +128,7 @@ def find_existing_parent(path: Path) -> Path:
 
 
 def find_similar_path(path: Path) -> str:
-    """Return the existing path whose name is most similar to a missing one, or ""."""
+    """Return the path in the same folder with the name most similar to a missing one, or ""."""
     with suppress(OSError):
         names = get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.7)
         return "".join(str(path.with_name(name)) for name in names)

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _context: object  # context of this process, if it belongs to a pool
 
 #: Held while the main program is hidden, because several threads start processes.
-_hiding = threading.Lock()
+_hide_lock = threading.Lock()
 
 
 class _Process(ForkServerProcess):
@@ -35,12 +35,12 @@ class _Launcher(ForkServerContext):
 
     def __init__(self) -> None:
         super().__init__()
-        self.made: list[_Process] = []
+        self.processes: list[_Process] = []
 
     def Process(self, **settings: Any) -> _Process:  # type: ignore[override] # noqa: N802
         """Return a new process; multiprocessing requires this name."""
-        self.made.append(_Process(**settings))
-        return self.made[-1]
+        self.processes.append(_Process(**settings))
+        return self.processes[-1]
 
 
 class ProcessPool(ProcessPoolExecutor):
@@ -77,7 +77,7 @@ class ProcessPool(ProcessPoolExecutor):
     @property
     def processes(self) -> list[ForkServerProcess]:
         """All processes started so far."""
-        return [process for process in self._launcher.made if process.pid]
+        return [process for process in self._launcher.processes if process.pid]
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def hide_main_program() -> Iterator[None]:
     Scripts can then also train without `if __name__ == "__main__"`. There is no public setting for
     this: multiprocessing looks at `sys.modules["__main__"]`.
     """
-    with _hiding:
+    with _hide_lock:
         program = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:

@@ -18,7 +18,7 @@ MAX_DEPTH = 32  # levels of lists and objects in JSON
 def open_regular(path: str | os.PathLike[str], max_bytes: float = math.inf) -> FileIO:
     """Open a regular file of at most `max_bytes` bytes for unbuffered reading.
 
-    Raises OSError for anything else. A FIFO does not block.
+    Raises OSError for anything else, ValueError if the path contains NUL. A FIFO does not block.
     """
     file = FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     facts = os.fstat(file.fileno())
@@ -31,9 +31,9 @@ def open_regular(path: str | os.PathLike[str], max_bytes: float = math.inf) -> F
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the content of a file. Raises NotReadyError unless it is regular and small enough.
+    """Return the content of a regular file of at most `max_bytes` bytes.
 
-    `max_bytes` is the maximum.
+    Raises NotReadyError if it is another kind of file, is larger or cannot be read.
     """
     try:
         with BufferedReader(open_regular(path, max_bytes)) as file:

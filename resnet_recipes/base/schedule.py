@@ -40,7 +40,7 @@ def polynomial(
 
 
 def multistep(step: int, *, milestones: Sequence[int], gamma: float) -> float:
-    """Return `gamma` to the power of the milestones passed (He et al., 2015, arXiv:1512.03385)."""
+    """Return `gamma` once for each milestone up to `step` (He et al., 2015, arXiv:1512.03385)."""
     return gamma ** bisect_right(milestones, step)
 
 

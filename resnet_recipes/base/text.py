@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable
 
-#: Function that shows a line to the user.
+#: Function that shows text to the user.
 Say = Callable[[str], None]
 
 #: Function that shows progress: the number of finished parts, and of all parts.
@@ -15,7 +15,7 @@ Progress = Callable[[int, int], None]
 
 
 def do_nothing(*_: object) -> None:
-    """Do nothing, in place of a function that shows progress or is not needed."""
+    """Do nothing: the default of functions such as `Say` and `Progress`."""
 
 
 _MARKDOWN = re.compile(r"[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)
@@ -42,7 +42,7 @@ COPY_LABELS = ("try", "use")
 
 
 def get_first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type if it has none."""
+    """Return at most 200 characters of an error's first line, or its type if it has no text."""
     return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
@@ -88,15 +88,15 @@ def escape_html(text: object) -> str:
 
 
 def escape_markdown(text: object) -> str:
-    """Escape text for one line of Markdown or a table cell: no links, images, HTML or markup."""
+    """Escape text for one line of Markdown or a table cell."""
     escaped = _MARKDOWN.sub(r"\\\g<0>", escape_controls(" ".join(str(text).split())))
     return html.escape(escaped, quote=False)
 
 
 def format_csv_line(values: Iterable[object]) -> str:
-    """Return one line of CSV, safe from formula injection in spreadsheets.
+    """Return one line of CSV.
 
-    Text that starts like a formula is prefixed with an apostrophe.
+    An apostrophe precedes text that a spreadsheet could run as a formula.
     """
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(
@@ -142,9 +142,9 @@ def format_bytes(count: float) -> str:
 
 
 def format_long_time(seconds: float) -> str:
-    """Format a duration to at most two significant digits, as "11 weeks" or "100 seconds".
+    """Format a duration roughly, as "11 weeks" or "100 seconds".
 
-    The unit is the largest that fits at least twice.
+    The unit is the largest that fits at least twice, or seconds.
     """
     units = (
         ("years", 365.25 * 86400),
