@@ -24,7 +24,7 @@ class CorrectImages(NamedTuple):
     def read(cls, folder: Path) -> "CorrectImages | None":
         """Return the flags of a run, or None if the file is absent or its fields are invalid.
 
-        Raises NotReadyError if the file is not a JSON object.
+        Raises NotReadyError if the file cannot be read as a JSON object.
         """
         match read_json(folder / CORRECT_IMAGES, may_be_absent=True):
             case {"digest": str(digest), "flags": str(flags)} if re.fullmatch("[01]+", flags):

@@ -113,8 +113,8 @@ RESUME_SETTINGS = {
 class Ending:
     """The ending of a process or a run."""
 
-    code: int  # an ExitCode, or the exit code of a launched command
-    rank: int = 0  # -1: the launched command
+    code: int  # an ExitCode
+    rank: int = 0  # -1: the run as a whole
     step: int = 0  # completed steps
     error: str = ""  # error class, or the signal that killed the process
     message: str = ""
@@ -132,7 +132,7 @@ class Ending:
 
     @property
     def hint(self) -> str:
-        """Advice for a known cause; "" for any other."""
+        """Advice for a known cause, or ""."""
         text = f"{self.error} {self.message}"
         return next(
             (hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), ""

@@ -27,7 +27,7 @@ class Published:
 
 
 def find_nearest(results: Sequence[Published], epochs: float) -> Published | None:
-    """Return the published result whose number of epochs is nearest."""
+    """Return the published result whose number of epochs is nearest, or None."""
     return min(
         results,
         key=lambda result: abs((result.epochs or float("inf")) - epochs),

@@ -127,7 +127,7 @@ class HeldFolder:
 
 
 class LockedFolder(HeldFolder):
-    """A run folder that other processes cannot train, replace or delete until it is closed.
+    """A run folder that no other command of this program trains or replaces until it is closed.
 
     The kernel releases RUN/lock when the process ends for any reason. The file remains.
     """

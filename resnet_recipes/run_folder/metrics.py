@@ -70,7 +70,7 @@ class StepMetrics(NamedTuple):
         return {key: getattr(self, key) for key in _NUMBERS["step"]}
 
 
-#: Keys with text values; other values are numbers, or null for non-finite numbers.
+#: Keys with text values; other values are numbers or booleans, or null for non-finite numbers.
 _TEXT = {"kind", "devices", "path", "text", "reason"}
 
 #: Keys of all records, and more keys by kind; never null.
@@ -84,7 +84,8 @@ _NUMBERS = {
     "compiled": ("seconds",),
 }
 
-_MAX_BYTES = 512 << 20  # bytes, about two million records
+_MAX_BYTES = 512 << 20  # about two million records
+
 #: The end of a file, which has the last step and evaluation of an unfinished run.
 _TAIL_BYTES = 64 << 10
 
@@ -95,7 +96,7 @@ def filter_kind(records: Iterable[Record], kind: str) -> list[Record]:
 
 
 def get_top1(evaluation: Record) -> float | None:
-    """Return the top-1 of the EMA weights if there are any, else of the raw ones, in percent."""
+    """Return the top-1 of the EMA weights, or else of the raw weights, in percent, or None."""
     return evaluation.get("ema_top1_percent", evaluation.get("raw_top1_percent"))
 
 

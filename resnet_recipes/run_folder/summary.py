@@ -29,7 +29,7 @@ class Summary:
     evaluations: int
     ema: Metrics | None  # last evaluation of the EMA weights, if the recipe uses EMA
     raw: Metrics | None  # last evaluation of the raw weights
-    training_pflops: float  # 10^15 operations of convolutions and classifier, over all devices
+    training_pflops: float  # PFLOPs of convolutions and linear layers, over all devices
     training_seconds: float  # training time, without evaluation and checkpoints
     steady_state_seconds: float | None  # the same, with the first epoch timed as the second
     mlperf_seconds: float | None  # first data access to last evaluation; see compute_mlperf_seconds
