@@ -18,14 +18,14 @@ from resnet_recipes.base.names import expand_short_name
 #: In a word with fewer letters, only an extra letter counts as a typo.
 MIN_TYPO_LETTERS = 3
 
-#: Names with fewer letters have no similar names.
+#: Foreign names with fewer letters are only matched exactly.
 MIN_SIMILAR_LETTERS = 4
 
 
 class Meaning(NamedTuple):
     """The arguments to use, and a note for users of other programs."""
 
-    replacement: str  # {} is the value, {half_life} that of a decay; of a job: {flag}, {count}
+    replacement: str  # {} is the value, {half_life} its half-life; jobs use {flag} and {count}
     hint: str = ""
 
     @property
@@ -96,7 +96,7 @@ def suggest_printing_settings(recipe: str = "mild") -> Hint:
     return Hint(f"resnet-train {recipe} --cfg   prints every setting")
 
 
-def explain_key(problem: Problem) -> Problem:
+def add_key_meaning(problem: Problem) -> Problem:
     """Return the problem of an unknown recipe setting, with the meaning of its name."""
     meaning = find_meaning(problem.key, "")
     if meaning is None:
@@ -253,7 +253,7 @@ def find_meaning(
 
 
 def _to_half_life(decay: str) -> str:
-    """Return the half-life of a moving average with this decay per step, by default 0.999."""
+    """Return the half-life of a moving average as a setting; `decay` is per step, else 0.999."""
     per_step = float(decay) if re.fullmatch(r"0?\.\d+", decay) and float(decay) else 0.999
     return f"{max(1, round(log(2) / (1 - per_step)))}ba"
 

@@ -104,13 +104,15 @@ def plan_demo(result: "Composed") -> "Plan | None":
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     """Return the best recipe for a budget, and report the reason."""
     from resnet_recipes.jobs.candidates import find_candidates
-    from resnet_recipes.jobs.measure import UNKNOWN
+    from resnet_recipes.jobs.measure import UNKNOWN_TIME
 
     candidates, reason, *_ = find_candidates(
         changes, arguments.recipes, Library(arguments.recipes).list_names()
     )
     if not candidates:
-        raise NotReadyError.of("budget", None, UNKNOWN, "resnet-recipes estimate mild data=PATH")
+        raise NotReadyError.of(
+            "budget", None, UNKNOWN_TIME, "resnet-recipes estimate mild data=PATH"
+        )
     names = [
         f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f}%, {accuracy.source})" if accuracy else "")
         for plan, _, _, accuracy in candidates
@@ -131,7 +133,7 @@ def _explain_missing(
     problems = list[Problem]()
     if select_arguments(changes, *DATA_KEYS):
         from resnet_recipes import data
-        from resnet_recipes.jobs.candidates import find_usual_side, rank_recipes
+        from resnet_recipes.jobs.candidates import find_typical_size, rank_recipes
         from resnet_recipes.recipe.compose import compose
 
         # other arguments, and images on other machines, are checked once a recipe is given
@@ -144,7 +146,7 @@ def _explain_missing(
                 problems += error.problems if os.path.exists(config.root) else ()
                 config = replace(config, val_share=config.val_share or 0.1)
                 facts = data.survey_images(config, on_progress=say)
-            names, reason = rank_recipes(facts, find_usual_side(config, facts))
+            names, reason = rank_recipes(facts, find_typical_size(config, facts))
             if names:
                 flags = [text for item in arguments.flags.items() for text in item if text]
                 command = shlex.join([*arguments.command.split(), names[0], *changes, *flags])

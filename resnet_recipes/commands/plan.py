@@ -114,12 +114,12 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
 
 def _note_large_images(plan: "Plan") -> LabeledRows:
     """Yield a note if a recipe for small images trains on photographs."""
-    from resnet_recipes.jobs.candidates import MAX_SMALL_SIDE, find_usual_side
+    from resnet_recipes.jobs.candidates import MAX_SMALL_SIZE, find_typical_size
 
     data = plan.recipe.data
-    side = find_usual_side(data, plan.facts) if data.train_size <= MAX_SMALL_SIDE else 0
-    if side > MAX_SMALL_SIDE:
-        text = f"data.train_size={data.train_size} is for smaller images than these, of {side:g} px"
+    size = find_typical_size(data, plan.facts) if data.train_size <= MAX_SMALL_SIZE else 0
+    if size > MAX_SMALL_SIZE:
+        text = f"data.train_size={data.train_size} is for smaller images than these, of {size:g} px"
         yield "note", text
         yield "use", "recipe=finetune"
 

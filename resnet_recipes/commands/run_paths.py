@@ -29,10 +29,10 @@ from resnet_recipes.jobs.lookup import (
     LAST,
     LIST,
     ROOT,
-    describe_missing_run,
     find_network,
     find_run_path,
     find_runs,
+    make_missing_run_problem,
 )
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import RunRecord, iterate_runs, read_run
@@ -211,7 +211,7 @@ def _find_weights(name: str, arguments: Arguments) -> str:
     _reject_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
     if path := find_run_path(_WEIGHTS, name):
         return str(path)
-    missing = describe_missing_run(_WEIGHTS, name)
+    missing = make_missing_run_problem(_WEIGHTS, name)
     if name == LAST or len(missing.fixes) > 1:  # a similar run exists
         raise NotReadyError([missing])
     return name

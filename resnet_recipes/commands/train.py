@@ -87,7 +87,7 @@ def run(arguments: Arguments) -> int:
     locked = prepare_run(arguments)
     if locked is None:
         return ExitCode.DONE
-    group = make_group(frozen_recipe.read_sealed(locked.path / CONFIG).launch)
+    group = make_group(frozen_recipe.read_with_digest(locked.path / CONFIG).launch)
     return launcher.start(locked, group, say, "--verbose" in arguments).code
 
 

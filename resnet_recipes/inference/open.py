@@ -17,7 +17,7 @@ from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe
-from resnet_recipes.recipe.explain import Context, explain
+from resnet_recipes.recipe.explain import Context, add_suggestion
 from resnet_recipes.recipe.schema import Recipe
 
 #: Settings that choose labeled images; the other settings of a command also apply to any images.
@@ -120,7 +120,7 @@ def apply_changes(recipe: Recipe, arguments: Sequence[str], settings: Sequence[s
         allowed=settings,
         meanings=TRAINED_MEANINGS,
     )
-    RecipeError.raise_if_any(explain(problem, arguments, context) for problem in problems)
+    RecipeError.raise_if_any(add_suggestion(problem, arguments, context) for problem in problems)
     return changed
 
 

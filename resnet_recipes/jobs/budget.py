@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.text import Say, format_clock, format_long_time
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
-from resnet_recipes.jobs.measure import UNKNOWN, measure_time, predict_time
+from resnet_recipes.jobs.measure import UNKNOWN_TIME, measure_time, predict_time
 from resnet_recipes.jobs.memory import resolve_memory_pixels
 from resnet_recipes.jobs.micro_batch import fit_micro_batch
 from resnet_recipes.planning.estimate import Estimate, RunForecast, estimate
@@ -42,6 +42,7 @@ def resolve_plan(plan: Plan, say: Say) -> Plan:
     """Return the plan with all settings resolved that depend on this machine.
 
     These are an automatic micro-batch, the size of images in memory, and the duration of a budget.
+    Raises RecipeError or NotReadyError if one cannot be resolved, NotDoneError if measuring fails.
     """
     return fit_budget(resolve_memory_pixels(fit_micro_batch(plan, say), say), say)
 
@@ -59,7 +60,7 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     measures = measures and not external_launcher.find_launcher()
     forecast = measure_time(plan, say) if measures else predict_time(plan)
     if forecast is None:
-        raise NotReadyError.of("budget", launch.budget, UNKNOWN, "epochs=18")
+        raise NotReadyError.of("budget", launch.budget, UNKNOWN_TIME, "epochs=18")
     plan = fit_duration(plan, forecast)
     expected = estimate(plan, forecast.speeds)
     say(
@@ -126,7 +127,10 @@ def find_longest(
 
 
 def find_min_epochs(plan: Plan) -> Fraction:
-    """Return the minimum sensible epochs, in tenths: one, or twice a warm-up in epochs or steps."""
+    """Return the minimum sensible epochs: one, or twice a warm-up in epochs or steps.
+
+    A multiple of 1/10.
+    """
     warmup = Duration.parse(plan.recipe.schedule.warmup)
     if warmup.unit == "dur":
         return Fraction(1)

@@ -36,8 +36,8 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.runs import iterate_runs
 
-#: Images with a shorter side of at most this many pixels are small.
-MAX_SMALL_SIDE = 96
+#: Images with a smaller dimension of at most this many pixels are small.
+MAX_SMALL_SIZE = 96
 
 #: Number of images whose sizes are read.
 MAX_MEASURED_IMAGES = 16
@@ -86,23 +86,23 @@ def find_candidates(
     duration with a known accuracy, and the default duration. Raises the RecipeError of the best
     recipe if every recipe is skipped and at least one has an error.
 
-    If there are several recipes, recipes for small images are skipped for photographs. A recipe
+    If there are several recipes, recipes for small images are skipped for larger ones. A recipe
     whose weights are not on this machine fits, since they can be downloaded.
     """
     candidates, skipped, errors = list[Candidate](), dict[str, str](), dict[str, RecipeError]()
     absent = dict[str, Problem]()
-    facts, results, side, reason = None, None, 0.0, ""
+    facts, results, image_size, reason = None, None, 0.0, ""
     best: tuple[str, ...] = ()
     for name in names:
         try:
             recipe = compose(name, arguments, folder).recipe
             if facts is None:
                 facts = data.survey_images(recipe.data, on_progress=say)
-                side = find_usual_side(recipe.data, facts)
-                best, reason = rank_recipes(facts, side)
-            if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIDE < side:
+                image_size = find_typical_size(recipe.data, facts)
+                best, reason = rank_recipes(facts, image_size)
+            if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIZE < image_size:
                 setting = f"data.train_size={recipe.data.train_size}"
-                skipped[name] = f"{setting} is for smaller images than these, of {side:g} px"
+                skipped[name] = f"{setting} is for smaller images than these, of {image_size:g} px"
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks)
@@ -170,8 +170,7 @@ def _find_durations(
 def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
     """Return the mean accuracies of runs on the same training images, by recipe and epochs.
 
-    Counts only runs whose settings equal their recipe, except for duration, seed, and those that do
-    not affect accuracy.
+    Counts only finished runs whose settings equal their recipe, except for `_FREE_SETTINGS`.
     """
     accuracies: dict[tuple[str, float], list[float]] = {}
     for run in iterate_runs(root) if root.is_dir() else ():
@@ -194,34 +193,34 @@ class Ranking(NamedTuple):
     reason: str  # for the order
 
 
-def rank_recipes(facts: DataFacts, side: float) -> Ranking:
-    """Return the recipes for images without published results.
+def rank_recipes(facts: DataFacts, image_size: float) -> Ranking:
+    """Return the recipes for images without published results; none for ImageNet.
 
-    `side` is their typical shorter side in pixels; 0 if unknown.
+    `image_size` is the result of `find_typical_size`.
     """
     if facts.train_examples == IMAGENET_IMAGES:
         return Ranking((), "the most accurate according to published results")
-    if 0 < side <= MAX_SMALL_SIDE:
-        reason = f"best for images of {side:g} px"
+    if 0 < image_size <= MAX_SMALL_SIZE:
+        reason = f"best for images of {image_size:g} px"
         return Ranking(("small", "finetune", "mild"), reason)
-    size = f"; the images have about {side:g} px" if side else ""
-    reason = f"best here, as it starts from weights trained on ImageNet{size}"
+    clause = f"; the images have about {image_size:g} px" if image_size else ""
+    reason = f"best here, as it starts from weights trained on ImageNet{clause}"
     return Ranking(("finetune", "mild"), reason)
 
 
-def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
-    """Return the typical shorter side of the training images, in pixels.
+def find_typical_size(config: DataConfig, facts: DataFacts) -> float:
+    """Return the median height or width, whichever is smaller, of some training images, in pixels.
 
     0 if it is unknown, or for ImageNet, which has published results.
     """
     can_read_sizes = facts.backend == "torchvision" and os.path.exists(config.root)
     if not can_read_sizes or facts.train_examples == IMAGENET_IMAGES:
         return 0.0
-    files, sides = Files.of(config, "train", facts.train_digest), []
+    files, sizes = Files.of(config, "train", facts.train_digest), []
     for index in range(0, len(files), max(1, len(files) // MAX_MEASURED_IMAGES)):
         with suppress(OSError), Image.open(files.path(index)) as image:
-            sides.append(min(image.size))
-    return median(sides) if sides else 0.0
+            sizes.append(min(image.size))
+    return median(sizes) if sizes else 0.0
 
 
 def _find_weights_problem(model: ModelConfig, facts: DataFacts) -> Problem | None:

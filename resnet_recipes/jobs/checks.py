@@ -22,8 +22,8 @@ VALIDATION_SECONDS = 5.0
 def try_run(plan: Plan, say: Say) -> None:
     """Decode images, train the last steps of a run, and evaluate and save once.
 
-    The last steps use the largest images. Nothing is kept. Raises NotReadyError if images cannot be
-    read, NotDoneError if a rank fails (the folder with the logs is then kept) or is stopped.
+    Nothing is kept, except the logs if a rank fails. Raises NotReadyError if images cannot be read,
+    NotDoneError if a rank fails or is stopped.
     """
     if _has_image_files(plan):
         _check_images(plan.recipe.data, say)
@@ -62,7 +62,7 @@ def _check_images(config: DataConfig, say: Say) -> None:
     Raises NotReadyError if some are unreadable, except training images that the run skips.
     """
     decoded = decode_some(config, DECODE_SECONDS)
-    command = _name_doctor(config)
+    command = _format_doctor_command(config)
     if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):
         say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
     NotReadyError.raise_if_any(_find_unreadable(config, decoded))
@@ -77,9 +77,10 @@ def _find_unreadable(config: DataConfig, decoded: DecodedImages) -> Iterator[Pro
         skip = "data.on_bad_image=skip" if split == "train" else Hint("replace or delete them")
         if bad:
             clause = f"has unreadable images in {split}: {len(bad):,}, such as {bad[0]}"
-            yield Problem("data.root", config.root, clause, (skip, _name_doctor(config)))
+            fix = (skip, _format_doctor_command(config))
+            yield Problem("data.root", config.root, clause, fix)
 
 
-def _name_doctor(config: DataConfig) -> str:
+def _format_doctor_command(config: DataConfig) -> str:
     """Return the command that lists unreadable images."""
     return f"resnet-recipes doctor data {shlex.quote(config.root)}"

@@ -67,8 +67,8 @@ def find_stable_state(plan: Plan) -> StableState | None:
     """Return the initial state of a run that extends another run; None if it starts from step 0.
 
     Raises RecipeError if the other run starts differently, NotYetError if it does not exist yet or
-    its stable phase may still finish, and NotReadyError if that cannot finish or its recipe was
-    edited.
+    its stable phase may still finish, NotReadyError if that cannot finish or its recipe was edited,
+    and TrainingError if its checkpoints cannot be read.
     """
     run = plan.recipe.run
     if not run.extends:
@@ -112,9 +112,8 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     """Return the problems of continuing the stable phase of another run."""
     recipe = plan.recipe
     if not parent.stable_steps:
-        path, length = shlex.quote(str(folder)), recipe.max_duration
+        path, epochs = shlex.quote(str(folder)), recipe.max_duration.removesuffix("ep")
         clause = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
-        epochs = length.removesuffix("ep")
         fix = (
             f"resnet-train recipe={path}/{CONFIG} model.weights={path} epochs={epochs}",
             Hint(f"this starts a new run from the weights of {path}"),
@@ -123,13 +122,9 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     if recipe.launch.budget:
         clause = "cannot be used with --extend"
         return [Problem("budget", recipe.launch.budget, clause, "epochs=60")]
-    length_settings = find_durations(recipe)
-    problems_of_settings = find_changed_settings(
-        asdict(copy_duration(parent.recipe, recipe)), recipe
-    )
-    if problems := [
-        problem for problem in problems_of_settings if problem.key not in length_settings
-    ]:
+    durations = find_durations(recipe)
+    changes = find_changed_settings(asdict(copy_duration(parent.recipe, recipe)), recipe)
+    if problems := [problem for problem in changes if problem.key not in durations]:
         return problems
     trained_on = replace(plan.facts, eval_digest=parent.facts.eval_digest)
     if differing := parent.facts.describe_differences(trained_on):

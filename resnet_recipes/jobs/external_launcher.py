@@ -1,7 +1,4 @@
-"""Join a run started with another launcher: torchrun or srun.
-
-Each process that they start is one rank.
-"""
+"""Join a run started with another launcher: torchrun or srun."""
 
 import json
 import os
@@ -57,7 +54,7 @@ def find_launcher() -> str:
     """Return the launcher of this process, torchrun or srun, if the process is a rank; else "".
 
     An srun task is a rank, unless it is the only task: then it is our launcher. Raises
-    NotReadyError if environment variables contradict each other.
+    NotReadyError if environment variables of a launcher are not valid.
     """
     NotReadyError.raise_if_any(_find_bad_variables(os.environ))
     if count_started_ranks():
@@ -77,8 +74,9 @@ def train_as_rank(
 ) -> int:
     """Train as one rank, in the folder that rank 0 prepares; end the process with its exit code.
 
-    Returns only if no steps are left to train, or if a rank fails before training: an error on rank
-    0 is raised there, and other ranks return its exit code without a message.
+    Returns DONE if no steps are left to train, and on other ranks the exit code of an error that
+    rank 0 raises. Raises NotReadyError if ranks cannot meet, differ, or do not see the folder, and
+    on rank 0 RecipeError for settings of the launcher and the errors of `prepare`.
     """
     launcher, start = find_launcher(), time.monotonic()
     if launcher == "srun":
@@ -91,17 +89,17 @@ def train_as_rank(
     _await_others(rendezvous, launcher, say)
     if code := _confirm_arguments(rendezvous, arguments):
         return code
-    locked: LockedFolder | None = None
+    locked_folder: LockedFolder | None = None
     failure: BaseException | None = None
     if rendezvous.rank == 0:
         try:
             RecipeError.raise_if_any(_find_problems(arguments, launcher))
-            locked = prepare()
+            locked_folder = prepare()
         except BaseException as error:  # raised once the other ranks have its exit code
             failure = error
             is_known = isinstance(error, RecipeError | TrainingError)
             code = error.exit_code if is_known else ExitCode.FAILED
-    path = str(locked.path.resolve()) if locked else ""
+    path = str(locked_folder.path.resolve()) if locked_folder else ""
     path, code = json.loads(_join_rendezvous("folder").broadcast(json.dumps([path, code])))
     if failure:
         raise failure
@@ -109,15 +107,15 @@ def train_as_rank(
         from resnet_recipes.jobs.rank import LaunchFacts, run_rank
         from resnet_recipes.jobs.train import run_task
 
-        held = locked or _open_folder(Path(path), rendezvous.rank)
-        run_rank(held, run_task, LaunchFacts(start, "--verbose" in arguments))
+        held_folder = locked_folder or _open_folder(Path(path), rendezvous.rank)
+        run_rank(held_folder, run_task, LaunchFacts(start, "--verbose" in arguments))
     return code
 
 
 def find_restarted_run(root: Path) -> Path | None:
     """Return the run in `root` that this torchrun started and now restarts.
 
-    Its ranks had the same parent process.
+    Its ranks had the same parent process. None if torchrun has not restarted any.
     """
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return None

@@ -81,15 +81,15 @@ def count_ranks(config: "LaunchConfig") -> int:
 
 
 def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
-    """Yield what is missing on this machine: GPUs, or a usable TMPDIR."""
+    """Yield a problem if this machine lacks a usable TMPDIR, and one if it lacks GPUs."""
     yield from find_temporary_folder_problems()
     if config.device == "cpu":
         return
     gpus = cuda.find_gpus().count
     if config.device == "cuda" and not gpus:
-        yield _describe_missing_gpu("launch.device", "cuda", "launch.device=cpu")
+        yield _make_missing_gpu_problem("launch.device", "cuda", "launch.device=cpu")
     elif config.gpus != "auto" and int(config.gpus) > gpus:
-        problem = _describe_missing_gpu(
+        problem = _make_missing_gpu_problem(
             "launch.gpus", int(config.gpus), "launch.device=cpu gpus=auto"
         )
         if gpus:
@@ -101,7 +101,7 @@ def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
 
 
 def find_temporary_folder_problems() -> Iterator[Problem]:
-    """Yield problems of the folder for temporary files, which contains worker sockets."""
+    """Yield the problem of the folder for temporary files, which contains worker sockets."""
     try:
         folder = tempfile.gettempdir()
     except OSError as error:
@@ -171,7 +171,7 @@ def get_allocator_settings() -> dict[str, str]:
     return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 
 
-def _describe_missing_gpu(key: str, value: object, fix: str) -> Problem:
+def _make_missing_gpu_problem(key: str, value: object, fix: str) -> Problem:
     """Return the problem of a machine without a GPU for torch, with the reason if it has one."""
     finding = explain_unused_gpu()
     clause = Statement(finding.what if finding else "torch sees no GPU on this machine")
@@ -202,7 +202,7 @@ class Ranks:
         launch: LaunchFacts,
         log: TextIO,
     ):
-        """Start them; `log` receives their output until they open their own logs."""
+        """Start them; `log` receives their stderr until they open their own logs."""
         console = os.dup(_get_descriptor(sys.stderr, 2))  # descriptor 2 itself is the log of a rank
         launch._replace(console=console).write(folder)
         self._log = log
@@ -228,12 +228,12 @@ class Ranks:
         return [rank for rank, process in enumerate(self._processes) if process.poll() is None]
 
     @property
-    def any_failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether a rank has failed according to its exit code; the others would wait forever."""
         return any(process.returncode not in _FINE for process in self._processes)
 
     @property
-    def any_code(self) -> bool:
+    def has_nonzero_code(self) -> bool:
         """Whether a rank ended with a nonzero code."""
         return any(process.returncode for process in self._processes)
 

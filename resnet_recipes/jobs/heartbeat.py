@@ -18,7 +18,7 @@ from resnet_recipes.run_folder.lock import HeldFolder
 #: Seconds without a beat before a rank writes its stacks to its log, once; nothing is killed.
 STALL_SECONDS = 300.0
 
-# step, count, pid, parent, phase, host: written in one call, so never partially
+# step, count, pid, parent, phase, host
 _RECORD = struct.Struct("=qqii16s64s")
 
 
@@ -35,10 +35,7 @@ class Beat(NamedTuple):
 
 
 class HeartbeatWriter:
-    """This rank's heartbeat, in RUN/heartbeat/rank3.
-
-    A beat costs microseconds: one stat and one write.
-    """
+    """This rank's heartbeat, in RUN/heartbeat/rank3. A beat costs microseconds."""
 
     def __init__(self, folder: HeldFolder, rank: int, stall_seconds: float = STALL_SECONDS):
         """Start watching for crashes, SIGUSR2 and stalls.
@@ -84,7 +81,7 @@ class HeartbeatWriter:
 
 
 def read_beats(folder: Path) -> list[Beat]:
-    """Return the last beat of every rank of a run, by rank."""
+    """Return the last beat of each rank of a run that has one, by rank."""
     beats = []
     for path in _list_files(folder / HEARTBEATS):
         try:
@@ -112,7 +109,7 @@ class RankMonitor:
         self._changed_at = time.monotonic()
 
     def read_beats(self) -> list[Beat]:
-        """Return the last beat of every rank that has one in this attempt, by rank."""
+        """Return the last beat of each rank that has a new one, by rank."""
         return [beat for beat in read_beats(self._folder) if beat not in self._old_beats]
 
     def read_endings(self) -> list[Ending]:

@@ -35,19 +35,20 @@ STOP_SECONDS = 5
 ECHO_SECONDS = 0.5
 
 
-def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
-    """Run the training or the task of a folder and return its ending; no process remains.
+def start(
+    locked_folder: LockedFolder, group: Group, say: Say, shows_all_times: bool = False
+) -> Ending:
+    """Run the training or the task of a folder, write its ending to RUN/exit.json, and return it.
 
-    `say` shows a line to the user; `shows_all_times` is passed to the summary. Works only in the
-    main thread. The ending is also written to RUN/exit.json. Raises TrainingError if the folder was
-    replaced during the run.
+    Releases the lock. `shows_all_times` is passed to the summary. Signals are handled only in the
+    main thread. Raises TrainingError if the folder was replaced during the run.
     """
-    folder = held.path
+    folder = locked_folder.path
     launch = Launch(folder, group, say, shows_all_times)
-    # held until the ending is written, so that a late signal has no effect
-    with handle_signals(launch.receive), held:
+    # both last until the ending is written, so that a late signal has no effect
+    with handle_signals(launch.receive), locked_folder:
         result = launch.run()
-        held.confirm()
+        locked_folder.confirm()
         ending.write_ending(folder / EXIT, result)
     if result.failed or (result.code and not result.step):
         say(result.explain(folder, group.ranks, trains=not read_task(folder)))
@@ -147,7 +148,7 @@ class Launch:
         """Kill ranks that do not stop in time; report a run without progress."""
         if time.monotonic() > self._deadline:
             self._ranks.kill()
-        if self._ranks.any_failed:
+        if self._ranks.has_failed:
             self._deadline = min(self._deadline, time.monotonic() + STOP_SECONDS)
         stall = self._monitor.describe_stall()
         if stall and not self._is_stalled:
@@ -167,7 +168,7 @@ class Launch:
             return self._make_ending_of_stop(endings)
         if failure or killed:
             return failure or killed
-        if ranks.any_code:
+        if ranks.has_nonzero_code:
             return self._make_ending_of_ranks(ranks)
         return self._make_run_ending(ExitCode.DONE)
 

@@ -65,7 +65,7 @@ def iterate_supplies(plan: Plan) -> Iterator[Supply]:
 
 
 def add_loading(plan: Plan, speeds: Speeds) -> Speeds:
-    """Return speeds with loaders, which alternate with training on the same cores."""
+    """Return speeds with loaders; on a CPU, they take the cores of training."""
     if not (supply := Supply.of(plan)):
         return speeds
     loaded = replace(
@@ -75,16 +75,17 @@ def add_loading(plan: Plan, speeds: Speeds) -> Speeds:
     )
     if plan.recipe.launch.device != "cpu" and cuda.find_gpus().count:
         return loaded
-    both = loaded.seconds_at(plan.image_sizes[0]).median + loaded.load_seconds(plan.image_sizes[0])
-    return replace(loaded, total_images_per_second=1 / both)
+    size = plan.image_sizes[0]
+    seconds = loaded.seconds_at(size).median + loaded.load_seconds(size)
+    return replace(loaded, total_images_per_second=1 / seconds)
 
 
 class Gain(NamedTuple):
     """The minutes of a run that is limited by loading, and how to reduce them."""
 
     minutes_without_loading: float
-    memory: InMemory | None  # None: images do not fit into memory, or are already there
-    minutes_in_memory: float
+    memory: InMemory | None  # None: keeping images in memory is impossible or does not help
+    minutes_in_memory: float  # the minutes as they are now, if `memory` is None
     fix: str  # the setting or command to use; "": nothing is known to help
 
 

@@ -25,7 +25,7 @@ def find_runs(arguments: Iterable[str], key: str = "RUN") -> list[Path]:
     """
     paths = [(argument, find_run_path(key, argument)) for argument in arguments]
     NotReadyError.raise_if_any(
-        describe_missing_run(key, argument) for argument, path in paths if path is None
+        make_missing_run_problem(key, argument) for argument, path in paths if path is None
     )
     return [path for _, path in paths if path]
 
@@ -56,7 +56,7 @@ def find_run_path(key: str, argument: str) -> Path | None:
     return ROOT / argument if os.path.lexists(ROOT / argument) else None
 
 
-def describe_missing_run(key: str, argument: str) -> Problem:
+def make_missing_run_problem(key: str, argument: str) -> Problem:
     """Return the problem of an argument that is not a run, with the most similar name."""
     runs = [folder.name for folder in iterate_newest_runs(ROOT)]
     if argument == LAST or (argument == str(ROOT) and not runs):

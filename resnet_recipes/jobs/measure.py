@@ -38,7 +38,7 @@ from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
 #: A clause for a predicted time: how to measure the time.
 MEASURES = "`resnet-recipes estimate` measures it"
-UNKNOWN = Statement(f"the time is unknown; {MEASURES}")
+UNKNOWN_TIME = Statement(f"the time is unknown; {MEASURES}")
 
 
 def predict_time(plan: Plan) -> RunForecast | None:
@@ -115,7 +115,7 @@ SPEEDS = "speeds.json"
 def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
     """Return the measured time of a run; measures this machine for about a minute if necessary.
 
-    Raises NotDoneError if a rank fails or is stopped.
+    Raises NotReadyError if GPUs are missing, NotDoneError if a rank fails or is stopped.
     """
     forecast = predict_time(plan)
     if forecast and forecast.when and not repeats:
@@ -128,11 +128,8 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
 
 def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
     """Measure the speeds of a run. Raises NotDoneError if a rank fails or is stopped."""
-    task, single_attempt = (
-        Task(run_task, "this machine was not measured"),
-        replace(group, max_restarts=0),
-    )
-    with task.run(plan.recipe, plan.facts, single_attempt, say) as folder:
+    task, group = Task(run_task, "this machine was not measured"), replace(group, max_restarts=0)
+    with task.run(plan.recipe, plan.facts, group, say) as folder:
         return Speeds.from_json(json.loads((folder / SPEEDS).read_text()))
 
 
@@ -147,7 +144,7 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     """Train, evaluate and save some epochs of a run, exactly as in the run.
 
     Raises RecipeError if the run has fewer than two complete epochs, NotDoneError if a rank fails
-    (the folder with the logs is then kept) or is stopped.
+    or is stopped.
     """
     image_sizes = plan.image_sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(image_sizes) < 2:

@@ -12,7 +12,7 @@ from resnet_recipes.jobs.task import Task
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
-#: File with the largest number of images, in the folder of the rank that tried.
+#: File with the largest number of images, in the folder of the task.
 RESULT = "bn_size"
 
 

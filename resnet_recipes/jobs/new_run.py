@@ -1,7 +1,4 @@
-"""Create the folder of a new run.
-
-The folder appears atomically, and documents the training.
-"""
+"""Create the folder of a new run, which appears atomically and documents the training."""
 
 import errno
 import hashlib
@@ -72,14 +69,10 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name. It is locked from the start, so that no other command with this name replaces it before
     its ranks start. Raises RecipeError if the name is taken, NotReadyError if a run with the name
-    is running or the folder cannot be written.
+    is running or the folder cannot be written, and the errors of `find_stable_state`.
     """
-    recipe, config, state = (
-        plan.recipe,
-        frozen_recipe.freeze_sealed(plan.recipe),
-        find_stable_state(plan),
-    )
-    settings = plan.origin.settings
+    recipe, settings = plan.recipe, plan.origin.settings
+    config, state = frozen_recipe.freeze_with_digest(recipe), find_stable_state(plan)
     origin = collect_provenance(plan, config)
     if state:
         settings = state.read_overrides() | settings
@@ -98,23 +91,23 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
         stack.callback(atomic.delete_folder, draft)
         try:
             draft.mkdir(parents=True)
-            held = stack.enter_context(LockedFolder(draft))
+            locked_folder = stack.enter_context(LockedFolder(draft))
             for name, content in files.items():
                 atomic.write_text(draft / name, content)
             if state:
                 state.put_into(draft, recipe)
-            _move_into_place(held, plan)
+            _move_into_place(locked_folder, plan)
         except NotReadyError as error:
             raise error.with_path_replaced(draft, str(draft.parent)) from None
         except OSError as error:
             clause, fix = f"cannot be written to: {error.strerror}", "run.root=/your/folder"
             raise NotReadyError.of("run.root", recipe.run.root, clause, fix) from None
         stack.pop_all()
-        return held
+        return locked_folder
 
 
 def collect_provenance(plan: Plan, config: str) -> dict[str, Any]:
-    """Return the origin of the recipe: its files, their digests, and their git commit."""
+    """Return the origin of the recipe: its files, their digests, and the git commit around it."""
     entry = plan.origin.entry
     return {
         "recipe": plan.recipe.name,
@@ -198,10 +191,9 @@ def _try_move(draft: LockedFolder, folder: Path) -> bool:
 
 
 def _make_name(plan: Plan) -> str:
-    recipe, length = plan.recipe, f"{float(plan.epochs):.3g}ep"
-    return "-".join(
-        [recipe.name, length, f"s{recipe.seed}", time.strftime("%Y%m%d"), secrets.token_hex(2)]
-    )
+    recipe, day = plan.recipe, time.strftime("%Y%m%d")
+    parts = [recipe.name, f"{float(plan.epochs):.3g}ep", f"s{recipe.seed}", day]
+    return "-".join([*parts, secrets.token_hex(2)])
 
 
 def _is_unused(folder: Path) -> bool:

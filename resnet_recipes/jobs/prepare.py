@@ -1,4 +1,4 @@
-"""Make ranks agree on their recipe, their images and their plan before they start."""
+"""Check that all ranks have the same recipe, images and teachers before they start."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from resnet_recipes.data.remote import read_version
 from resnet_recipes.jobs.rank import RankProcess, show_progress
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.recipe.frozen_recipe import read_sealed
+from resnet_recipes.recipe.frozen_recipe import read_with_digest
 from resnet_recipes.run_folder import CONFIG, DATA
 from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
@@ -36,7 +36,7 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
 
     Raises NotReadyError, the same on every rank, if recipe, software, images or teachers differ.
     """
-    recipe = read_sealed(process.folder / CONFIG)
+    recipe = read_with_digest(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.launch.started_at)
     rank = distributed.read_rank(recipe.launch.device, process.launch.store_path)
     software = {
@@ -77,7 +77,7 @@ def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataC
     Remote images are fetched once for all ranks of a machine.
     """
     with show_progress(process, f"fetching {config.root}", "MB") as progress:
-        local = data.fetch(config, progress, lambda: process.interruption.requested)
+        local = data.fetch(config, progress, lambda: process.interruption.is_requested)
     if local is not None and local is not config:
         for _ in Rendezvous.for_topic("images", rank).await_all():
             process.heartbeat.beat(0, "start")
@@ -87,7 +87,7 @@ def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataC
 class Rendezvous(NamedTuple):
     """A place where ranks exchange facts about one topic, through a key-value store.
 
-    Collectives are not used, because they need ranks that already agree.
+    Collectives are not used, because they need ranks with the same software.
     """
 
     store: dist.Store
@@ -115,14 +115,14 @@ class Rendezvous(NamedTuple):
         return text
 
     def await_all(self) -> Iterator[None]:
-        """Yield twice a second until all ranks have arrived; Ctrl-C interrupts this."""
+        """Yield twice a second until all ranks have arrived."""
         self.store.set(f"arrived {self.rank}", "")
         while not self.store.check([f"arrived {other}" for other in range(self.world_size)]):
             yield
             time.sleep(0.5)
 
     def confirm(self, facts: Mapping[str, object]) -> None:
-        """Check that all ranks have the same facts: torch may differ between nodes.
+        """Check that all ranks have the same facts.
 
         Raises NotReadyError, the same on every rank, which names a rank that differs from rank 0,
         and the difference.

@@ -89,7 +89,7 @@ def read_task(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def show_progress(process: RankProcess, task: str, unit: str = "images") -> Iterator[Progress]:
-    """Yield a function that keeps a rank alive and, on rank 0, shows progress."""
+    """Yield a function that writes a heartbeat and, on rank 0, shows progress."""
     with ProgressLine(task, unit, process.console) as show:
 
         def progress(done: int, total: int) -> None:
@@ -100,7 +100,9 @@ def show_progress(process: RankProcess, task: str, unit: str = "images") -> Iter
         yield progress
 
 
-def run_rank(held: HeldFolder, work: Callable[[RankProcess], int], launch: LaunchFacts) -> NoReturn:
+def run_rank(
+    held_folder: HeldFolder, work: Callable[[RankProcess], int], launch: LaunchFacts
+) -> NoReturn:
     """Do the work of one rank, write its ending to RUN/endings, and exit with its code.
 
     `work` returns DONE, or the exit code of an interruption after a save; it closes everything it
@@ -112,11 +114,11 @@ def run_rank(held: HeldFolder, work: Callable[[RankProcess], int], launch: Launc
         die_with_parent()
     interruption = Interruption()
     interruption.install()
-    folder, monitor = held.path, RankMonitor(held.path)
+    folder, monitor = held_folder.path, RankMonitor(held_folder.path)
     console = _redirect_output(folder, rank, launch.console)
     heartbeat: HeartbeatWriter | None = None
     try:
-        heartbeat = HeartbeatWriter(held, rank)
+        heartbeat = HeartbeatWriter(held_folder, rank)
         code = work(RankProcess(folder, rank, console, launch, interruption, heartbeat))
         ending = Ending(code, message=interruption.reason if code else "")
     except BaseException as error:
@@ -131,10 +133,10 @@ def run_rank(held: HeldFolder, work: Callable[[RankProcess], int], launch: Launc
         attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)),
         pid=os.getpid(),
     )
-    if held.is_in_place:
+    if held_folder.is_in_place:
         write_ending(folder / ENDINGS / f"rank{rank}.json", ending)
     if not launch.is_ours:
-        _report(held, ending, monitor, console)
+        _report(held_folder, ending, monitor, console)
     _exit(ending)
 
 
@@ -153,7 +155,7 @@ def die_with_parent() -> None:
 def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
     """Send stderr, and stdout except on rank 0, to the log of this rank; return the user's stderr.
 
-    It is the `inherited` descriptor, or stderr at the start of this process.
+    It is the `inherited` descriptor, or stderr at the start of this process. stdin becomes empty.
     """
     protect_output()
     console = make_lasting(os.dup(2) if inherited is None else inherited, sys.stderr.encoding)
@@ -170,7 +172,7 @@ def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
     return console
 
 
-def _report(held: HeldFolder, ending: Ending, monitor: RankMonitor, console: TextIO) -> None:
+def _report(held_folder: HeldFolder, ending: Ending, monitor: RankMonitor, console: TextIO) -> None:
     """Report the ending as our launcher would.
 
     The rank that failed first prints the message, and rank 0 writes the ending of the run.
@@ -178,13 +180,14 @@ def _report(held: HeldFolder, ending: Ending, monitor: RankMonitor, console: Tex
     if ending.code in REJECTED_CODES and ending.rank:
         time.sleep(_WAIT_SECONDS)
     if find_first_failure([*monitor.read_endings(), ending]) == ending:
-        console.write(ending.explain(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")
-    if ending.rank == 0 and held.is_in_place:
-        write_ending(held.path / EXIT, ending)
+        ranks = int(os.environ.get("WORLD_SIZE", 1))
+        console.write(ending.explain(held_folder.path, ranks) + "\n")
+    if ending.rank == 0 and held_folder.is_in_place:
+        write_ending(held_folder.path / EXIT, ending)
 
 
 def _exit(ending: Ending) -> NoReturn:
-    """End this process and its children immediately."""
+    """Kill the workers of this process, and end it immediately."""
     for child in multiprocessing.active_children():
         child.kill()
     sys.stdout.flush()

@@ -79,16 +79,16 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
     if plan is None:
         return None
     folder = folder.absolute()  # as in a new run
-    held = LockedFolder(folder)
+    locked_folder = LockedFolder(folder)
     config = folder / CONFIG
     original = frozen_recipe.read(config)
     # another command may have changed the run since it was checked
     RecipeError.raise_if_any(find_changed_settings(asdict(original), plan.recipe))
     if plan.recipe != original:
-        atomic.write_text(config, frozen_recipe.freeze_sealed(plan.recipe))
+        atomic.write_text(config, frozen_recipe.freeze_with_digest(plan.recipe))
     (folder / EXIT).unlink(missing_ok=True)
     say(f"resuming {folder}")
-    return held
+    return locked_folder
 
 
 def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | None:

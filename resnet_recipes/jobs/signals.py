@@ -11,7 +11,7 @@ from resnet_recipes.base.duration import parse_time
 from resnet_recipes.base.errors import ExitCode
 
 #: Signals that ask a run to stop.
-STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 #: Seconds during which Ctrl-C counts as a repetition of the first signal, because the launcher
 #: forwards it. Later it means: stop now. Other signals never do: Slurm sends SIGTERM to every
@@ -44,7 +44,9 @@ def list_signals() -> tuple[signal.Signals, ...]:
 
     Ignored signals, such as SIGHUP under nohup, are excluded.
     """
-    return tuple(number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN)
+    return tuple(
+        number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+    )
 
 
 class Interruption:
@@ -56,7 +58,7 @@ class Interruption:
     def __init__(self) -> None:
         self.signal = 0  # the first signal
         self._code = ExitCode.DONE
-        self.reason = ""  # short description; "" if another rank was asked to stop
+        self.reason = ""  # short description; "" without a request to this process
         self._first_signal_at = 0.0  # time of the first signal
         self._max_wall = ""
         self._deadline = float("inf")
@@ -74,7 +76,7 @@ class Interruption:
             signal.signal(number, lambda number, _: self.receive(number))
 
     @property
-    def requested(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether this process was asked to stop; cheap enough for every step."""
         if not self._code and time.monotonic() >= self._deadline:
             self.request(f"launch.max_wall={self._max_wall} is about to expire")

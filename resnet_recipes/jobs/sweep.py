@@ -35,8 +35,7 @@ class Sweep:
     """The runs of `root` by name.
 
     Each is `resnet-train ARGUMENTS run=NAME --resume auto`; one per slot runs at a time.
-    Several sweeps may share a root: the first sweep trains a run, and the others wait for it. A run
-    that continues the stable phase of another run starts when its checkpoint is saved.
+    Several sweeps may share a root: the first sweep trains a run, and the others wait for it.
     """
 
     def __init__(
@@ -49,8 +48,8 @@ class Sweep:
     ):
         """Prepare to train `runs`, the arguments of each run by name, in `slots`.
 
-        `parents` maps a run to the run and step that it continues. It starts once that step is
-        saved or that run has ended.
+        `parents` maps a run to the run and step that it continues: the run starts once the other
+        has saved that step or has ended.
         """
         self.root, self.runs, self.say, self._parents = root, runs, say, parents or {}
         self._free = deque(slots)

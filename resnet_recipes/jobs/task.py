@@ -17,7 +17,7 @@ from resnet_recipes.jobs import launcher, new_run
 from resnet_recipes.jobs.group import Group, make_group
 from resnet_recipes.jobs.rank import RankProcess, Spans
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.frozen_recipe import freeze_sealed
+from resnet_recipes.recipe.frozen_recipe import freeze_with_digest
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import CONFIG, DATA, TASK
 from resnet_recipes.run_folder.ending import Ending
@@ -48,7 +48,10 @@ class Task(NamedTuple):
         Raises NotDoneError if a rank fails or is stopped.
         """
         module = self.run_task.__module__.rpartition(".")[2]
-        files = {CONFIG: freeze_sealed(recipe), TASK: json.dumps({"task": module, **self.values})}
+        files = {
+            CONFIG: freeze_with_digest(recipe),
+            TASK: json.dumps({"task": module, **self.values}),
+        }
         files |= {DATA: facts.to_json()} if facts else {}
         folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
         for name, text in files.items():
@@ -67,19 +70,20 @@ def run_sample(plan: Plan, spans: Spans, say: Say) -> Iterator[Path]:
     recipe = plan.recipe
     run = replace(recipe.run, root=str(root), name="sample", extends="")
     plan = replace(plan, recipe=replace(recipe, run=run, log=replace(recipe.log, to=[])))
-    held = new_run.create(plan, sys.argv)
-    folder = held.path
+    locked_folder = new_run.create(plan, sys.argv)
+    folder = locked_folder.path
     (folder / TASK).write_text(json.dumps({"task": "train", "spans": spans}))
-    with _run_ranks(held, make_group(recipe.launch), say, "the sample run did not finish", root):
+    group, failure = make_group(recipe.launch), "the sample run did not finish"
+    with _run_ranks(locked_folder, group, say, failure, root):
         yield folder
 
 
 @contextmanager
 def _run_ranks(
-    held: LockedFolder, group: Group, say: Say, failure: str, root: Path
+    locked_folder: LockedFolder, group: Group, say: Say, failure: str, root: Path
 ) -> Iterator[None]:
     """Start ranks and wait for them; delete `root`, unless its logs explain a failure."""
-    ending = launcher.start(held, group, say)
+    ending = launcher.start(locked_folder, group, say)
     try:
         if ending.code:
             raise NotDoneError(failure, ending)

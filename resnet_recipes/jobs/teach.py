@@ -93,7 +93,7 @@ def plan_soft_labels(
     """Return the file for the outputs of a recipe's teacher, after `say` was called with its cost.
 
     `top`, `cycle` and `out` are command-line arguments. Raises RecipeError if one of them or the
-    teacher is wrong, NotReadyError if the file cannot be written.
+    teacher is wrong, NotReadyError if the file cannot be written, and the errors of `plan_here`.
     """
     path = parse_new_path(
         "--out", str(parse_path("--out", out).with_suffix(".safetensors").absolute())
@@ -141,7 +141,7 @@ def run_task(process: RankProcess) -> int:
         raise NotReadyError.at(plan.teachers[0].key, clause, "run the same command again")
     with show_progress(process, "storing the outputs of the teacher", "batches") as progress:
         plan = make_cycle(plan, task["cycle"])
-        if not write_soft_labels(plan, rank, arrays, progress, lambda: interruption.requested):
+        if not write_soft_labels(plan, rank, arrays, progress, lambda: interruption.is_requested):
             return interruption.exit_code
     distributed.leave()
     return ExitCode.DONE

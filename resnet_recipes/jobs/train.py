@@ -109,7 +109,7 @@ def train_spans(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, boo
 
 
 def train_other_rank(run: Run, process: RankProcess, spans: Spans) -> int:
-    """Train as a rank that writes only its log."""
+    """Train as any other rank than 0; notes go to its log."""
     run.notes.listen(partial(print, file=sys.stderr, flush=True))
     reporter = RunReporter(run, None, process.interruption, process.heartbeat)
     _, is_done = train_spans(run, reporter, spans)
@@ -119,7 +119,7 @@ def train_other_rank(run: Run, process: RankProcess, spans: Spans) -> int:
 def train_first_rank(
     run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, spans: Spans
 ) -> int:
-    """Train as rank 0, which writes the run folder and reports to the user."""
+    """Train as rank 0, which writes the results and reports to the user."""
     (first, _), is_task = spans[0], bool(read_task(process.folder))
     recorder.begin(first, run.clock.seconds(), run.has_pending_evaluation)
     run.notes.listen(lambda text: recorder.log_note(max(first, process.heartbeat.step), text))

@@ -90,7 +90,7 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
             network = open_network(source)
         except NotReadyError as error:
             problem = error.with_key(key, source).with_path_replaced("model.weights", key)
-            raise _explain_description(problem, source) from None
+            raise _suggest_export(problem, source) from None
         if key in digests and digests[key] != _compute_digest(network):
             clause = "was replaced after it was checked"
             raise NotReadyError.of(key, source, clause, "run the same command again")
@@ -104,7 +104,7 @@ def make_missing_teacher(method: type[Method]) -> Problem:
     return Problem(key, None, "a trained network", fix, kind=Kind.MISSING)
 
 
-def _explain_description(error: NotReadyError, source: str) -> NotReadyError:
+def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
     """Return the error for a teacher whose file does not describe it, with the command to fix it.
 
     In a recipe, model.name is the student network, so it cannot describe the file.

@@ -15,13 +15,13 @@ from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
     MEANINGS,
     TIMM_MEANINGS,
+    add_key_meaning,
     apply_meaning,
-    explain_key,
 )
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe, complete_section, fit_sections
-from resnet_recipes.recipe.explain import Context, describe_enabled_methods, explain
+from resnet_recipes.recipe.explain import Context, add_suggestion, describe_enabled_methods
 from resnet_recipes.recipe.library import Entry, Library, Link, Origin, read
 from resnet_recipes.recipe.overrides import Override, make_absolute
 from resnet_recipes.recipe.schema import Recipe, get_enabled
@@ -49,19 +49,20 @@ def compose(
 
     Changes have the form of command-line arguments: "optimizer.lr=1.0", "~methods.ema",
     "epochs=18". `folder` contains the user's recipes (default: ./recipes), or is a Library. Without
-    `needs_data`, data.root may be unset. Raises RecipeError with every problem at once.
+    `needs_data`, data.root may be unset. Raises RecipeError with the problems of the recipe and the
+    changes, NotReadyError if `name` is the path of a missing file.
     """
     library = folder if isinstance(folder, Library) else Library(folder)
     links, (changed, problems) = library.read_chain(name), overrides.parse(changes)
     options = _read_options(changed, library, problems)
     result = _compose_links(links, options, changed, library, problems)
     if problems := [one for one in problems if needs_data or one.key != "data.root"]:
-        raise RecipeError(_explain_all(problems, changes, result.recipe, [*links, *options]))
+        raise RecipeError(_add_suggestions(problems, changes, result.recipe, [*links, *options]))
     _resolve_paths(result.recipe)
     return result
 
 
-def _explain_all(
+def _add_suggestions(
     problems: Sequence[Problem], changes: Sequence[str], recipe: Recipe, links: Links
 ) -> list[Problem]:
     """Return the problems of a recipe and of changes, with suggestions."""
@@ -69,10 +70,10 @@ def _explain_all(
     methods, before = tuple(_list_methods(links)), partial(_find_value, links)
     chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
     context = Context(recipe.name, before, methods, meanings=meanings, chosen=chosen)
-    explained = [explain(problem, changes, context) for problem in problems]
-    rest = [problem for problem in explained if problem.key != "data.root"]
+    suggested = [add_suggestion(problem, changes, context) for problem in problems]
+    rest = [problem for problem in suggested if problem.key != "data.root"]
     has_data = any(fix.startswith("data=") for problem in rest for fix in problem.fixes)
-    return rest if has_data else explained
+    return rest if has_data else suggested
 
 
 def _find_value(links: Links, key: str) -> object:
@@ -296,5 +297,5 @@ def _add_location(problem: Problem, document: Document) -> Problem:
     if meaning := meanings.get(str(problem.value).lower()):
         problem = apply_meaning(problem, meaning)
     elif problem.kind is Kind.UNKNOWN and not problem.fixes:
-        problem = explain_key(problem)
+        problem = add_key_meaning(problem)
     return problem._replace(where=document.locate(problem.key))

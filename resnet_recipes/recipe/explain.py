@@ -1,4 +1,4 @@
-"""Suggest a replacement for a rejected argument, by its meaning."""
+"""Suggest a replacement for a rejected argument, by the meaning of the argument."""
 
 import os
 import re
@@ -50,7 +50,7 @@ class Context(NamedTuple):
     chosen: Mapping[str, str] = {}  # the optimizer and the network, by section
 
 
-def explain(problem: Problem, arguments: Sequence[str], context: Context) -> Problem:
+def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context) -> Problem:
     """Return the problem of an argument with a suggestion that fits the argument's meaning.
 
     Without a known meaning, it keeps its own suggestion, or gets the value without the argument, or

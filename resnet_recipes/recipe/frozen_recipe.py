@@ -9,7 +9,7 @@ import yaml
 
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.field_types import to_plain
-from resnet_recipes.base.suggestions import explain_key
+from resnet_recipes.base.suggestions import add_key_meaning
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.build import build, build_recipe, drop_removed
 from resnet_recipes.recipe.schema import Recipe
@@ -34,41 +34,44 @@ def freeze(recipe: Recipe) -> str:
     )
 
 
-def freeze_sealed(recipe: Recipe) -> str:
-    """Return the result of `freeze` with a digest, so that ranks need not check it again."""
+def freeze_with_digest(recipe: Recipe) -> str:
+    """Return the result of `freeze` after a digest, so that ranks need not check it again."""
     text = freeze(recipe)
-    return f"{_make_seal(text.encode())}\n{text}"
+    return f"{_format_digest(text.encode())}\n{text}"
 
 
-def _make_seal(text: bytes) -> str:
+def _format_digest(text: bytes) -> str:
     return f"# checked: sha256 {hashlib.sha256(text).hexdigest()}"
 
 
-def _is_sealed(document: strict_yaml.Document) -> bool:
-    """Return whether a file is unchanged since `freeze_sealed`."""
-    seal, _, text = document.raw.partition(b"\n")
-    return seal.decode(errors="replace") == _make_seal(text)
+def _is_unedited(document: strict_yaml.Document) -> bool:
+    """Return whether a file has the digest of its content in its first line."""
+    digest, _, text = document.raw.partition(b"\n")
+    return digest.decode(errors="replace") == _format_digest(text)
 
 
-def read_sealed(path: Path) -> Recipe:
-    """Read a sealed recipe; check it only if it was edited or does not fit this version."""
+def read_with_digest(path: Path) -> Recipe:
+    """Read the output of `freeze_with_digest` without the checks of `read`.
+
+    The checks run only if the file was edited or does not fit this version.
+    """
     document, problems = strict_yaml.load(path), list[Problem]()
-    if not _is_sealed(document):
+    if not _is_unedited(document):
         return read(path)
     recipe: Recipe = build(Recipe, document.tree, "", problems)
     return read(path) if problems else recipe
 
 
 def read(path: Path) -> Recipe:
-    """Read the output of `freeze`. Raises RecipeError if an edit made it invalid.
+    """Read the output of `freeze`. Raises RecipeError if it is not readable or not valid.
 
     An unedited file of an older version may have settings that this version lacks, if they are off.
     """
     document = strict_yaml.load(path)
-    tree = drop_removed(document.tree) if _is_sealed(document) else document.tree
+    tree = drop_removed(document.tree) if _is_unedited(document) else document.tree
     recipe, problems = build_recipe(tree)
     RecipeError.raise_if_any(
-        (explain_key(one) if one.kind is Kind.UNKNOWN and not one.fixes else one)._replace(
+        (add_key_meaning(one) if one.kind is Kind.UNKNOWN and not one.fixes else one)._replace(
             where=strict_yaml.shorten_path(path)
         )
         for one in problems

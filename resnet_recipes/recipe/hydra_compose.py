@@ -77,7 +77,7 @@ def read_value(override: str) -> Any:
 def list_points(arguments: Sequence[str]) -> list[list[str]]:
     """Return the arguments of each run of a sweep; the last argument changes fastest.
 
-    Raises RecipeError for a sweep whose values cannot be listed.
+    Raises RecipeError for a sweep whose values cannot be listed, and for too many runs.
     """
     choices, problems, count = [], [], 1
     for argument in arguments:

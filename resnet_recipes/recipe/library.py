@@ -102,7 +102,10 @@ class Library:
     """The recipes and options in the user's folder, then those in the package."""
 
     def __init__(self, folder: Path | None = None):
-        """Use `folder` as the user's folder, ./recipes by default."""
+        """Use `folder` as the user's folder, ./recipes by default.
+
+        Raises RecipeError if `folder` is not a folder.
+        """
         if folder is not None and not os.path.isdir(folder):
             raise RecipeError.of(
                 "--recipes",
@@ -129,7 +132,10 @@ class Library:
         return sorted(entry.name for entry in self.list_entries())
 
     def find(self, name: str) -> Entry:
-        """Return the recipe with a name or path. Raises RecipeError with a fix or all names."""
+        """Return the recipe with a name or path.
+
+        Raises RecipeError with a fix or all names, NotReadyError for the path of a missing file.
+        """
         if name.endswith((".yaml", ".yml")):
             return self._find_file(name)
         usable = names.RECIPE.fullmatch(name)
@@ -176,8 +182,8 @@ class Library:
     def read_chain(self, name: str) -> list[Link]:
         """Read a recipe and its parents, the base first.
 
-        Raises RecipeError, which names file and line of an error in a file, and only the file if
-        there are too many, NotReadyError if `name` is a path that does not exist.
+        Raises RecipeError, which names the file, and the line of an error in it, and NotReadyError
+        for the path of a missing file.
         """
         links: list[Link] = []
         self._collect(self.find(name), links, ())
@@ -238,7 +244,7 @@ class Library:
 def read(entry: Entry) -> Document:
     """Read a file and expand its short names; an option becomes a recipe with one section.
 
-    Raises RecipeError, which names file and line.
+    Raises RecipeError if it cannot be read or breaks a rule.
     """
     document = strict_yaml.load(entry.path, references=entry.origin == "user")
     group = entry.group
@@ -258,19 +264,19 @@ def expand_document(document: Document) -> Document:
     Raises RecipeError if a short name and another line set the same setting.
     """
     tree, lines, problems = dict(document.tree), dict(document.lines), []
-    for word in [name for name in SHORT_NAMES if not isinstance(tree.get(name, {}), dict)]:
-        value, line = tree.pop(word), lines.pop(word)
-        if word == "epochs" and (clause := find_epochs_rule(str(value))):
+    for short in [name for name in SHORT_NAMES if not isinstance(tree.get(name, {}), dict)]:
+        value, line, location = tree.pop(short), lines.pop(short), document.locate(short)
+        if short == "epochs" and (clause := find_epochs_rule(str(value))):
             text = f"epochs: {value}"
-            problems.append(Problem(word, value, clause, typed=text, where=document.locate(word)))
+            problems.append(Problem(short, value, clause, typed=text, where=location))
             continue
         for key, _, form in (
-            target.partition("=") for target in expand_short_name(word, str(value))
+            target.partition("=") for target in expand_short_name(short, str(value))
         ):
             if key in lines:
                 clause = f"sets {key}, as line {lines[key]} does"
                 hint = Hint("delete one of them")
-                problems.append(Problem(word, None, clause, hint, where=document.locate(word)))
+                problems.append(Problem(short, None, clause, hint, where=location))
             section, _, name = key.rpartition(".")
             setting = {name: value if form == "{}" else parse_scalar(form.format(value))}
             if not section:

@@ -25,7 +25,7 @@ from resnet_recipes.recipe.build import fit_sections, get_setting_type
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, is_unlisted, nest, read_value
 from resnet_recipes.recipe.library import GROUPS
 
-#: Settings that are folders: `~` is expanded, and the path is made absolute.
+#: Settings that are paths: `~` is expanded, and the path is made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
 
 #: Settings that must not be empty, by the names that users type, with a form of their values.
@@ -86,7 +86,7 @@ class ParseResult(NamedTuple):
 
 
 def parse(arguments: Iterable[str]) -> ParseResult:
-    """Parse arguments as changes."""
+    """Parse arguments as changes. Raises RecipeError like `expand`."""
     overrides: list[Override] = []
     problems: list[Problem] = []
     names: set[str] = set()
@@ -111,7 +111,7 @@ def parse(arguments: Iterable[str]) -> ParseResult:
 
 
 def make_absolute(key: str, path: str) -> str:
-    """Return an absolute path; an empty path stays empty."""
+    """Return an absolute path; an empty path stays empty. Raises RecipeError like `parse_path`."""
     if key == "data.root" and is_fetched(path):
         return path.rstrip("/")
     if not path:
@@ -189,7 +189,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
 
 
 def expand(argument: str) -> list[Override]:
-    """Return the overrides of one argument."""
+    """Return the overrides of one argument. Raises RecipeError if a path in it is not valid."""
     if argument.startswith("~"):
         return [Override(argument, argument[1:], None)]
     key, _, value = argument.partition("=")

@@ -47,7 +47,7 @@ class BatchConfig(Section):
     bn_average: bool = False
 
     def micro_batch(self, rank_size: int) -> int:
-        """Return the number of a rank's images per BatchNorm; all if auto."""
+        """Return how many of a rank's images share BatchNorm statistics; all if auto."""
         return rank_size if self.bn_size == AUTO else min(int(self.bn_size), rank_size)
 
 

@@ -26,7 +26,7 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.reading import read_bytes
-from resnet_recipes.base.suggestions import explain_key, find_closest
+from resnet_recipes.base.suggestions import add_key_meaning, find_closest
 
 MAX_YAML_BYTES = 64 * 1024
 MAX_YAML_DEPTH = 6
@@ -68,7 +68,7 @@ class Document:
 def load(path: Path, references: bool = False) -> Document:
     """Read one recipe file; `references` allows ${section.key}.
 
-    Raises RecipeError, which names file and line.
+    Raises RecipeError if it cannot be read or breaks a rule.
     """
     try:
         raw = read_bytes(path, MAX_YAML_BYTES)
@@ -240,7 +240,7 @@ class _Reader:
             self.reject(line, name, Statement("merge keys are not used in recipes"), fix)
         elif not form.fullmatch(name):
             self.problems.append(
-                _explain_key(name[:80])._replace(where=self._format_location(line))
+                _make_key_problem(name[:80])._replace(where=self._format_location(line))
             )
         return name
 
@@ -278,7 +278,7 @@ class _Reader:
             self.reject(line, text[:80], clause, Hint("write the value out"))
 
 
-def _explain_key(name: str) -> Problem:
+def _make_key_problem(name: str) -> Problem:
     """Return the problem of a key that is not a valid name, with the likely key."""
     if method := re.fullmatch(r"[~!-]methods\.(\w+)", name):
         fix: Fix = f"methods: {{{method[1]}: null}}"
@@ -290,7 +290,7 @@ def _explain_key(name: str) -> Problem:
         meant = find_closest(plain_name, [*settings, *SHORT_NAMES])
         if not (fix := settings.get(meant, meant)):
             unknown = Problem(plain_name.strip("_"), None, "unknown setting", kind=Kind.UNKNOWN)
-            return explain_key(unknown)._replace(key=name)
+            return add_key_meaning(unknown)._replace(key=name)
     return Problem(name, None, "unknown setting", fix, kind=Kind.UNKNOWN)
 
 

@@ -65,7 +65,7 @@ class RunReporter:
 
     def is_asked_to_stop(self) -> bool:
         """Return whether this rank was asked to stop."""
-        return self.interruption.requested
+        return self.interruption.is_requested
 
     def step(self, done: int, losses: Tensor) -> None:
         """Record a completed step and its examples' losses; does not wait for the device."""

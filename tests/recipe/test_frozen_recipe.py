@@ -5,7 +5,13 @@ import pytest
 from resnet_recipes.base.errors import Kind, RecipeError
 from resnet_recipes.base.suggestions import suggest_printing_settings
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen_recipe import _make_seal, freeze, freeze_sealed, read, read_sealed
+from resnet_recipes.recipe.frozen_recipe import (
+    _format_digest,
+    freeze,
+    freeze_with_digest,
+    read,
+    read_with_digest,
+)
 from resnet_recipes.recipe.schema import Recipe
 from tests.checks import get_error, get_problem
 
@@ -47,14 +53,14 @@ def test_settings_missing_in_older_file_have_defaults(tmp_path):
 def add_setting(text: str, setting: str, section: str = "schedule") -> str:
     """Return a frozen recipe with one more setting in a section, and a new seal."""
     text = text.partition("\n")[2].replace(f"\n{section}:\n", f"\n{section}:\n  {setting}\n")
-    return f"{_make_seal(text.encode())}\n{text}"
+    return f"{_format_digest(text.encode())}\n{text}"
 
 
 @pytest.mark.parametrize("setting", ["old: []", "old: false", "old: null", "old: ''", "old: {}"])
 def test_removed_setting_that_is_off_is_skipped(setting, tmp_path):
     recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
-    path.write_text(add_setting(freeze_sealed(recipe), setting))
-    assert read(path) == read_sealed(path) == recipe
+    path.write_text(add_setting(freeze_with_digest(recipe), setting))
+    assert read(path) == read_with_digest(path) == recipe
     path.write_text(path.read_text().replace("seed: 42", "seed: 43"))  # an edit breaks the seal
     error = get_error(RecipeError, read, path)
     assert [one.key for one in error.problems] == ["schedule.old"]
@@ -62,14 +68,14 @@ def test_removed_setting_that_is_off_is_skipped(setting, tmp_path):
 
 def test_removed_setting_of_logging_is_skipped(tmp_path):
     recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
-    path.write_text(add_setting(freeze_sealed(recipe), "mlperf: true", "log"))
-    assert read(path) == read_sealed(path) == recipe
+    path.write_text(add_setting(freeze_with_digest(recipe), "mlperf: true", "log"))
+    assert read(path) == read_with_digest(path) == recipe
 
 
 @pytest.mark.parametrize("setting", ["old: [1]", "old: true", "old: 0", "old: x", "old: {a: 1}"])
 def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
     recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
-    path.write_text(add_setting(freeze_sealed(recipe), setting))
+    path.write_text(add_setting(freeze_with_digest(recipe), setting))
     problem = get_problem(RecipeError, read, path)
     assert (problem.key, problem.kind, problem.where) == ("schedule.old", Kind.UNKNOWN, str(path))
     assert problem.advice == (suggest_printing_settings(),)
@@ -86,13 +92,13 @@ def test_edited_frozen_recipe_is_rejected_by_setting(tmp_path):
 
 def test_rank_validates_frozen_recipe_only_if_edited(tmp_path, monkeypatch):
     recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
-    path.write_text(freeze_sealed(recipe))
+    path.write_text(freeze_with_digest(recipe))
     assert read(path) == recipe
     with monkeypatch.context() as other:
         other.setattr(Recipe, "problems", lambda self: pytest.fail("it was checked again"))
-        assert read_sealed(path) == recipe
-    path.write_text(freeze_sealed(recipe).replace("momentum: 0.875", "momentum: 7"))
+        assert read_with_digest(path) == recipe
+    path.write_text(freeze_with_digest(recipe).replace("momentum: 0.875", "momentum: 7"))
     with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
-        read_sealed(path)
+        read_with_digest(path)
     path.write_text(freeze(recipe))
-    assert read_sealed(path) == recipe
+    assert read_with_digest(path) == recipe

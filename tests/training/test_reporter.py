@@ -114,7 +114,7 @@ class DelayedStopRequest:
         self.left = reads
 
     @property
-    def requested(self) -> bool:
+    def is_requested(self) -> bool:
         self.left -= 1
         return self.left <= 0
 
