@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Rule, Statement
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, do_nothing
@@ -175,9 +175,7 @@ def plan(
     Without `needs_weights`, missing pretrained weights are only a note.
     """
     if not isinstance(ranks, int) or ranks < 1:
-        raise RecipeError.of(
-            "ranks", ranks, Rule("must be a whole number from 1"), "plan(recipe, 8)"
-        )
+        raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
     recipe, origin = _check(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = (
@@ -252,7 +250,7 @@ def _create(
 ) -> LockedFolder:
     """Create the folder of a new run, as `prepare` does."""
     if not isinstance(planned, Plan | None):
-        rule = Rule(f"must be a plan, and not {_describe_type(planned)}")
+        rule = f"must be a plan, and not {_describe_type(planned)}"
         raise RecipeError.of(
             "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
         )
@@ -267,7 +265,7 @@ def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
         return recipe
     if not isinstance(recipe, Recipe):
         name = recipe if isinstance(recipe, str) else "small"
-        rule = Rule(f"must be what compose() returns, and not {_describe_type(recipe)}")
+        rule = f"must be what compose() returns, and not {_describe_type(recipe)}"
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen_recipe.find_problems(recipe)
     RecipeError.raise_if_any(one for one in wrong if needs_data or one.key != "data.root")
@@ -429,9 +427,7 @@ def _open(place: object, arguments: Sequence[str]) -> "TrainedNetwork":
 def _locate(place: object) -> Path:
     """Return the path of a run or a file. Raises NotReadyError if it does not exist."""
     if not isinstance(place, str | os.PathLike):
-        rule = Rule(
-            f"must name a run, a checkpoint or a weights file, and is {_describe_type(place)}"
-        )
+        rule = f"must name a run, a checkpoint or a weights file, and is {_describe_type(place)}"
         raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))
     return find_network(os.fspath(place), "place")
 
@@ -446,7 +442,7 @@ def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -
         elif isinstance(change, str):
             arguments.append(change)
         else:
-            rule = Rule(f"must be text or a mapping, and not {_describe_type(change)}")
+            rule = f"must be text or a mapping, and not {_describe_type(change)}"
             fix = ('"lr=0.1"', '{"optimizer.lr": 0.1}', "lr=0.1")
             problems.append(Problem("changes", None, rule, fix))
     RecipeError.raise_if_any(problems)

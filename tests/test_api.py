@@ -43,7 +43,7 @@ SMALL = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.wo
 DARKEN = '''
 from collections.abc import Iterator
 from dataclasses import dataclass
-from resnet_recipes.base.errors import Problem, Rule
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods import Batch, Method, Now
 
 @dataclass
@@ -58,7 +58,7 @@ class Darken(Method):
 
     def problems(self) -> Iterator[Problem]:
         if not self.factor > 0:
-            yield Problem("factor", self.factor, Rule("must be positive"))
+            yield Problem("factor", self.factor, "must be positive")
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         return batch._replace(images=batch.images * self.factor)
@@ -137,9 +137,9 @@ rr.compose(None) | recipe is not the name of a recipe, but None
 rr.compose(Path("none.yaml")) | recipe=none.yaml does not exist
 rr.compose("small", optimizer=rr.optim.LAMB()) | optimizer cannot be a LAMB here
 rr.plan("small") | must be what compose.. returns, and not 'small'\n    use:   compose."small"
-rr.plan(recipe, 0) | ranks=0: must be a whole number
-rr.plan(recipe, "2") | ranks=2: must be a whole number
-rr.plan(recipe, print) | ranks=.*: must be a whole number
+rr.plan(recipe, 0) | ranks=0 must be a whole number
+rr.plan(recipe, "2") | ranks=2 must be a whole number
+rr.plan(recipe, print) | ranks=.* must be a whole number
 rr.estimate("small") | recipe must be what
 rr.prepare("small") | recipe must be what
 rr.prepare(recipe, "out") | planned must be a plan, and not 'out'

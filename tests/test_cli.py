@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from resnet_recipes import __version__, cli
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, Rule, TrainingError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
 
 
 def run_shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -60,11 +60,9 @@ def make_unnumbered_error(name: str) -> OSError:
     ("error", "code", "message"),
     [
         (
-            RecipeError(
-                [Problem("lr", -1, Rule("must be positive"), "lr=1"), Problem("b", None, "x")]
-            ),
+            RecipeError([Problem("lr", -1, "must be positive", "lr=1"), Problem("b", None, "x")]),
             2,
-            "error: 2 problems\n\n  lr=-1: must be positive\n",
+            "error: 2 problems\n\n  lr=-1 must be positive\n",
         ),
         (
             NotReadyError([Problem("data.root", "/x", "is empty")]),

@@ -148,19 +148,6 @@ def test_no_module_branches_on_problem_text():
     )
 
 
-def test_clauses_starting_with_must_are_rules():
-    """Else a line would read "lr=-1 must be positive", without a colon."""
-    assert_none(
-        f"{module}:{text.lineno} {ast.unparse(text)[:60]}"
-        for module, path in find_modules().items()
-        for node in list_nodes(path)
-        if not isinstance(node, ast.JoinedStr) and ast.unparse(node)[:5] != "Rule("
-        for text in ast.iter_child_nodes(node)
-        if isinstance(text, ast.Constant | ast.JoinedStr)
-        if re.match("f?['\"]must ", ast.unparse(text))
-    )
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Annotated, Any
 
-from resnet_recipes.base.errors import Hint, Problem, Rule, Statement
+from resnet_recipes.base.errors import Hint, Problem, Statement
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.base.section import Section
 
@@ -124,7 +124,7 @@ class ModelConfig(Section):
             for name, value in self.args.items():
                 yield Problem(f"args.{name}", value, clause, hint)
         if not (0 < self.width <= 8 and self.width * 8 % 1 == 0):
-            yield Problem("width", self.width, Rule("must be a multiple of 0.125, and at most 8"))
+            yield Problem("width", self.width, "must be a multiple of 0.125, and at most 8")
         if self.freeze in FREEZABLE[1:] and not self.weights:
             weights = self.name if self.name.startswith("timm:") else "torchvision"
             fix = (f"model.weights={weights}", "model.freeze=none")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from resnet_recipes.base.errors import BrokenRuleError, Rule
+from resnet_recipes.base.errors import BrokenRuleError
 from resnet_recipes.base.names import DECIMAL
 
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
@@ -46,10 +46,10 @@ class Duration:
         """Parse a duration. Raises BrokenRuleError if it is not valid."""
         match = _DURATION.fullmatch(str(text).strip())
         if match is None:
-            raise BrokenRuleError(Rule("must be a number and a unit: 8ep, 100ba or 0.5dur"))
+            raise BrokenRuleError("must be a number and a unit: 8ep, 100ba or 0.5dur")
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
-            raise BrokenRuleError(Rule("must be between 0dur and 1dur"))
+            raise BrokenRuleError("must be between 0dur and 1dur")
         if value > (MAX_EPOCHS if unit == "ep" else MAX_STEPS):
             limits = f"{MAX_STEPS:,} steps and {MAX_EPOCHS:,} epochs"
             raise BrokenRuleError(f"is too long: the maximum is {limits}")
@@ -85,13 +85,13 @@ def parse_time(text: str) -> float:
     Raises BrokenRuleError if it is not valid.
     """
     if not (match := _TIME.fullmatch(text)):
-        raise BrokenRuleError(Rule("must be a number and a unit: 3.5h, 90m or 45s"))
+        raise BrokenRuleError("must be a number and a unit: 3.5h, 90m or 45s")
     return _check_bound(float(match[1]) * _UNITS[match[2]])
 
 
 def _check_bound(seconds: float) -> float:
     if not seconds:
-        raise BrokenRuleError(Rule("must be positive"))
+        raise BrokenRuleError("must be positive")
     if seconds > _MAX_SECONDS:
         raise BrokenRuleError("is longer than ten years")
     return seconds
@@ -110,7 +110,7 @@ def parse_budget(text: str, price: float | None) -> float:
             )
         return _check_bound(3600 * float(match[1] or match[2]) / price)
     if not _TIME.fullmatch(text):
-        raise BrokenRuleError(Rule("must be a time (2h, 90m, 45s) or an amount ('$20')"))
+        raise BrokenRuleError("must be a time (2h, 90m, 45s) or an amount ('$20')")
     return parse_time(text)
 
 
@@ -127,7 +127,7 @@ def find_epochs_rule(text: str) -> str:
     """Return the rule that a value of `epochs` breaks, or ""."""
     if is_duration(text) or (DECIMAL.fullmatch(text) and float(text)):
         return ""
-    return Rule("must be a positive number of epochs, or a duration such as 400ba")
+    return "must be a positive number of epochs, or a duration such as 400ba"
 
 
 def parse_fraction(value: float | str) -> Fraction:

@@ -1,13 +1,12 @@
 """Errors that a user can act on: `Problem` holds data, and only its `lines` form sentences.
 
 `Problem(key, value, clause, fix, valid, kind)`: `clause` follows what was typed: "run=first is
-taken". Use `Statement` for a clause with its own subject, and `Rule` for what a value must be; a
-colon precedes both: "lr=-1: must be positive". `fix` is a command, setting or value that works if
-it is pasted, or a tuple of them; use `Hint` for prose. Allowed values go to `valid`, not into the
-clause: Problem("data.fit", "x", "", valid=("crop", "pad")). If a setting does not apply,
-`kind=Kind.UNUSED` advises the user to remove it. Code decides by `key`, `kind`, `valid` and
-`fixes`, and never parses a message. A command that has started fails with a `TrainingError`, whose
-`fix` is printed with the same labels.
+taken", "lr=-1 must be positive". Use `Statement` for a clause with its own subject; a colon
+precedes it. `fix` is a command, setting or value that works if it is pasted, or a tuple of them;
+use `Hint` for prose. Allowed values go to `valid`, not into the clause: Problem("data.fit", "x",
+"", valid=("crop", "pad")). If a setting does not apply, `kind=Kind.UNUSED` advises the user to
+remove it. Code decides by `key`, `kind`, `valid` and `fixes`, and never parses a message. A command
+that has started fails with a `TrainingError`, whose `fix` is printed with the same labels.
 """
 
 import re
@@ -65,10 +64,6 @@ class Kind(StrEnum):
 
 class Statement(str):
     """A clause with its own subject: "torch sees no GPU on this machine"."""
-
-
-class Rule(str):
-    """A clause that says what a value must be: "must be positive"."""
 
 
 class Hint(str):
@@ -169,9 +164,7 @@ class Problem(NamedTuple):
             case Kind.MISSING | Kind.ABSENT:
                 verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
                 return f"{subject} {verb}" + (f": {self.clause}" if self.clause else "")
-        is_rule = self.value is not None and isinstance(self.clause, Rule)
-        separator = ":" if is_rule else self._separator
-        return f"{subject}{separator} {self.clause or 'is not valid'}"
+        return f"{subject}{self._separator} {self.clause or 'is not valid'}"
 
     def _find_likely_names(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""

@@ -9,7 +9,7 @@ from math import inf
 from typing import Annotated, Any, get_args
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import BrokenRuleError, Fix, Problem, Rule, Statement
+from resnet_recipes.base.errors import BrokenRuleError, Fix, Problem, Statement
 
 
 class Limit:
@@ -45,7 +45,7 @@ class Bounds(Limit):
         ):
             return ""
         keyword = f"{self.keyword} or " if self.keyword else ""
-        return Rule(f"must be {keyword}{self.text or self._format_rule()}")
+        return f"must be {keyword}{self.text or self._format_rule()}"
 
     def _format_rule(self) -> str:
         if self.least > -inf and self.most < inf:
@@ -81,8 +81,8 @@ class IsDuration(Limit):
         except BrokenRuleError as error:
             return error.clause
         if duration.unit not in self.units:
-            return Rule(f"must be given in {' or '.join(self.units)}")
-        return "" if duration.value or self.may_be_zero else Rule("must be positive")
+            return f"must be given in {' or '.join(self.units)}"
+        return "" if duration.value or self.may_be_zero else "must be positive"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Span(Limit):
         if 0 < low <= high <= self.most:
             return ""
         end = f" <= {self.most}" if self.most < inf else ""
-        return Rule(f"must be [low, high] with 0 < low <= high{end}")
+        return f"must be [low, high] with 0 < low <= high{end}"
 
 
 #: Common limits: a fraction, a fraction below 1, a number above 0.
@@ -115,7 +115,7 @@ def find_number_problem(
     """Return the problem of text that is not an integer from `least` to `most`, or None."""
     if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
         return None
-    return Problem(key, text, Rule(f"must be a whole number from {least} to {most:,}"), fix)
+    return Problem(key, text, f"must be a whole number from {least} to {most:,}", fix)
 
 
 @cache

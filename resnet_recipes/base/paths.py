@@ -14,7 +14,6 @@ from resnet_recipes.base.errors import (
     NotReadyError,
     Problem,
     RecipeError,
-    Rule,
     Statement,
 )
 from resnet_recipes.base.text import format_bytes
@@ -66,7 +65,7 @@ def parse_path(key: str, text: str) -> Path:
         clause = "is an address, but only local files and folders can be read here"
         if key == "data.root":
             supported = ", ".join(f"{each}://" for each in FETCHED_SCHEMES)
-            clause = Rule(f"must start with {supported}")
+            clause = f"must start with {supported}"
         scheme, rest = address[1].lower(), text[address.end() :]
         fix: Fix = Hint("copy the images to a local folder, and pass that")
         if scheme == "file":

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.field_types import (
     WrongTypeError,
     convert,
@@ -54,7 +54,7 @@ def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
     try:
         return convert(value, field_types[name])
     except WrongTypeError as error:
-        clause: str = Rule(f"must be {error}")
+        clause: str = f"must be {error}"
         is_number = field_types[name] in (int, float)
         durations = [each for each in get_limits(cls).get(name, ()) if isinstance(each, IsDuration)]
         if durations:

@@ -19,7 +19,6 @@ from resnet_recipes.base.errors import (
     NotReadyError,
     Problem,
     RecipeError,
-    Rule,
     Statement,
     Value,
 )
@@ -371,7 +370,7 @@ def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:
     path = parse_path(flag, name)
     if path.suffix not in ("", ending):
         fix = f"{flag} {path.with_suffix(ending)}"
-        yield Problem(flag, name, Rule(f"must end in {ending}"), fix)
+        yield Problem(flag, name, f"must end in {ending}", fix)
 
 
 def _require_folder(flag: str, name: str) -> None:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from resnet_recipes.base import names
-from resnet_recipes.base.errors import Hint, Problem, RecipeError, Rule, format_advice
+from resnet_recipes.base.errors import Hint, Problem, RecipeError, format_advice
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import USER_FOLDER, Library
@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> int:
 def _find_path_problem(path: Path) -> Problem | None:
     """Return a problem if a recipe cannot be written to `path`, or None."""
     if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
-        rule = Rule("must end in .yaml and be named with lower-case letters, digits and '_'")
+        rule = "must end in .yaml and be named with lower-case letters, digits and '_'"
         name = re.sub(r"[^a-z0-9_]", "_", path.stem.lower()).lstrip("_0123456789")[:64]
         return Problem("FILE", str(path), rule, f"recipes/{name or 'mine'}.yaml")
     return None

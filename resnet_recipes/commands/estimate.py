@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.errors import Hint, RecipeError, Rule
+from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import format_clock, format_number, format_percent, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage, drop_arguments
@@ -240,7 +240,7 @@ def _read_reach(arguments: Arguments) -> float | None:
         clause = "asks for the least time, and --within gives a time"
         raise RecipeError.of("--reach", text, clause, Hint("remove one of them"))
     if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
-        raise RecipeError.of("--reach", text, Rule("must be a percentage, as in 78"), "--reach 78")
+        raise RecipeError.of("--reach", text, "must be a percentage, as in 78", "--reach 78")
     return float(number)
 
 

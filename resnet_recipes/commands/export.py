@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError, Rule
+from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import find_free_path, parse_new_path
 from resnet_recipes.base.suggestions import FOREIGN_FORMATS, Meaning, find_misspelled, find_value
 from resnet_recipes.base.text import format_bytes, format_facts
@@ -120,4 +120,4 @@ def _find_problems(
     if dtype not in _DTYPES:
         yield Problem("--dtype", dtype, "", find_value("--dtype", dtype, _DTYPES), _DTYPES)
     if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):
-        yield Problem("--lose", lose, Rule("must be a number of points"), "--lose 0.5")
+        yield Problem("--lose", lose, "must be a number of points", "--lose 0.5")

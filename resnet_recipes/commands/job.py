@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import parse_budget, parse_time
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule, Statement
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
@@ -244,11 +244,11 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
         arguments.flags.get("--parallel", "1"),
     )
     if not (length := slurm.parse_seconds(time)):
-        rule = Rule("must be a time limit as Slurm accepts it")
+        rule = "must be a time limit as Slurm accepts it"
         yield Problem("--time", time, rule, _read_limit(time) or "--time 24:00:00")
     elif length < slurm.MIN_JOB_SECONDS:
         least = slurm.MIN_JOB_SECONDS // 60
-        rule = Rule(f"must be at least {least} minutes: the run saves 3 minutes before the limit")
+        rule = f"must be at least {least} minutes: the run saves 3 minutes before the limit"
         yield Problem("--time", time, rule, "--time 1:00:00")
     if "--parallel" in arguments and "-m" not in arguments:
         yield Problem("--parallel", parallel, "is only for a sweep", "-m")
@@ -295,8 +295,8 @@ def _find_folder_problems(
         if root:
             yield Problem("run.root", root, "is set by the job: /storage/runs", kind=Kind.UNUSED)
         if data and not data.startswith("/") and "://" not in data:
-            clause = Rule("must be an absolute path on the machines of the job")
+            clause = "must be an absolute path on the machines of the job"
             yield Problem("data", data, clause, "data=/storage/imagenet")
     elif engine == "torchx" and nodes != "nodes=1" and not (root or "").startswith("/"):
-        clause = Rule("must be an absolute path that all nodes can access")
+        clause = "must be an absolute path that all nodes can access"
         yield Problem("run.root", root, clause, "run.root=/a/shared/folder")

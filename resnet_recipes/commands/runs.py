@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import starmap
 
-from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError, Rule
+from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_value
 from resnet_recipes.base.text import escape_controls, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
@@ -136,7 +136,7 @@ def read_price(text: str | None) -> float | None:
         price = -1.0
     if not 0 <= price < 1e6:
         hint = Hint("a number, such as 32.77 for $32.77 per hour")
-        raise RecipeError.of("--price", text, Rule("must be a price per hour"), hint)
+        raise RecipeError.of("--price", text, "must be a price per hour", hint)
     return price
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Rule
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, do_nothing
 from resnet_recipes.data import remote, synthetic
@@ -43,7 +43,7 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
     """
     if not isinstance(config, DataConfig):
         fix = 'DataConfig(root="images")'
-        raise RecipeError.of("config", None, Rule(f"must be a DataConfig, not {config!r}"), fix)
+        raise RecipeError.of("config", None, f"must be a DataConfig, not {config!r}", fix)
     if config.backend == "synthetic":
         return synthetic.make_facts(config)
     if is_fetched(config.root):

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Problem, Rule, Value
+from resnet_recipes.base.errors import Problem, Value
 from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.reading import make_read_error, read_json
@@ -134,17 +134,15 @@ class DataConfig(Section):
             yield make_missing_data_problem()._replace(key="root")
         yield from find_address_problems(self.root)
         if self.eval_resize < self.eval_size:
-            rule = Rule(
-                f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
-            )
+            rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
             yield Problem("eval_resize", self.eval_resize, rule)
         if 0 < max(self.mean) <= 1:
-            rule = Rule("must be levels from 0 to 255, not fractions of 255")
+            rule = "must be levels from 0 to 255, not fractions of 255"
             levels = ",".join(f"{255 * level:g}" for level in self.mean)
             yield Problem("mean", self.mean, rule, Value(f"[{levels}]"))
         match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", self.fold)
         if self.fold and not (match and 1 <= int(match[1]) <= int(match[2]) > 1):
-            rule = Rule("must be PART/PARTS, with PART from 1 to PARTS, and at least two parts")
+            rule = "must be PART/PARTS, with PART from 1 to PARTS, and at least two parts"
             yield Problem("fold", self.fold, rule, "data.fold=1/5")
         if self.val_share and self.fold:
             clause = "cannot be used with data.fold, which sets images aside itself"

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, Rule, Value
+from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, Value
 from resnet_recipes.base.paths import is_fetched
 
 LAYOUT = (
@@ -132,7 +132,7 @@ def find_address_problems(address: str) -> Iterator[Problem]:
     except ValueError:
         has_more = True
     if has_more or not (parts.netloc and address.isprintable()) or " " in address:
-        rule = Rule("must be the address of a folder or a table, without password, query or spaces")
+        rule = "must be the address of a folder or a table, without password, query or spaces"
         yield Problem("root", address, rule, "data=https://host/folder")
     elif parts.path.endswith(_ARCHIVES):
         clause = "is an archive, but images are fetched from a folder"

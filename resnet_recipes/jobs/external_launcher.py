@@ -18,7 +18,6 @@ from resnet_recipes.base.errors import (
     NotReadyError,
     Problem,
     RecipeError,
-    Rule,
     Statement,
     TrainingError,
 )
@@ -134,13 +133,13 @@ def _find_bad_variables(environment: Mapping[str, str]) -> Iterator[Problem]:
     invalid = {name: text for name, text in values.items() if not re.fullmatch("[0-9]{1,10}", text)}
     for name, text in invalid.items():
         yield Problem(
-            name, text, Rule("must be a whole number; torchrun or srun sets it"), f"unset {name}"
+            name, text, "must be a whole number; torchrun or srun sets it", f"unset {name}"
         )
     if invalid:
         return
     for name, of in ("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
         if values.keys() >= {name, of} and int(values[name]) >= int(values[of]):
-            clause = Rule(f"must be less than {of}={values[of]}")
+            clause = f"must be less than {of}={values[of]}"
             yield Problem(name, values[name], clause, f"unset {name} {of}")
     if not values.keys() >= {*_RANK}:
         return

@@ -10,7 +10,7 @@ import torch
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
-from resnet_recipes.base.errors import ExitCode, RecipeError, Rule, Statement
+from resnet_recipes.base.errors import ExitCode, RecipeError, Statement
 from resnet_recipes.base.text import Say
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.group import Group, count_threads, make_group
@@ -148,7 +148,7 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     """
     image_sizes = plan.image_sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(image_sizes) < 2:
-        rule = Rule("must be at least two epochs: the first is counted like the second")
+        rule = "must be at least two epochs: the first is counted like the second"
         raise RecipeError.of("max_duration", plan.recipe.max_duration, rule)
     steps, epochs = plan.steps_per_epoch, sample_epochs(image_sizes, count)
     spans = [(epoch * steps, (epoch + 1) * steps) for epoch in epochs]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from resnet_recipes.base.errors import Problem, Rule
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Positive, ZeroToOne
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Method, Now
@@ -54,10 +54,10 @@ class Distill(Method):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if re.match("torchvision(:|$)|timm:$", self.teacher):
-            rule = Rule("must be a run, a weights file, timm:NAME or hf:USER/NAME")
+            rule = "must be a run, a weights file, timm:NAME or hf:USER/NAME"
             yield Problem("teacher", self.teacher, rule)
         if self.labels and not self.labels.endswith(".safetensors"):
-            rule = Rule("must be a .safetensors file of resnet-recipes teach")
+            rule = "must be a .safetensors file of resnet-recipes teach"
             yield Problem("labels", self.labels, rule, "methods.distill.labels=labels.safetensors")
         if self.teacher and self.labels:
             clause = "cannot be used with methods.distill.teacher"

@@ -10,7 +10,7 @@ import numpy as np
 import torch.nn.functional as F
 
 from resnet_recipes.base.duration import Duration, Horizon, is_duration, parse_fraction
-from resnet_recipes.base.errors import BrokenRuleError, Problem, Rule, Statement
+from resnet_recipes.base.errors import BrokenRuleError, Problem, Statement
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, select_pixels
@@ -73,7 +73,7 @@ class ProgressiveResizing(Method):
                 if rule := limit.find_broken_rule(value):
                     yield Problem(f"stairs[{index}]", value, rule)
             if not index and is_duration(start) and Duration.parse(start).value:
-                yield Problem("stairs[0]", start, Rule("must start at 0ep"))
+                yield Problem("stairs[0]", start, "must start at 0ep")
         if self.at == "loader" and self.mode == "crop":
             yield Problem(
                 "at",
@@ -188,5 +188,5 @@ def _parse_run_fraction(text: str) -> Fraction:
     """
     duration = Duration.parse(text)
     if duration.unit != "dur":
-        raise BrokenRuleError(Rule("must be a fraction of the run, as in 0.4dur"))
+        raise BrokenRuleError("must be a fraction of the run, as in 0.4dur")
     return duration.value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.request import Request, urlopen
 
 from resnet_recipes.base import atomic, names
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Rule, Value
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.base.extras import find_lacking_packages
 from resnet_recipes.base.paths import get_cache_folder
 
@@ -23,7 +23,7 @@ def parse_repository(key: str, address: str) -> str:
     if not names.REPOSITORY.fullmatch(address):
         full = f"hf:{address}"
         fix = Value(full) if names.REPOSITORY.fullmatch(full) else Hint("hf:USER/NAME")
-        raise RecipeError.of(key, address, Rule("must name a repository"), fix)
+        raise RecipeError.of(key, address, "must name a repository", fix)
     return address.removeprefix("hf:")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from resnet_recipes.base.duration import MAX_EPOCHS, MAX_STEPS, Duration, Horizon
-from resnet_recipes.base.errors import Hint, Problem, RecipeError, Rule
+from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.text import format_count
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
@@ -88,13 +88,13 @@ def _find_batch_problems(
         yield Problem(
             "batch.global_size",
             size,
-            Rule(f"must be divisible by {world_size}, the number of devices"),
+            f"must be divisible by {world_size}, the number of devices",
             f"bs={lower} lr={scale_lr(recipe, lower, origin):.3g}",
         )
     elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
         devices = format_count(world_size, "device")
-        clause = Rule(f"must divide the {rank_size} images of each device (bs={size} on {devices})")
+        clause = f"must divide the {rank_size} images of each device (bs={size} on {devices})"
         yield Problem("batch.bn_size", bn_size, clause, f"batch.bn_size={divisor}")
 
 
@@ -138,7 +138,7 @@ def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]
         )
     milestones = recipe.milestones(horizon)
     if milestones != sorted(set(milestones)):
-        yield Problem("schedule.milestones", recipe.schedule.milestones, Rule("must increase"))
+        yield Problem("schedule.milestones", recipe.schedule.milestones, "must increase")
 
 
 def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origin) -> str:

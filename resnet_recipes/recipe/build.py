@@ -4,7 +4,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Rule, Statement
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.field_types import (
     describe_type,
     find_dataclasses,
@@ -50,7 +50,7 @@ def fit_sections(
             and get_origin(field_type) is not dict
             and isinstance(value, dict)
         ):
-            problems.append(Problem(key, value, Rule(f"must be {describe_type(field_type)}")))
+            problems.append(Problem(key, value, f"must be {describe_type(field_type)}"))
         elif isinstance(value, dict):
             fits[name] = fit_sections(value, problems, f"{key}.", in_file)
         else:

@@ -28,7 +28,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError, Rule
+from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.library import GROUPS
@@ -70,7 +70,7 @@ def read_value(override: str) -> Any:
     except (HydraException, ValueError, RecursionError):
         raise BrokenRuleError("cannot be read") from None
     if several:
-        raise BrokenRuleError(Rule("must be one value"))
+        raise BrokenRuleError("must be one value")
     return parsed.value()
 
 
@@ -142,7 +142,7 @@ def _list_texts(override: str, max_texts: int) -> list[str]:
         return list(islice(parsed.sweep_iterator(transformer=_format_text), max_texts))
     except (HydraException, ArithmeticError, ValueError):
         raise BrokenRuleError(
-            Rule("must be a range of finite numbers with a step other than 0")
+            "must be a range of finite numbers with a step other than 0"
         ) from None
 
 

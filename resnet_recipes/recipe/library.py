@@ -23,7 +23,6 @@ from resnet_recipes.base.errors import (
     NotReadyError,
     Problem,
     RecipeError,
-    Rule,
     Statement,
     Value,
 )
@@ -305,7 +304,7 @@ def read_defaults(document: Document) -> list[Default]:
     items = document.tree.get("defaults", [])
     pairs = [_parse_default(item) for item in items] if isinstance(items, list) else [None]
     if None in pairs:
-        clause = Rule(f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}")
+        clause = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
         fix = ("defaults: [hot]", "defaults: [hot, optimizer: lamb]")
         raise RecipeError([_make_defaults_problem(document, clause, fix)])
     own_place = Default("", "_self_")

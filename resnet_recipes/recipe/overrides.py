@@ -13,7 +13,6 @@ from resnet_recipes.base.errors import (
     Hint,
     Kind,
     Problem,
-    Rule,
     Statement,
     Value,
 )
@@ -135,7 +134,7 @@ def _find_argument_problem(argument: str) -> Problem | None:
         or sum(map(argument.count, "[{(")) > MAX_BRACKETS
     ):
         limits = f"{MAX_LENGTH} characters and {MAX_BRACKETS} brackets"
-        return Problem(key[:40], None, Rule(f"must be one line of at most {limits}"))
+        return Problem(key[:40], None, f"must be one line of at most {limits}")
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         is_plug_in = re.match(r"[+~]*hydra[./](sweeper|launcher)\b", key)
         fix, clause = (
@@ -213,7 +212,7 @@ def _find_problems(override: Override) -> Iterator[Problem]:
             fit_sections(nest(key, override.read()), problems)
             yield from problems
             if get_origin(get_setting_type(key)) in (list, tuple) and value[:1] != "[":
-                yield _add_help(Problem(key, value, Rule("must be a list")))
+                yield _add_help(Problem(key, value, "must be a list"))
         except BrokenRuleError as error:
             is_list = get_origin(get_setting_type(key)) in (list, tuple) and "," in value
             clause = Statement("a list needs brackets") if is_list else error.clause

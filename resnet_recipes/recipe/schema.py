@@ -14,7 +14,7 @@ from resnet_recipes.base.duration import (
     count_steps_per_epoch,
     parse_fraction,
 )
-from resnet_recipes.base.errors import Problem, Rule
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Bounds, IsDuration
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.base import DataConfig
@@ -91,12 +91,10 @@ class Recipe(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of all sections, with full keys."""
         if not names.RECIPE.fullmatch(self.name):
-            yield Problem(
-                "name", self.name, Rule("must consist of lower-case letters, digits and '_'")
-            )
+            yield Problem("name", self.name, "must consist of lower-case letters, digits and '_'")
         yield from super().problems()
         if re.fullmatch(r"\d*\.\d*[1-9]\d*ba", self.max_duration):
-            rule = Rule("must be a whole number of batches")
+            rule = "must be a whole number of batches"
             yield Problem("max_duration", self.max_duration, rule, "max_duration=100ba ssr=1")
         for section in fields(self):
             value: Any = getattr(self, section.name)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
 from resnet_recipes.base.duration import parse_budget, parse_time
-from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, Rule, Statement, Value
+from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, Statement, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
@@ -238,7 +238,7 @@ class RunConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems; keys are relative to `run`."""
         if not names.RUN_NAME.fullmatch(self.name):
-            rule = Rule(
+            rule = (
                 "must consist of letters, digits, '.', '_', '+' and '-', and start with a "
                 "letter or digit"
             )

@@ -15,7 +15,6 @@ from resnet_recipes.base.errors import (
     NotReadyError,
     Problem,
     RecipeError,
-    Rule,
     Statement,
     TrainingError,
 )
@@ -77,8 +76,8 @@ recipe=mild --resume | --resume | needs a run
         (
             "-m recipe=mild,hott data=/x lr=-1,x seed=1,2,3",
             "unknown recipe hott",
-            "lr=-1: must be positive",
-            "lr=x: must be a number",
+            "lr=-1 must be positive",
+            "lr=x must be a number",
         ),
     ],
 )
@@ -208,12 +207,12 @@ def test_missing_data_exits_with_3(capsys, tmp_path):
 
 
 def test_problem_text_joins_section_key_value_and_clause():
-    problem = Problem("alpha", -1, Rule("must be positive"), "methods.mixup.alpha=0.2").under(
+    problem = Problem("alpha", -1, "must be positive", "methods.mixup.alpha=0.2").under(
         "methods.mixup"
     )
     assert (
         str(problem)
-        == "methods.mixup.alpha=-1: must be positive\n    use:   methods.mixup.alpha=0.2"
+        == "methods.mixup.alpha=-1 must be positive\n    use:   methods.mixup.alpha=0.2"
     )
     assert str(Problem("data.root", None, "is not set")) == "data.root is not set"
     assert str(Problem("data.root", None, "must be set")) == "data.root must be set"

@@ -20,15 +20,15 @@ from tests.tables import parse_rows
             r"""
 batchsize | 3 | unknown setting batchsize=3; did you mean batch.global_size?
 max_duration | 3 | 100ba or 0.5dur\n    use:   max_duration=3ep
-data.train_size | 32.5 | data.train_size=32.5: must be a whole number
-data.flip | 1 | data.flip=1: must be true or false
-data.crop_scale | [1] | data.crop_scale=[1]: must be a list of 2 values
-optimizer.lr | high | optimizer.lr=high: must be a number
-optimizer.lr | '0.5' | optimizer.lr=0.5: must be a number\n    hint:  write 0.5 without q
-optimizer.lr | .nan | optimizer.lr=nan: must be a finite number
-schedule.milestones | [3] | schedule.milestones=[3]: must be a number and a unit
-methods.mixup | true | methods.mixup=true: must be a mapping of alpha or null
-methods.mixup.alpha | x | methods.mixup.alpha=x: must be a number
+data.train_size | 32.5 | data.train_size=32.5 must be a whole number
+data.flip | 1 | data.flip=1 must be true or false
+data.crop_scale | [1] | data.crop_scale=[1] must be a list of 2 values
+optimizer.lr | high | optimizer.lr=high must be a number
+optimizer.lr | '0.5' | optimizer.lr=0.5 must be a number\n    hint:  write 0.5 without q
+optimizer.lr | .nan | optimizer.lr=nan must be a finite number
+schedule.milestones | [3] | schedule.milestones=[3] must be a number and a unit
+methods.mixup | true | methods.mixup=true must be a mapping of alpha or null
+methods.mixup.alpha | x | methods.mixup.alpha=x must be a number
 methods.mixup.alfa | 1 | alfa=1; did you mean methods.mixup.al
 methods.mixup.name | x | unknown setting methods.mixup.name=x\n    hint:  settings: alp
 """

@@ -20,7 +20,7 @@ eval RUN imgsz=32 | 2 | data.eval_size=32
 eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes
 eval RUN lr=1 | 2 | cannot be changed here
 eval RUN epochs=3 | 2 | error: epochs=3 cannot be changed here
-eval RUN data.eval_size=big | 2 | error: data.eval_size=big: must be a whole number
+eval RUN data.eval_size=big | 2 | error: data.eval_size=big must be a whole number
 eval RUN data.eval_size=4 | 2 | data.eval_size
 eval RUN/nothing | 3 | does not exist
 eval resnet18 | 3 | use:   torchvision:resnet18
@@ -46,18 +46,18 @@ predict RUN IMAGES gpus=3 | 2 | cannot be changed here
 predict RUN IMAGES data.val_share=0.1 | 2 | cannot be changed here
 slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
 slurm -m mild data=/data gpus=1,2 | 2 | all jobs of an array must request the same GPUs
-slurm mild data=/data nodes=1:2 | 2 | nodes=1:2: must be a whole number from 1
+slurm mild data=/data nodes=1:2 | 2 | nodes=1:2 must be a whole number from 1
 slurm mild data=/data nodes=2 launch.max_restarts=1 | 2 | works on one node only
 slurm mild data=/data launch.nodes=2 | 2 | torchrun, srun or a job
-slurm -m mild data=/data --parallel 0 | 2 | --parallel 0: must be a whole number from 1
+slurm -m mild data=/data --parallel 0 | 2 | --parallel 0 must be a whole number from 1
 slurm mild data=/data --parallel 2 | 2 | --parallel 2 is only for a sweep
 slurm hot data=/data run=mine | 2 | is set by the job
 slurm hot data=/data lrr=1 | 2 | lrr=1
 slurm data=/data | 2 | recipe is missing
 slurm hot data=/caf\udce9 | 2 | error: data=/caf\\udce9 is not UTF-8
-slurm hot data=/data --time soon | 2 | --time soon: must be a time limit as Slurm accepts it
+slurm hot data=/data --time soon | 2 | --time soon must be a time limit as Slurm accepts it
 slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit as Slurm
-slurm hot data=/data --time 2:00 | 2 | --time 2:00: must be at least 5 minutes
+slurm hot data=/data --time 2:00 | 2 | --time 2:00 must be at least 5 minutes
 job mild data=/data | 2 | --for is missing
 job mild --for skypilott | 2 | unknown engine skypilott; did you mean skypilot?
 {STORED} skypilot nodes=2 | 2 | --storage s3://bucket is a bucket
@@ -76,10 +76,10 @@ plan mild seed=1,2 | 2 | resnet-train -m trains
 plan mild epochs=curve | 2 | resnet-train -m trains
 plan recipe=mild,hot | 2 | resnet-train -m recipe=mild,hot
 runs runs --sort x | 2 | valid: name, top1, minutes
-runs runs --price 1e6 | 2 | --price 1e6: must be a price per hour
-runs runs --price free | 2 | --price free: must be a price per hour
-runs runs --price -1 | 2 | --price -1: must be a price per hour
-runs runs --price nan | 2 | --price nan: must be a price per hour
+runs runs --price 1e6 | 2 | --price 1e6 must be a price per hour
+runs runs --price free | 2 | --price free must be a price per hour
+runs runs --price -1 | 2 | --price -1 must be a price per hour
+runs runs --price nan | 2 | --price nan must be a price per hour
 runs runs epochs=3 | 2 | unknown filter epochs=3
 runs runs state=done | 2 | valid: finished, running
 runs rm | 2 | needs the runs to delete
@@ -118,10 +118,10 @@ train mild data=x budget=$9 | 2 | needs launch.price
 train mild data=x -m seed=1,2 --check | 2 | remove -m
 train mild data=x --resume auto --check | 2 | remove --resume
 train -m mild data=x seed=1,2 --dry-run --json | 2 | --json prints the plan of one run
-train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0: must be a whole number
-train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be a whole number
-train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000: must be a whole number
-train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  lr=-1: must be
+train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0 must be a whole number
+train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x must be a whole number
+train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000 must be a whole number
+train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  lr=-1 must be
 train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
 train --completion csh | 2 | valid: bash, zsh, fish
 estimate mild data=/nowhere --price abc | 2 | must be a price per hour
@@ -129,7 +129,7 @@ estimate mild data=/nowhere --sample=1 | 2 | must be a whole number from 2
 estimate mild data=/nowhere --sample=many | 2 | must be a whole number from 2
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
 estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
-estimate data=/nowhere --within 2 | 2 | --within 2: must be a time (2h
+estimate data=/nowhere --within 2 | 2 | --within 2 must be a time (2h
 estimate data=/nowhere --within $20 | 2 | needs launch.price
 watch | 2 | needs one run
 watch . | 3 | is not a run folder
@@ -157,12 +157,12 @@ doctor --fix-val map | 2 | doctor
 convert s3://b/x y | 2 | aws s3 sync s3://b/x local
 convert . s3://b/x | 2 | is an address, but only local files
 convert a b shufle=true workers=x | 2 | did you mean shuffle=true?
-convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
+convert a b shufle=true workers=x | 2 | workers=x must be a whole number
 convert im=g out=b workers=1 | 3 | `im=g` does not exist
 convert im=g max_resoltion=500 | 2 | needs a source and a target
 convert a b quality=90 | 2 | unknown option quality=90
 train mild data=x ... gpus=2 | 2 | is a placeholder, not an argument
-train mild data=x budget=0h | 2 | budget=0h: must be positive
+train mild data=x budget=0h | 2 | budget=0h must be positive
 cp hot mine.txt | 2 | must end in .yaml
 cp hot My-own.yaml | 2 | recipes/my_own.yaml
 cp hott a.yaml | 2 | did you mean hot?

@@ -87,7 +87,7 @@ def test_parallel_sweep_allows_one_gpu_per_run(sweeps, run_command, monkeypatch)
     arguments = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
     assert "gpus=2: --parallel gives each run one GPU" in run_command(f"{arguments} 2", 2).err
     message = run_command(f"{arguments} 3", 2).err
-    assert "--parallel 3: must be a whole number from 1 to 2\n" in message
+    assert "--parallel 3 must be a whole number from 1 to 2\n" in message
     assert "hint:  this machine has 2 GPUs" in message
     assert sweeps == []
 

@@ -76,12 +76,12 @@ def test_setting_set_twice_is_rejected_with_both_lines(text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lr: -1", "mine.yaml:2: optimizer.lr=-1: must be positive"),
-        ("lr: [1]", "mine.yaml:2: optimizer.lr=[1]: must be a number"),
-        ("epochs: -3", "mine.yaml:2: epochs: -3: must be a positive number of epochs"),
-        ("epochs: ten", "mine.yaml:2: epochs: ten: must be a positive number of epochs"),
-        ("bs: 1.5", "mine.yaml:2: batch.global_size=1.5: must be a whole number"),
-        ("run: ../../outside", "mine.yaml:2: run.name=../../outside: must consist of letters"),
+        ("lr: -1", "mine.yaml:2: optimizer.lr=-1 must be positive"),
+        ("lr: [1]", "mine.yaml:2: optimizer.lr=[1] must be a number"),
+        ("epochs: -3", "mine.yaml:2: epochs: -3 must be a positive number of epochs"),
+        ("epochs: ten", "mine.yaml:2: epochs: ten must be a positive number of epochs"),
+        ("bs: 1.5", "mine.yaml:2: batch.global_size=1.5 must be a whole number"),
+        ("run: ../../outside", "mine.yaml:2: run.name=../../outside must consist of letters"),
         ("optimizer: 5\nlr: 1", "mine.yaml:2: optimizer=5: optimizer is a section of settings"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from resnet_recipes.base.errors import Hint, NotReadyError, Rule, Statement
+from resnet_recipes.base.errors import Hint, NotReadyError, Statement
 from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
 from resnet_recipes.data.convert.encode import Original
@@ -179,7 +179,7 @@ def _read_names(path: Path, value: object, count: int) -> list[str]:
     texts = {name for name in names if isinstance(name, str)}
     if len(texts) == len(names) >= count:
         return names
-    rule = Rule(f"must name at least {count} different classes, but names {len(texts)}")
+    rule = f"must name at least {count} different classes, but names {len(texts)}"
     raise NotReadyError.at(path, rule)
 
 

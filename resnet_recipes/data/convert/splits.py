@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, RecipeError, Rule, Value
+from resnet_recipes.base.errors import NotReadyError, RecipeError, Value
 from resnet_recipes.base.paths import parse_new_path
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import get_half_path, open_beton
@@ -105,7 +105,7 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
     src, dst = Path(src), Path(dst)
     sources = _find_sources(src, options)
     if len(sources) == 1 and dst.suffix != ".beton":
-        rule = Rule(
+        rule = (
             f"must be one file that ends in .beton, as {src} does not keep training and validation "
             "images apart"
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Rule
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import find_existing_parent, find_folder_problem, get_cache_folder
 from resnet_recipes.base.text import format_bytes
 
@@ -36,7 +36,7 @@ def check_owner(folder: Path) -> Path:
     is_own = facts.st_uid == os.getuid() and not facts.st_mode & stat.S_IWOTH
     if is_own and stat.S_ISDIR(facts.st_mode):
         return folder
-    rule = Rule("must be your own folder, and not writable by everyone")
+    rule = "must be your own folder, and not writable by everyone"
     raise NotReadyError.of("data.cache", str(folder), rule, "data.cache=/another/folder")
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.backbones import find_classifier
-from resnet_recipes.base.errors import Problem, Rule
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import BelowOne, Bounds, OneOf, Positive
 from resnet_recipes.base.section import Section
 
@@ -64,7 +64,7 @@ class OptimizerSettings(Section):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if self.name != type(self).name:
-            yield Problem("name", self.name, Rule(f"must be {type(self).name} for these settings"))
+            yield Problem("name", self.name, f"must be {type(self).name} for these settings")
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.

@@ -70,7 +70,7 @@ def test_copy_folder_writable_by_others_is_rejected(kind, tmp_path, monkeypatch)
     if kind == "theirs":
         us = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: us + 1)
-    with pytest.raises(NotReadyError, match=r"data\.cache=.*set: must be your own folder"):
+    with pytest.raises(NotReadyError, match=r"data\.cache=.*set must be your own folder"):
         disk.make_folder(home)
     if kind != "file":
         with pytest.raises(NotReadyError, match="must be your own folder"):
