@@ -12,7 +12,7 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from tests.tables import merge_sections, parse_settings
 
-#: A complete recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 per
+#: A complete recipe that takes a fraction of a second: 128 synthetic images, 8 steps of 16 per
 #: epoch.
 SMALL = (
     "name=small max_duration=2ep seed=3 model.name=resnet18 data.backend=synthetic "

@@ -1,4 +1,4 @@
-"""The available cores and memory of this machine."""
+"""The cores, their speed-up and the available memory of this machine."""
 
 import pytest
 
@@ -23,6 +23,15 @@ def test_dtype_without_cpu_instructions_is_emulated(flags, emulated, tmp_path, m
     assert [dtype for dtype in types if cores.is_emulated(dtype)] == emulated.split()
     cores.CPUINFO.unlink()  # a system without this file
     assert not cores.is_emulated("bf16")
+
+
+def test_estimate_speedup_adds_fifth_per_second_thread(monkeypatch, tmp_path):
+    monkeypatch.setattr(cores, "count_cores", lambda: 32)
+    (tmp_path / "active").write_text("1\n")
+    monkeypatch.setattr(cores, "SMT", tmp_path / "active")
+    assert [cores.estimate_speedup(threads) for threads in (8, 16, 32, 99)] == pytest.approx(
+        [8, 16, 19.2, 19.2]
+    )
 
 
 #: Control groups of a process in the root group, as in /proc/self/cgroup.

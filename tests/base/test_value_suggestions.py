@@ -15,6 +15,8 @@ from tests.tables import parse_rows
 
 @dataclass
 class Section:
+    """Settings of every type that has suggestions."""
+
     size: Annotated[int, Bounds(least=8)] = 8
     rate: float = 0.1
     part: Annotated[float, Bounds(least=0, most=1)] = 0.0

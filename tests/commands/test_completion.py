@@ -15,6 +15,7 @@ from tests.tables import parse_rows
 
 @pytest.fixture(scope="module")
 def bash_script() -> str:
+    """The completion script for bash."""
     return format_script("bash")
 
 

@@ -12,6 +12,7 @@ from tests.images import create_random_images
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
+    """A folder with a few valid images."""
     return create_random_images(tmp_path / "images")
 
 

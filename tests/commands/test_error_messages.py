@@ -181,6 +181,7 @@ def read_golden() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the commands name."""
     return create_files(tmp_path_factory.mktemp("commands"))
 
 

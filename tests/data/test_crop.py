@@ -102,7 +102,7 @@ def test_crops_of_thin_images_are_not_empty(ratio):
     assert (crops[:, :2] + crops[:, 2:] <= lines).all()
 
 
-def test_random_numbers_depend_on_seed_epoch_and_index():
+def test_sampled_uniforms_depend_on_seed_epoch_and_index():
     together = sample_uniforms(7, 2, np.arange(100), 41)
     assert np.array_equal(sample_uniforms(7, 2, np.array([63, 5]), 41), together[[63, 5]])
     assert not np.isin(sample_uniforms(8, 2, np.arange(100), 41), together).any()
@@ -136,9 +136,9 @@ def test_crop_flip_is_independent_of_interpolation():
     indices = np.arange(40_000)
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
     rows = make_rows(0, indices)
-    _, mirrored = crop.sample_boxes(rows, np.full((len(indices), 2), 64))
+    _, flipped = crop.sample_boxes(rows, np.full((len(indices), 2), 64))
     bicubic = crop.choose_bicubic(rows)
-    for share in (mirrored, bicubic, mirrored == bicubic):
+    for share in (flipped, bicubic, flipped == bicubic):
         assert share.mean() == pytest.approx(0.5, abs=0.01)  # four standard deviations
 
 

@@ -57,6 +57,7 @@ def read_pixels(root: Path, side: int, **changes) -> np.ndarray:
 
 
 def make_levels_config(root: Path, **changes) -> DataConfig:
+    """Return settings that read .beton files in this folder."""
     return DataConfig(backend="ffcv", root=str(root), **changes)
 
 

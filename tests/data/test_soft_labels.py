@@ -78,6 +78,7 @@ def test_spread_probabilities_are_bit_identical_to_torch_softmax(temperature):
 def find_fault(
     outputs: SoftLabelArrays, shape: tuple[int, int, int] = SHAPE, classes: int = 3
 ) -> str:
+    """Return why the outputs do not belong to images of this shape."""
     with pytest.raises(ValueError, match="it") as caught:
         outputs.check(shape, classes)
     return str(caught.value)
@@ -135,6 +136,7 @@ def test_soft_labels_reject_other_shapes_and_types(tmp_path, changes):
 
 @pytest.fixture
 def part_path(tmp_path: Path) -> Path:
+    """The path of a file of soft labels that is not complete, in a folder that does not exist."""
     return tmp_path / "new" / "two.safetensors.part"
 
 
@@ -192,6 +194,7 @@ def test_soft_labels_reject_a_second_writer(part_path):
 
 
 def open_soft_labels(path: Path) -> SoftLabels:
+    """Return the soft labels of a file: two classes, for two epochs."""
     return SoftLabels(path, map_soft_labels(path)[0].checksum, 2, 2)
 
 

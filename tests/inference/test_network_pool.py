@@ -44,6 +44,7 @@ def folds(make_run, tmp_path, monkeypatch):
 
 @pytest.fixture
 def evaluate_runs(run_command):
+    """A function that evaluates runs and returns the JSON of the command."""
     return lambda arguments: json.loads(run_command(f"resnet-recipes eval {arguments} --json").out)
 
 

@@ -51,6 +51,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def set_arguments(bare_environment: pytest.MonkeyPatch, arguments: str) -> None:
+    """Set environment variables, given as a shell would."""
     for name, value in parse_variables(arguments).items():
         bare_environment.setenv(name, value)
 

@@ -171,7 +171,7 @@ def test_allocator_uses_expandable_segments_with_nvml(status, expected, monkeypa
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is meant")
-def test_allocator_reuses_freed_memory():
+def test_allocator_variables_make_malloc_reuse_freed_memory():
     """Each of five buffers of 64 MiB uses 32 huge pages, or otherwise 16,384 new small pages."""
     program = """
 import resource
@@ -182,7 +182,7 @@ for _ in range(5):
     bytearray(b"x") * (64 << 20)
 print(faults() - before)
 """
-    reserved = []
+    faults = []
     for environment in (ALLOCATOR_VARIABLES, {}):
         bare = {
             name: value for name, value in os.environ.items() if name not in ALLOCATOR_VARIABLES
@@ -190,10 +190,10 @@ print(faults() - before)
         done = subprocess.run(
             [sys.executable, "-c", program], env=bare | environment, capture_output=True, check=True
         )
-        reserved.append(int(done.stdout))
-    expandable, asked = reserved
-    assert expandable < 20
-    assert asked > 10 * expandable
+        faults.append(int(done.stdout))
+    with_variables, without = faults
+    assert with_variables < 20
+    assert without > 10 * with_variables
 
 
 def test_rank_threads_split_cores_unless_set_by_user(monkeypatch):

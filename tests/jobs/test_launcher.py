@@ -338,9 +338,7 @@ def test_group_restarts_after_failure_if_allowed(tmp_path):
 
 
 @pytest.mark.slow
-def test_group_stops_restarting_at_limit_or_user_error(
-    tmp_path,
-):
+def test_group_stops_restarting_at_limit_or_user_error(tmp_path):
     run = StandInRun(tmp_path, "kill@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.error) == (1, "SIGKILL")
     assert run.messages[0].endswith("restarting from the last checkpoint (1 of 1)")

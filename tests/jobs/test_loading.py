@@ -42,15 +42,7 @@ def test_supply_uses_at_most_sixteen_cores_per_rank():
     )
 
 
-def test_second_thread_of_a_core_adds_a_fifth(monkeypatch, tmp_path):
-    (tmp_path / "active").write_text("1\n")
-    monkeypatch.setattr(cores, "SMT", tmp_path / "active")
-    assert [cores.estimate_speedup(threads) for threads in (8, 16, 32, 99)] == pytest.approx(
-        [8, 16, 19.2, 19.2]
-    )
-
-
-def test_augmentation_increases_loading_time():
+def test_supply_adds_time_of_augmentation():
     augmented = Supply.of(plan_imagenet("mild methods.randaugment={}", 8)).images_per_second[176]
     assert augmented == pytest.approx(32 / (FILES + sample.AUGMENT_MILLISECONDS / 1000))
 
@@ -83,12 +75,12 @@ def make_fast_gpus(plan: Plan) -> Speeds:
 def test_find_gain_reports_minutes_with_images_in_memory():
     """Expected: 32 epochs at half speed; or one decoding epoch at 1/8 and 31 at full speed."""
     plan = plan_imagenet("mild epochs=32", 8)
-    saves = find_gain(plan, make_fast_gpus(plan))
+    gain = find_gain(plan, make_fast_gpus(plan))
     epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
     assert estimate(plan, make_fast_gpus(plan)).minutes == pytest.approx(64 * epoch)
-    assert saves.minutes_without_loading == pytest.approx(32 * epoch)
-    assert saves.minutes_in_memory == pytest.approx((31 + 8) * epoch)
-    assert (saves.memory.longer_side, saves.fix) == (352, "cache=ram")
+    assert gain.minutes_without_loading == pytest.approx(32 * epoch)
+    assert gain.minutes_in_memory == pytest.approx((31 + 8) * epoch)
+    assert (gain.memory.longer_side, gain.fix) == (352, "cache=ram")
 
 
 def test_find_gain_keeps_measured_steps():
@@ -104,13 +96,13 @@ def test_find_gain_keeps_measured_steps():
     assert find_gain(plan, measured).minutes_in_memory == pytest.approx(minutes)
 
 
-def test_memory_slower_than_measured_files_is_not_suggested():
+def test_find_gain_omits_memory_slower_than_measured_files():
     plan = plan_imagenet("mild epochs=20", 8)
     measured = Speeds(
         dict.fromkeys(plan.image_sizes, (1e-9,)), loader_images_per_second={88: 32 / KEPT + 1}
     )
-    saves = find_gain(plan, measured)
-    assert (saves.memory, saves.fix) == (None, "")
+    gain = find_gain(plan, measured)
+    assert (gain.memory, gain.fix) == (None, "")
 
 
 def test_find_gain_returns_none_for_fast_loading():
@@ -120,7 +112,7 @@ def test_find_gain_returns_none_for_fast_loading():
     assert find_gain(plan, Speeds(slow)) is None
 
 
-def test_cpu_training_adds_loading_time(monkeypatch):
+def test_add_loading_sums_both_times_on_cpu(monkeypatch):
     plan = plan_imagenet("mild", 1)
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
     speeds = add_loading(plan, Speeds(dict.fromkeys(plan.image_sizes, (0.001,))))
@@ -128,7 +120,7 @@ def test_cpu_training_adds_loading_time(monkeypatch):
 
 
 @pytest.mark.parametrize("why", ["memory", "engine", "enabled"])
-def test_loading_settings_without_gain_are_not_suggested(why, monkeypatch):
+def test_find_gain_suggests_no_setting_without_gain(why, monkeypatch):
     plan = plan_imagenet("mild cache=352" if why == "enabled" else "mild", 8)
     if why == "memory":
         monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
@@ -137,12 +129,12 @@ def test_loading_settings_without_gain_are_not_suggested(why, monkeypatch):
     monkeypatch.setattr(
         sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0))
     )
-    saves = find_gain(plan, make_fast_gpus(plan))
-    assert saves.minutes_without_loading < saves.minutes_in_memory
-    assert (saves.memory, saves.fix) == (None, "")
+    gain = find_gain(plan, make_fast_gpus(plan))
+    assert gain.minutes_without_loading < gain.minutes_in_memory
+    assert (gain.memory, gain.fix) == (None, "")
 
 
-def test_partial_memory_is_not_suggested(monkeypatch):
+def test_find_gain_omits_memory_for_a_part(monkeypatch):
     """It would be faster than files, but auto keeps all images or none."""
     plan = plan_imagenet("mild epochs=32", 8)
     part = 0.9 * plan_memory(plan_imagenet("mild cache=264", 8)).needed_bytes + plan.batch_memory
@@ -170,7 +162,7 @@ def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
     assert supply.first_epoch_images_per_second == pytest.approx(32 / 88)
 
 
-def test_folder_beyond_memory_suggests_convert(monkeypatch):
+def test_find_gain_suggests_convert_beyond_memory(monkeypatch):
     monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
     plan = plan_imagenet("mild data=/data/my_images/", 8)
     fix = "resnet-recipes convert /data/my_images /data/my_images-beton write_mode=jpg levels=2"
@@ -185,7 +177,7 @@ def test_iterate_supplies_yields_files_and_memory():
     assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
 
 
-def test_damaged_images_leave_speeds_unchanged(monkeypatch):
+def test_add_loading_ignores_damaged_images(monkeypatch):
     def fail(*_: object) -> None:
         raise TrainingError("damaged")
 
@@ -195,7 +187,7 @@ def test_damaged_images_leave_speeds_unchanged(monkeypatch):
     assert list(iterate_supplies(plan)) == []
 
 
-def test_synthetic_images_leave_speeds_unchanged():
+def test_add_loading_ignores_synthetic_images():
     plan, bare = plan_imagenet("mild", 8), Speeds({88: (1.0,)})
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert add_loading(plan, bare) == bare

@@ -22,6 +22,7 @@ def set_free_memory(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) ->
 
 
 def compute_needed(pixels: int) -> float:
+    """Return the bytes of ImageNet in memory at this longer side."""
     return PER_PIXEL * pixels**2 * (1_281_167 + 50_000)
 
 

@@ -49,6 +49,7 @@ def stand_in_runs(monkeypatch):
 
 
 def train_sweep(root, parallel=1, parents=None):
+    """Train the runs a, b and c; return the exit code and the lines that were shown."""
     messages = []
     return Sweep(root, RUNS, messages.append, [{}] * parallel, parents).train(), messages
 

@@ -19,6 +19,7 @@ from tests.methods.inputs import make_batch, make_network, make_now
 
 
 def parametrize_methods(hook: str) -> pytest.MarkDecorator:
+    """Run a test for each method with this hook; for each method if it is ""."""
     methods = [method for method in ORDER if not hook or method().provides(hook)]
     return pytest.mark.parametrize("method", methods, ids=lambda method: method.name)
 

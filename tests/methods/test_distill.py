@@ -38,6 +38,7 @@ WRONG = {
 
 
 def compute_softmax(row: list[float], temperature: float) -> list[float]:
+    """Return the softmax of a row of logits at a temperature."""
     powers = [math.exp(value / temperature) for value in row]
     return [power / sum(powers) for power in powers]
 
@@ -84,6 +85,7 @@ def teacher(make_run: Callable[..., Run], tmp_path: Path) -> Path:
 
 
 def make_methods(teacher: object, **others: dict) -> dict[str, dict]:
+    """Return the settings of distillation from a teacher, and of other methods."""
     return {"distill": {"teacher": str(teacher), "temperature": 2.0}, **others}
 
 
@@ -93,6 +95,7 @@ def get_teacher(method: Distill) -> nn.Module:
 
 
 def train_to_digest(run: Run) -> torch.Tensor:
+    """Train a run to its end, and return the sum of its parameters."""
     record(run)
     return compute_parameter_sum(run.model)
 

@@ -31,6 +31,7 @@ HOT = ProgressiveResizing(initial_scale=0.6, delay="0.2dur", finetune="0.2dur")
 
 
 def parse_sizes(text: str) -> dict[int, int]:
+    """Return sizes by epoch from "0:88, 14:92"."""
     return {int(epoch): int(size) for epoch, size in (pair.split(":") for pair in text.split(", "))}
 
 
@@ -83,6 +84,7 @@ def test_stairs_that_end_below_full_size_give_advice():
 def resize_images(
     method: ProgressiveResizing, images: torch.Tensor, elapsed: Fraction, seed: int = 0
 ) -> torch.Tensor:
+    """Return the images after this fraction of a run."""
     now = Now(elapsed.numerator, Horizon(elapsed.denominator, 1), np.random.default_rng(seed))
     return method.transform_batch(Batch(images, torch.zeros(1), torch.zeros(1)), now).images
 

@@ -21,6 +21,7 @@ from tests.tiny_networks import build_narrow_resnet18
 
 @pytest.fixture(scope="module")
 def resnet50() -> nn.Module:
+    """The ResNet-50 of the recipes, for 1,000 classes."""
     return build_model(ModelConfig(), 1000, seed=0)
 
 
@@ -33,7 +34,7 @@ def resnet50() -> nn.Module:
         ("fc", 0.03125),
     ],
 )
-def test_weights_have_fan_in_deviation(resnet50, name, std):
+def test_kaiming_weights_have_fan_in_deviation(resnet50, name, std):
     weight = resnet50.get_submodule(name).weight
     fan_in = weight[0].numel()
     assert math.sqrt(2 / fan_in) == pytest.approx(std, rel=1e-4)
@@ -59,7 +60,7 @@ def test_init_library_keeps_initialization_of_torchvision(monkeypatch):
     assert is_identical(build_model(config, 10, seed=3).state_dict(), expected)
 
 
-def test_same_seed_gives_same_weights(monkeypatch):
+def test_build_model_with_same_seed_gives_same_weights(monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
     first, again, other = (
         build_model(ModelConfig(name="resnet18"), 10, seed).state_dict() for seed in (1, 1, 2)

@@ -146,6 +146,7 @@ def test_pushed_network_loads_and_serves_as_weights(folder_with_weights, hub, ru
 
 
 def list_relative_files(folder: Path) -> set[str]:
+    """Return the files below a folder, as paths from it."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 

@@ -18,6 +18,7 @@ CONFIG = ModelConfig(NAME)
 
 @pytest.fixture
 def tiny_efficientnet() -> nn.Module:
+    """A small timm network in evaluation mode, whose statistics have been updated once."""
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     model = timm.create_model("test_efficientnet", num_classes=5)
@@ -34,6 +35,7 @@ def rename_tensors(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def compute_logits_of_ones(model: nn.Module) -> torch.Tensor:
+    """Return the logits of two images of ones."""
     with torch.no_grad():
         return model(torch.ones(2, 3, 64, 64))
 

@@ -12,6 +12,7 @@ from resnet_recipes.ops.norm import SavedTensors
 
 
 def normalize(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
+    """Compute the fused BatchNorm; return its output and the batch's moments."""
     (weight, bias, mean, var, tracked, momentum, eps), epilogue = _split_arguments(rest)
     tracked.add_(1)
     z, *moments = torch.native_batch_norm(to_nhwc(x), weight, bias, mean, var, True, momentum, eps)
@@ -19,6 +20,7 @@ def normalize(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
 
 
 def normalize_backward(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of the input, of the residual and of the parameters."""
     x, z, keep, weight, bias, moments, relu = SavedTensors(*rest)
     mean, rstd = moments
     g = g if other is None else g + other
@@ -34,6 +36,7 @@ def normalize_backward(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, 
 
 
 def smooth(x: Tensor, stride: int) -> Tensor:
+    """Blur channels_last images."""
     return blur.unfused(to_nhwc(x), stride)
 
 
@@ -49,6 +52,7 @@ def smooth_backward(g: Tensor, stride: int, height: int, width: int) -> Tensor:
 
 
 def pool(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Return the maxima of 3x3 windows, and the place 0 to 8 of each in its window."""
     y, indices = F.max_pool2d(to_nhwc(x), 3, stride, 1, return_indices=True)
     rows, columns = (torch.arange(side, device=x.device) * stride for side in y.shape[2:])
     down, right = indices // x.shape[3] - rows.view(-1, 1) + 1, indices % x.shape[3] - columns + 1
@@ -56,6 +60,7 @@ def pool(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
 
 
 def pool_backward(g: Tensor, places: Tensor, stride: int, height: int, width: int) -> Tensor:
+    """Add each gradient to the place of its maximum."""
     dx = to_nhwc(g.new_zeros(*g.shape[:2], height + 2, width + 2))
     tall, wide = (stride * (side - 1) + 1 for side in g.shape[2:])
     for place in range(9):

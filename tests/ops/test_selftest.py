@@ -74,6 +74,7 @@ PYTHON = "python{}.{}".format(*sys.version_info)
 
 
 def fail(x, stride):
+    """Fail like an operation whose compilation fails."""
     raise RuntimeError("Command '['gcc', ...]' failed.\nsecond line")
 
 

@@ -37,6 +37,7 @@ def make_sized_plan(
 
 
 def estimate_minutes(result: Estimate) -> list[float]:
+    """Return the minutes of each phase."""
     return [phase.minutes for phase in result.phases]
 
 
@@ -166,14 +167,17 @@ H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
 
 
 def plan_mild(arguments: str = "", ranks: int = 1) -> Plan:
+    """Return the plan of Mild on ImageNet with changes."""
     return plan_imagenet(f"mild {arguments}", ranks)
 
 
 def estimate_on_cores(plan: Plan, cores: int = 1) -> Estimate:
+    """Return the estimate of a run on a CPU, guessed from its cores."""
     return estimate(plan, guess_cpu_speeds(plan, cores))
 
 
 def estimate_on_h200(plan: Plan) -> Estimate:
+    """Return the estimate of a run on H200 GPUs, predicted from the datasheet."""
     return estimate(plan, predict_gpu_speeds(plan, H200))
 
 

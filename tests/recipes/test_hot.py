@@ -58,6 +58,7 @@ def hot_run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def blur_like_composer(x: Tensor, stride: int) -> Tensor:
+    """Blur with the kernel of Composer's BlurPool."""
     line = torch.tensor([1.0, 2.0, 1.0]) / 4
     kernel = torch.outer(line, line).expand(x.shape[1], 1, 3, 3)
     return F.conv2d(x, kernel, stride=stride, padding=1, groups=x.shape[1])
@@ -114,6 +115,7 @@ def make_reference_batch(
 
 
 def list_floats(state: dict[str, Tensor]) -> list[Tensor]:
+    """Return the floating-point tensors of a state."""
     return [value for value in state.values() if value.is_floating_point()]
 
 

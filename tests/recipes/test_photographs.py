@@ -53,6 +53,7 @@ def settings(request: pytest.FixtureRequest, photograph_folder: Path) -> DataCon
 
 
 def open_images(folder: Path, split: str) -> list[Image.Image]:
+    """Return the images of a split, sorted by path."""
     return [Image.open(path).convert("RGB") for path in sorted((folder / split).glob("*/*"))]
 
 
@@ -68,6 +69,7 @@ def read_first_batch(open_split: Callable, settings: DataConfig, *rest: object) 
 def assert_similar(
     ours: np.ndarray, theirs: Iterator[object], most: int = 2, mean: float = 0.1
 ) -> None:
+    """Assert that pixels differ by at most `most`, and on average by `mean`."""
     differences = np.abs(ours - np.stack([np.asarray(image) for image in theirs]))
     assert differences.max() <= most
     assert differences.mean() <= mean

@@ -36,11 +36,13 @@ def facts(tmp_path):
 
 @pytest.fixture
 def console():
+    """A console that records its calls."""
     return Mock()
 
 
 @pytest.fixture
 def recorder(facts, console):
+    """A recorder of a run, closed after the test."""
     with closing(Recorder(facts, console)) as recorder:
         yield recorder
 
@@ -77,6 +79,7 @@ class TrainingSimulator:
 
 @pytest.fixture
 def simulator(recorder):
+    """A simulated training that the recorder records."""
     return TrainingSimulator(recorder)
 
 

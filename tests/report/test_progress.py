@@ -67,6 +67,7 @@ def test_progress_line_removes_its_bar_from_terminal(clock):
 
 @pytest.fixture
 def pace(facts):
+    """A pace without measurements."""
     measured = Pace(facts)
     assert measured.seconds_left(0) is None  # before a measurement
     return measured

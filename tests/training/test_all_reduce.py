@@ -43,7 +43,7 @@ def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
     results = {"local": sum(float(param.grad.norm()) for param in model.parameters())}
     with averager.average(True):
         pass  # gradients without a backward pass in this context
-    results["announced by nobody"] = compute_error(model, expected)
+    results["without backward"] = compute_error(model, expected)
     model.zero_grad(set_to_none=True)
     sent_before.clear()
     with averager.average(True):
@@ -69,17 +69,17 @@ def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
 
 def compute_error(model: nn.Module, expected: nn.Module) -> float:
     """Return the distance between gradients and expected gradients, as a fraction of their norm."""
-    results, target = (
+    actual, target = (
         torch.cat([param.grad.flatten() for param in one.parameters()]) for one in (model, expected)
     )
-    return float((results - target).norm() / target.norm())
+    return float((actual - target).norm() / target.norm())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("compress", "allowed"), [(False, 1e-6), (True, 2**-8)])
 def test_gradients_are_mean_over_ranks(compress, allowed, launcher, tmp_path):
     first, *others = launcher.call(tmp_path, 3, average_gradients, compress=compress)
-    assert first["announced by nobody"] < allowed
+    assert first["without backward"] < allowed
     assert first["during backward"] < allowed
     assert first["formats"]
     assert first["rounded"] == compress
@@ -95,7 +95,7 @@ def test_single_process_gradients_are_unchanged():
     model = make_mixed_layout_network()
     with all_reduce.AllReduce(model).average(True):
         compute_loss(model, 0).backward()
-    results = [param.grad.clone() for param in model.parameters()]
+    gradients = [param.grad.clone() for param in model.parameters()]
     model.zero_grad()
     compute_loss(model, 0).backward()
-    assert is_identical(results, [param.grad for param in model.parameters()])
+    assert is_identical(gradients, [param.grad for param in model.parameters()])

@@ -152,6 +152,7 @@ def test_build_passes_compress_gradients_to_all_reduce(is_on, make_run, monkeypa
 
 @pytest.fixture(autouse=True)
 def _restore_cudnn_benchmark() -> Iterator[None]:
+    """Restore a global setting of torch that runs change."""
     before = torch.backends.cudnn.benchmark
     yield
     torch.backends.cudnn.benchmark = before

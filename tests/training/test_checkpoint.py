@@ -40,6 +40,7 @@ def make_state(step: int) -> dict:
 
 @pytest.fixture
 def warnings() -> list[str]:
+    """The warnings of `checkpoints`."""
     return []
 
 
@@ -54,6 +55,7 @@ def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
 
 
 def get_file(checkpoints: Checkpoints, step: int) -> Path:
+    """Return the path of a checkpoint."""
     return checkpoints.folder / f"step-{step:08d}.pt"
 
 

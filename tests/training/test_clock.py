@@ -39,8 +39,8 @@ def test_clock_restarted_continues_from_seconds(advance_time):
     assert clock.seconds() == 101.0
 
 
-def test_compiling_counts_first_gradients_beyond_fastest(advance_time):
-    compilation = CompilationTimer()
+def test_compilation_timer_counts_first_gradients_beyond_fastest(advance_time):
+    timer = CompilationTimer()
     for size, seconds in (
         (32, 9.0),
         (32, 1.0),
@@ -50,6 +50,6 @@ def test_compiling_counts_first_gradients_beyond_fastest(advance_time):
         (48, 0.5),
         (48, 3.0),
     ):
-        with compilation.time_gradient(torch.Size((size,))):
+        with timer.time_gradient(torch.Size((size,))):
             advance_time(seconds)
-    assert compilation.seconds() == 8.5 + 0.5 + 1.5
+    assert timer.seconds() == 8.5 + 0.5 + 1.5

@@ -1,4 +1,4 @@
-"""Evaluation counts every example exactly once."""
+"""Evaluation counts every example once; the best weights follow the chosen metric."""
 
 from collections.abc import Iterator
 
@@ -45,15 +45,18 @@ class Examples:
 
 @pytest.fixture
 def batch_norm_network() -> nn.Module:
+    """A network with BatchNorm, for Examples."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 10))
 
 
 def run_evaluation(model: nn.Module, data: Examples, flip: bool = False) -> tuple:
+    """Evaluate a network in float32 on the CPU."""
     return evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 10, flip)
 
 
 def compute_all_logits(model: nn.Module, data: Examples) -> Tensor:
+    """Return the logits of all examples in one batch; leaves evaluation mode on."""
     model.eval()
     with torch.no_grad():
         return model(normalize(data.pixels))
@@ -213,11 +216,11 @@ def evaluate_all(run):
 def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
     run = evaluate_all(make_run(f"checkpoint.best={by}"))
     assert (run.best.step, run.best.metrics) == (step, EVALUATIONS[step - 1])
-    outcomes = load(write_weight_files(run, tmp_path, Evaluation(None, None), 5).best)
+    network = load(write_weight_files(run, tmp_path, Evaluation(None, None), 5).best)
     assert (tmp_path / BEST_WEIGHTS).exists()
-    assert set(outcomes.model.fc.bias.tolist()) == {step}
-    assert outcomes.about.top1_percent == EVALUATIONS[step - 1].top1
-    assert "the best evaluation of 5 on" in make_model_card(outcomes.about, "timm", "", "")
+    assert set(network.model.fc.bias.tolist()) == {step}
+    assert network.about.top1_percent == EVALUATIONS[step - 1].top1
+    assert "the best evaluation of 5 on" in make_model_card(network.about, "timm", "", "")
 
 
 def test_best_weights_are_off_by_default(make_run, tmp_path):

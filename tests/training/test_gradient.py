@@ -59,7 +59,7 @@ def test_memory_check_suggests_no_size_below_one(make_run):
         GradientComputer(run).check_memory()
 
 
-def test_compiling_on_cpu_is_not_timed(make_run):
+def test_eager_gradient_on_cpu_is_not_timed(make_run):
     run = make_run("max_duration=4ba")
     record(run)
     assert run.compilation.seconds() == 0

@@ -86,6 +86,7 @@ class SimulatedGpu:
 
 @pytest.fixture
 def simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
+    """A simulated GPU on which graphs of CPU operations are captured."""
     return SimulatedGpu(monkeypatch)
 
 

@@ -9,6 +9,7 @@ from resnet_recipes.training.outcomes import Confusion, Outcomes
 
 
 def make_random_outcomes(count: int) -> Outcomes:
+    """Return outcomes of this many images of four classes."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 4, (count,), generator=generator)
     best = torch.randint(0, 4, (count,), generator=generator)
@@ -57,12 +58,12 @@ def test_confusion_counts_match_manual_counts():
     labels = (torch.randint(0, 6, (200,), generator=generator) * 2).tolist()  # odd ones have none
     best = torch.randint(0, 12, (200,), generator=generator).tolist()
     confusion, counts = make_confusion(labels, best), Counter(zip(labels, best, strict=True))
-    outcomes = confusion.classes()
-    assert [row.recall_percent for row in outcomes] == sorted(
-        row.recall_percent for row in outcomes
-    )
-    rows = [(row.label, row.images, row.correct) for row in outcomes]
-    assert sorted(rows) == [(n, labels.count(n), counts[n, n]) for n in range(0, 12, 2)]
+    classes = confusion.classes()
+    recalls = [row.recall_percent for row in classes]
+    assert recalls == sorted(recalls)
+    assert sorted((row.label, row.images, row.correct) for row in classes) == [
+        (n, labels.count(n), counts[n, n]) for n in range(0, 12, 2)
+    ]
     assert {(true, guess): count for true, guess, count in confusion.cells()} == counts
     wrong = {pair: count for pair, count in counts.items() if pair[0] != pair[1]}
     assert {(true, guess): count for true, guess, count in confusion.mistakes(1000)} == wrong
@@ -70,6 +71,7 @@ def test_confusion_counts_match_manual_counts():
 
 
 def make_confusion(labels: list[int], best: list[int]) -> Confusion:
+    """Return the confusion of these labels and predictions."""
     unused = torch.zeros(len(labels))
     return Confusion(Outcomes(torch.tensor(labels), torch.tensor(best), unused, unused))
 
@@ -80,13 +82,13 @@ def test_class_metrics_match_manual_computation():
     scikit-learn's precision_recall_fscore_support gives the same values with zero_division=0.
     """
     confusion = make_confusion([0] * 6 + [1] * 3 + [2], [0, 0, 0, 0, 1, 1, 1, 1, 3, 0])
-    outcomes = {
+    by_label = {
         row.label: (row.precision_percent, row.recall_percent, row.f1_percent)
         for row in confusion.classes()
     }
-    assert outcomes[0] == pytest.approx((80, 100 * 2 / 3, 100 * 8 / 11))
-    assert outcomes[1] == pytest.approx((50, 100 * 2 / 3, 100 * 4 / 7))
-    assert outcomes[2] == (0, 0, 0)
+    assert by_label[0] == pytest.approx((80, 100 * 2 / 3, 100 * 8 / 11))
+    assert by_label[1] == pytest.approx((50, 100 * 2 / 3, 100 * 4 / 7))
+    assert by_label[2] == (0, 0, 0)
     macro, weighted = confusion.means().values()
     assert macro == pytest.approx([32.5, 100 / 3, 25 * (8 / 11 + 4 / 7)])
     assert weighted == pytest.approx([63, 60, 10 * (6 * 8 / 11 + 3 * 4 / 7)])

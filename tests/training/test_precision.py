@@ -15,6 +15,7 @@ CPU = torch.device("cpu")
 
 
 def make_batch_norm_network() -> nn.Module:
+    """Return a network with BatchNorm, for 8 px images."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 2))
 
@@ -22,6 +23,7 @@ def make_batch_norm_network() -> nn.Module:
 def take_scaled_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, images: torch.Tensor
 ) -> None:
+    """Take a step with loss scaling, as training does."""
     precision.before_step()
     with precision.autocast():
         loss = model(images).float().square().mean()

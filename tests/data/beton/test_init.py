@@ -48,22 +48,27 @@ def extend_into_table(parts: Parts) -> None:
 
 
 def share_bytes(parts: Parts) -> None:
+    """Give the second sample the bytes of the first."""
     parts.images["ptr"][1] = parts.table["ptr"][1] = parts.table["ptr"][0]
 
 
 def place_in_metadata(parts: Parts) -> None:
+    """Place the first sample where the metadata starts."""
     parts.images["ptr"][0] = parts.table["ptr"][0] = METADATA_START
 
 
 def widen_a_raw_image(parts: Parts) -> None:
+    """Widen the first raw image by a pixel."""
     parts.images["width"][parts.find_first(1)] += 1
 
 
 def call_jpeg_raw(parts: Parts) -> None:
+    """Mark the first JPEG as a raw image."""
     parts.images["mode"][parts.find_first(0)] = 1
 
 
 def rename_the_second_field(parts: Parts) -> None:
+    """Give the second field an unknown type."""
     parts.fields["type_id"][1] = 255
 
 

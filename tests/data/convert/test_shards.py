@@ -30,6 +30,7 @@ def list_images(split: Path) -> list[tuple[int, str, bytes]]:
 
 
 def write_tar(path: Path, members: dict[str, bytes] | list[tuple[str, bytes]]) -> None:
+    """Write a tar file with these members, in this order."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w") as archive:
         for name, content in dict.items(members) if isinstance(members, dict) else members:

@@ -89,7 +89,7 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert np.bincount(labels).tolist() == [3, 3, 3]
 
 
-def test_validation_images_depend_on_seed_not_folder(flowers):
+def test_validation_images_depend_on_val_seed_and_names(flowers):
     first, again, other = (
         list_validation(make_small_config(flowers, val_share=0.3, val_seed=seed))
         for seed in (0, 0, 1)

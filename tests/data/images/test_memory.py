@@ -118,7 +118,7 @@ def test_beton_memory_crops_equal_raw_copy(mixed_images, tmp_path):
     )
 
 
-def test_images_without_engine_are_shrunk_not_kept(
+def test_memory_crops_without_engine_equal_raw_beton_crops(
     mixed_images, raw_betons, without_engine, monkeypatch
 ):
     monkeypatch.setattr("resnet_recipes.data.native.explain_unavailable", lambda: "was not built")
@@ -143,7 +143,7 @@ def copied_mixed_images(mixed_images: Path, tmp_path: Path) -> Path:
 
 
 @requires_engine
-def test_image_is_decoded_once_by_all_processes(copied_mixed_images):
+def test_image_is_decoded_once_for_two_loaders(copied_mixed_images):
     expected = read_crops(make_memory_config(copied_mixed_images))
     config = make_memory_config(copied_mixed_images, workers=2)
     with closing(open_training(config)) as first:
@@ -216,7 +216,7 @@ def test_two_ranks_share_one_copy(mixed_images):
 @pytest.mark.parametrize(
     ("available", "kept_back"), [(10**9, 1 << 30), (4 << 30, 1 << 30), (10**12, 2 * 10**11)]
 )
-def test_memory_reserve_is_fifth_but_at_least_1gb(available, kept_back):
+def test_memory_reserve_is_fifth_but_at_least_1gib(available, kept_back):
     assert memory.compute_reserve(available) == pytest.approx(kept_back)
 
 

@@ -90,7 +90,7 @@ def test_batches_are_equal_from_threads_processes_and_caller(bad):
     assert is_identical(run_pipeline(2, in_threads=False, bad=bad), expected)
 
 
-def test_repeated_image_has_two_crops():
+def test_storage_receives_copy_of_repeated_image():
     pixels, labels = run_pipeline(0, count=1)[0]
     assert labels.tolist() == [0, 0, 0, 0, 0, 0, 0]
     assert len(set(pixels[:, 0, 0, 0])) == 7
@@ -249,7 +249,7 @@ def loader_case(
         monkeypatch.setattr(storage, "fill", wrap_fill(storage.fill, decoded))
     if kind == "python":
         request.getfixturevalue("without_engine")
-    in_threads = kind != "python"  # images decoded by processes could not be record_fill here
+    in_threads = kind != "python"  # images decoded by processes could not be counted here
     root, backend = image_folder, "torchvision"
     if kind == "beton":
         root, backend = request.getfixturevalue("betons"), "ffcv"

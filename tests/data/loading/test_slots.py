@@ -1,4 +1,4 @@
-"""Resources for loaders: a fair fraction of the cores, and the free memory."""
+"""The workers of loaders are a fair fraction of the cores."""
 
 from pathlib import Path
 

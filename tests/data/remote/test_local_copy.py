@@ -339,12 +339,12 @@ def test_remote_table_fetches_its_images(table, origin):
     assert facts.digest == local.digest
     copied_images = fetch_folder(table)
     assert copied_images.name == "labels.csv"
-    remote_names, local_names = (
+    original, copied = (
         {path.name: path.read_bytes() for path in (root / "img").iterdir()}
         for root in (origin, copied_images.parent)
     )
-    assert len(remote_names) == 8
-    assert local_names == remote_names
+    assert len(original) == 8
+    assert copied == original
 
 
 def test_remote_tables_label_images_in_class_folders(config, origin):

@@ -41,6 +41,7 @@ exit {code}
 def make_job(
     allocation: Allocation, storage: str = "disk", arguments: list[str] = ARGUMENTS
 ) -> Job:
+    """Return a job whose name has a capital letter."""
     return Job("Mild_1", arguments, allocation, storage)
 
 

@@ -220,9 +220,7 @@ def test_no_decay_policy_exempts_its_parameters(policy, expected):
 
 
 @every_optimizer
-def test_zero_weight_moves_and_frozen_weight_is_skipped(
-    optimizer,
-):
+def test_zero_weight_moves_and_frozen_weight_is_skipped(optimizer):
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
     nn.init.zeros_(model[1].weight)
     model[0].requires_grad_(False)

@@ -14,38 +14,45 @@ PEAK, DECAY, STEPS = 0.3, 0.02, 50
 
 
 def sgd(w, g, m, v, t, rate, decay):
+    """Take a step of torch.optim.SGD: the learning rate is outside the momentum."""
     m.copy_(0.875 * m + g + decay * w)
     w -= rate * m
 
 
 def nesterov(w, g, m, v, t, rate, decay):
+    """Take a step of SGD with Nesterov momentum."""
     m.copy_(0.875 * m + g + decay * w)
     w -= rate * (g + decay * w + 0.875 * m)
 
 
 def decoupled_sgdw(w, g, m, v, t, rate, decay):
+    """Take a step of SGD with decoupled weight decay, relative to the peak learning rate."""
     m.copy_(0.875 * m + g)
     w *= 1 - rate / PEAK * decay
     w -= rate * m
 
 
 def adam(g, m, v, t, eps):
+    """Update both averages, and return the update of Adam."""
     m.copy_(0.9 * m + 0.1 * g)
     v.copy_(0.999 * v + 0.001 * g * g)
     return m / (1 - 0.9**t) / ((v / (1 - 0.999**t)).sqrt() + eps)
 
 
 def adamw(w, g, m, v, t, rate, decay):
+    """Take a step of AdamW."""
     w *= 1 - rate * decay
     w -= rate * adam(g, m, v, t, 1e-8)
 
 
 def lamb(w, g, m, v, t, rate, decay):
+    """Take a step of LAMB."""
     u = adam(g, m, v, t, 1e-6) + decay * w
     w -= rate * (w.norm() / u.norm() if decay and w.norm() > 0 and u.norm() > 0 else 1.0) * u
 
 
 def lars(w, g, m, v, t, rate, decay):
+    """Take a step of LARS: the learning rate is inside the momentum."""
     trust = 1.0
     if decay and w.norm() > 0 and g.norm() > 0:
         trust = 0.001 * w.norm() / (g.norm() + decay * w.norm() + 1e-9)

@@ -18,6 +18,7 @@ TILE = {"ROWS": 2, "COLUMNS": 4, "CHANNELS": 64}
 
 @pytest.fixture(autouse=True)
 def _use_small_tiles(monkeypatch):
+    """Use several tiles even for small images."""
     for kernels in (blurs, pools):
         monkeypatch.setattr(kernels, "TILE", (*TILE.values(),))
     for name, size in TILE.items():
@@ -30,6 +31,7 @@ def make_random_map(shape):
 
 
 def check_memory(*feature_maps):
+    """Assert that feature maps are channels_last."""
     assert all(map_.is_contiguous(memory_format=torch.channels_last) for map_ in feature_maps)
 
 
