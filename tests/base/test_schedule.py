@@ -126,8 +126,3 @@ def test_warmup_epoch_uses_lr_of_its_end():
 def test_wsd_is_constant_before_the_cooldown(shape, middle):
     rate = partial(schedule.wsd, total=100, cooldown=20, shape=shape)
     assert [rate(step) for step in (0, 79, 80, 90, 100)] == pytest.approx([1, 1, 1, middle, 0])
-
-
-def test_wsd_stable_phase_is_equal_for_all_durations():
-    short, long = (partial(schedule.wsd, total=total, cooldown=total // 5) for total in (100, 300))
-    assert all(short(step) == long(step) for step in range(81))

@@ -63,12 +63,9 @@ def test_mild_on_imagenet_is_the_published_run():
     assert [plan.image_size_at(step) for step in (20 * 625 - 1, 20 * 625)] == [116, 124]
 
 
-@pytest.mark.parametrize(
-    ("ratio", "epochs"), [(0.18, 16), (0.32, 28), (0.36, 32), (0.7, 63), (0.75, 67), (2.3, 207)]
-)
-def test_scale_ratio_stretches_the_run_without_warmup(ratio, epochs):
-    plan = plan_imagenet(f"mild ssr={ratio}")
-    assert (plan.epochs, plan.warmup, plan.total_steps) == (epochs, 5000, 625 * epochs)
+def test_scale_ratio_stretches_the_run_without_warmup():
+    plan = plan_imagenet("mild ssr=0.7")
+    assert (plan.epochs, plan.warmup, plan.total_steps) == (63, 5000, 625 * 63)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +94,6 @@ def test_loader_sizes_are_sizes_before_colout():
         98,
         167,
     )  # floor(0.95 * 104), floor(0.95 * 176)
-
-
-def test_image_sizes_without_progressive_resizing_are_constant():
-    assert set(plan_imagenet("mild ~methods.progressive_resizing").image_sizes) == {176}
-    assert set(plan_imagenet("hot ~methods.progressive_resizing").image_sizes) == {167}
 
 
 @pytest.mark.parametrize(

@@ -81,17 +81,6 @@ def test_downsampling_batchnorm_decays_if_source_matches_names():
     assert not {"layer1.0.downsample.1.weight", "fc.bias"} & set(spared)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "epochs"), [(1, 16), (1.5, 24), (2, 32), (2.5, 40), (3.5, 56), (5.5, 88)]
-)
-def test_ffcv_durations_are_exact_for_each_ratio(ratio, epochs):
-    assert plan_imagenet(f"ffcv_rn50 ssr={ratio}").epochs == epochs
-    assert (
-        plan_imagenet(f"ffcv_rn50 ssr={ratio}").image_sizes
-        == plan_imagenet(f"ffcv_rn50 epochs={epochs}").image_sizes
-    )
-
-
 def test_mlperf_lr_is_close_to_reference():
     plan = plan_imagenet("nvidia_mlperf_pt")
     decay = plan.total_steps - plan.warmup + 1

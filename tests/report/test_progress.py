@@ -2,11 +2,9 @@
 
 import io
 import re
-from dataclasses import replace
 
 import pytest
 
-from resnet_recipes.base.duration import Recurrence
 from resnet_recipes.report import progress
 from resnet_recipes.report.progress import Pace, ProgressLine
 from tests.report.terminals import TerminalStream
@@ -91,14 +89,6 @@ def test_pace_ignores_unsettled_interval_once_settled(pace):
     assert pace.seconds_left(19) == pytest.approx(1.0 + 20 * 4.0)
     pace.observe(21, 99.0, is_settled=False)
     assert pace.seconds_left(19) == pytest.approx(1.0 + 20 * 4.0)
-
-
-def test_pace_counts_evaluation_after_incomplete_interval(facts):
-    pace = Pace(replace(facts, evaluations=Recurrence(15, 40)))
-    pace.observe(8, 1.0, is_settled=True)
-    pace.add_evaluation(5.0)  # at steps 15, 30 and 40
-    assert pace.seconds_left(10) == pytest.approx(10 * 1.0 + 20 * 4.0 + 3 * 5.0)
-    assert pace.seconds_left(30) == pytest.approx(10 * 4.0 + 5.0)
 
 
 def test_pace_counts_remaining_evaluations(pace):

@@ -45,6 +45,7 @@ def test_pflops_count_only_trained_steps(summary, facts):
 def test_steady_state_seconds_time_first_epoch_as_second(summary):
     assert summary.seconds_by_epoch == (20.0, 10.0, 40.0, 40.0)
     assert summary.steady_state_seconds == 10 * 1 + 10 * 1 + 20 * 4
+    assert compute_steady_state_seconds(make_records(("epoch", 0.0, {"seconds": 1.0})), 1.0) is None
 
 
 def test_throughput_skips_first_steps_at_each_size(summary):
@@ -87,12 +88,6 @@ def test_nearest_published_result_is_chosen_by_epochs(facts, summary):
 def make_records(*written: tuple[str, float, dict]) -> list[dict]:
     """Return records of given kinds, with their wall seconds and other values."""
     return [{"kind": kind, "wall_seconds": wall, **values} for kind, wall, values in written]
-
-
-def test_steady_state_clock_counts_first_epoch_as_second():
-    epochs = make_records(*(("epoch", 0.0, {"seconds": seconds}) for seconds in (30.0, 20.0, 25.0)))
-    assert compute_steady_state_seconds(epochs, 77.0) == 67.0
-    assert compute_steady_state_seconds(epochs[:1], 30.0) is None
 
 
 def test_mlperf_clock_includes_evaluations_and_checkpoints():
