@@ -32,6 +32,7 @@ format_clock | 41.4 | 0:41
 format_clock | 59.6 | 1:00
 format_clock | 1658 | 27:38
 format_clock | 18250 | 5:04:10
+format_long_time | 1.2 | 1 second
 format_long_time | 3 | 3 seconds
 format_long_time | 100 | 100 seconds
 format_long_time | 170 | 3 minutes

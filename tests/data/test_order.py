@@ -1,11 +1,12 @@
 """Orders: a permutation of every epoch, or classes at requested frequencies; and rejections."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from resnet_recipes.data.base import Batching, DataConfig
+from resnet_recipes.data.base import Batching, DataConfig, SoftLabels
 from resnet_recipes.data.order import (
     count_occurrences,
     generate_epoch_batches,
@@ -43,6 +44,14 @@ def test_image_sizes_follow_epoch_and_last_stays():
         ).image_size
         == 160
     )
+
+
+def test_stored_soft_labels_repeat_crops_but_not_order():
+    batching = Batching(0, 1, 10, 1, 5, soft_labels=SoftLabels(Path(), "", epochs=2, classes=3))
+    orders = itertools.islice(generate_train_batches(DataConfig(), batching, 10, 0), 5)
+    for epoch, order in enumerate(orders):
+        assert order.crop_epoch == epoch % 2
+        assert np.array_equal(order.indices, shuffle(5, epoch, 10))
 
 
 @pytest.mark.parametrize("repeats", [3, 4])

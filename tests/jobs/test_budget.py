@@ -1,10 +1,20 @@
-"""The longest run within a budget, compared with trying every duration."""
+"""The shortest sensible run, and the longest run within a budget."""
 
 from fractions import Fraction
 
 import pytest
 
-from resnet_recipes.jobs.budget import find_longest
+from resnet_recipes.jobs.budget import find_longest, find_min_epochs
+from tests.plans import plan_recipe
+from tests.tables import parse_rows
+
+
+@pytest.mark.parametrize(
+    ("warmup", "epochs"), parse_rows("0ep | 1\n2ba | 1\n5ba | 1.3\n1ep | 2\n0.5dur | 1")
+)
+def test_shortest_run_is_twice_its_warmup_rounded_up(warmup, epochs):
+    """An epoch has eight steps, so twice 5ba are 1.25 epochs."""
+    assert find_min_epochs(plan_recipe(f"schedule.warmup={warmup}")) == Fraction(epochs)
 
 
 @pytest.mark.parametrize("least", [Fraction(1, 10), Fraction(12)])

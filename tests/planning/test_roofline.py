@@ -244,3 +244,11 @@ def test_count_memory_covers_activations_and_weight_copies():
     )
     half = count_memory(Work("resnet50", 176, 128), 256, 25_557_032, 3)
     assert 0.5 < half / one < 0.7
+
+
+@pytest.mark.parametrize(("fused", "pixel_bytes"), [(False, 1 + 4), (True, 1 + 4 + 4)])
+def test_count_memory_covers_pixels_of_complete_step(fused, pixel_bytes):
+    """Pixels are uint8 and float32; a CUDA graph has another float32 copy."""
+    work = Work("resnet50", 176, 256, fused=fused)
+    more = count_memory(work, 512, 1000, 3) - count_memory(work, 256, 1000, 3)
+    assert more == pytest.approx(MAX_ALLOCATOR_FACTOR * 256 * 3 * 176**2 * pixel_bytes)

@@ -85,6 +85,18 @@ def test_interval_without_finite_loss_logs_nan(make_run):
         assert recorder.log_step.call_args[0][0].loss == pytest.approx(loss, nan_ok=True)
 
 
+def test_record_has_lr_and_size_of_last_step(make_run):
+    run = make_run("schedule.warmup=4ba methods.progressive_resizing.delay=0.2dur")
+    recorder, end = Mock(), run.plan.steps_per_epoch
+    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
+    reporter.step(end, torch.tensor([1.0]))
+    for done in (2, end):  # within the warm-up, and at the end of the first size
+        reporter.log(done, Mock(waited=0.0))
+        metrics = recorder.log_step.call_args[0][0]
+        assert (metrics.lr, metrics.pixels) == (run.plan.lr_at(done - 1), 16)
+    assert run.plan.image_size_at(end) > 16
+
+
 def test_data_wait_share_covers_only_its_interval(make_run):
     recorder = Mock()
     run = make_run()
@@ -129,6 +141,7 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
     for reads in range(1, 2 * batches + 1):  # batches with EMA weights, then with raw weights
         RunReporter(run, (recorder, Mock()), DelayedStopRequest(reads), Mock()).evaluate(1)
         assert (run.has_pending_evaluation, run.best.evaluations) == (True, 0)
+        assert run.model.training
     assert not recorder.log_evaluation.called
     assert not recorder.write_correct_images.called
     RunReporter(run, (recorder, Mock()), Interruption(), Mock()).evaluate(1)
