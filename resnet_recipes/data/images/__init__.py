@@ -62,8 +62,8 @@ class NativeImages:
     """A storage with the crops, random numbers and augmentation of another, read by the engine.
 
     Evaluation pixels are equal, except for images of six squares or more; see _find_center_box.
-    Bilinear training pixels differ by at most one gray level, nearly all bicubic pixels by two.
-    Python fills the rows that the engine rejects, and reports their errors.
+    Nearly all training pixels are within one gray level, with bicubic filters within two. Python
+    fills the rows that the engine rejects, and reports their errors.
     """
 
     in_threads = True
