@@ -264,21 +264,27 @@ def _format_card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str
 
 
 def _format_table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterator[str]:
+    """Yield a table of settings: the first sentence of each comment, and the others below it."""
     yield "| key | value | default | meaning |\n|---|---|---|---|"
     types, limits = get_type_hints(section), get_limits(section)
+    notes = []
     for row in list_settings(section):
         if row.name in left_out:
             continue
         if not row.meaning:
             raise ValueError(f"{prefix}{row.name} has no comment that explains it")
+        meaning, *rest = re.split(r"\. (?=[A-Z`])", row.meaning, maxsplit=1)
+        notes += [f"- `{prefix}{row.name}`: {_format_text(text)}" for text in rest]
         cells = (
             f"`{prefix}{row.name}`",
             _describe_value(types[row.name], limits.get(row.name, ())),
             f"`{row.written or '(empty)'}`",
-            _format_text(row.meaning),
+            _format_text(meaning),
         )
         yield f"| {' | '.join(cells)} |"
     yield ""
+    if notes:
+        yield from (*notes, "")
 
 
 def _describe_value(kind: Any, limits: Iterable[Limit]) -> str:

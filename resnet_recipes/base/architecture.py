@@ -62,7 +62,8 @@ class ModelConfig(Section):
     name: str = "resnet50"
     # numbers and booleans for a library network, as in model.args.drop_path_rate=0.1
     args: ModelArguments = field(default_factory=dict)
-    # standard: 7x7 conv, stride 2, then max pool | small: 3x3 conv, stride 1, for 28 to 96 px
+    # standard | small (for 28 to 96 px). `standard` is a 7x7 convolution of stride 2, then max
+    # pool; `small` is a 3x3 convolution of stride 1.
     stem: Annotated[str, OneOf("standard", "small")] = "standard"
     width: float = 1.0  # multiplier for the channels of every layer, a multiple of 1/8
     # 3 | 1, for grayscale images: the mean of red, green and blue
@@ -73,12 +74,12 @@ class ModelConfig(Section):
     init: Annotated[str, OneOf("kaiming_normal", "kaiming_convs", "library")] = "kaiming_normal"
     # BatchNorm weights: uniform, U[0, 1) | ones
     bn_init: Annotated[str, OneOf("uniform", "ones")] = "uniform"
-    # the last BatchNorm weight of each residual branch starts at 0, so blocks start as identities
+    # the last BatchNorm weight of each residual branch starts at 0
     zero_init_last_bn: bool = False
-    # initial weights: a .pt or .safetensors file, a run | torchvision | timm:NAME | hf:USER/NAME
+    # initial weights: a .pt or .safetensors file | a run | torchvision | timm:NAME | hf:USER/NAME
     weights: str = ""
-    # freeze all layers from the input up to: none | stem | layer1 | layer2 | layer3 | backbone (all
-    # but the classifier)
+    # freeze all layers up to: none | stem | layer1 | layer2 | layer3 | backbone. `backbone` freezes
+    # all layers but the classifier.
     freeze: Annotated[str, OneOf(*FREEZABLE)] = "none"
     # BatchNorm keeps the initial mean and variance; its weight and bias are still trained
     freeze_bn: bool = False

@@ -44,27 +44,30 @@ class DataConfig(Section):
 
     _prefix = "data."
 
-    # torchvision: image files | ffcv: .beton files | auto: ffcv if root has such files, else
-    # torchvision | synthetic: generated images, to measure speed
+    # torchvision (image files) | ffcv (.beton files) | auto | synthetic. `auto` is ffcv if
+    # `data.root` has .beton files, else torchvision. `synthetic` generates images, to measure
+    # speed.
     backend: Annotated[str, OneOf(*BACKENDS)] = "auto"
-    # folder with train/ and val/, or with train.beton and val.beton; a CSV table; or the URL
-    # (s3://, gs://, https://) of .beton files or a table
+    # folder of images or .beton files, CSV table, or URL. A folder contains class folders, train/
+    # and val/, or train.beton and val.beton. A URL (s3://, gs://, https://) is that of .beton
+    # files or a table.
     root: str = ""
-    # folder for copies of remote images; empty: on a local disk with enough free space
+    # folder for copies of remote images; empty: a local disk with space
     cache: str = ""
     # fraction of each class set aside for validation, for data without val/
     val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
-    # "1/5": use the first of five parts of the training images for validation, instead of val/
+    # "1/5": validate on the first of five parts of the training images
     fold: str = ""
-    # fraction of each class's training images to use, at least one image; a larger fraction
-    # includes all images of a smaller one
+    # fraction of each class's training images to use. At least one image of a class is used, and a
+    # larger fraction includes all images of a smaller one.
     share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
-    # seed of crops and flips; auto: the seed of the run; to reuse soft labels, use their seed
+    # seed of crops and flips; auto: `seed`. To reuse soft labels, set their seed.
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, keyword="auto")] = "auto"
-    # seed for val_share, fold and share; separate from `seed`, so that all runs use the same images
+    # seed for val_share, fold and share. Runs with different values of `seed` use the same
+    # images.
     val_seed: int = 0
-    # true: every folder with images is a class; false: only the folders directly in train/; null:
-    # as false, but folders that look like splits are rejected
+    # true: every folder with images is a class | false: folders in train/. With null, the classes
+    # are the folders in train/, but folders that look like splits are rejected.
     nested_classes: bool | None = None
     train_size: CropSize = 176  # training crop size, pixels
     eval_resize: CropSize = 232  # shorter side before the evaluation crop, pixels
@@ -75,42 +78,43 @@ class DataConfig(Section):
     crop_ratio: Annotated[tuple[float, float], Span(most=100)] = (0.75, 4 / 3)
     # how crops are sampled: torchvision | tensorflow (distorted bounding box)
     crop_rule: Annotated[str, OneOf("torchvision", "tensorflow")] = "torchvision"
-    # for training crops: bilinear | bicubic | random (either, for each image); in Python, bicubic
-    # pixels depend on the Pillow version
+    # for training crops: bilinear | bicubic | random (either, for each image). Without the native
+    # decoder, bicubic pixels depend on the Pillow version.
     interpolation: Annotated[str, OneOf("bilinear", "bicubic", "random")] = "bilinear"
     # for evaluation images: bilinear | bicubic
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
-    # for evaluation images that are not square: crop (loses the ends) | pad (the longer side
-    # becomes eval_resize, and the rest is filled with the mean color) | squash (both sides become
-    # eval_resize); training does not change
+    # for evaluation images that are not square: crop | pad | squash. `crop` resizes the shorter
+    # side to `data.eval_resize`, so the ends are lost. `pad` resizes the longer side, and fills the
+    # rest with the mean color. `squash` resizes both sides. Training does not change.
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
-    # mean level of red, green and blue, from 0 to 255: the network receives (level - mean) / std;
-    # a run from pretrained weights uses their values, unless these are set
+    # mean level of red, green and blue. The network receives (level - mean) / std. A run from
+    # pretrained weights uses the values of the weights, unless you set `data.mean` or `data.std`.
     mean: Mean = MEAN
     # standard deviation of red, green and blue, in the units of data.mean
     std: Deviation = STD
     flip: bool = True  # flip half of the training images horizontally
-    # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
+    # decode training JPEGs at 1/2, 1/4 or 1/8 for large crops
     reduced_decode: bool = True
-    # longer side in pixels of images that are decoded once, shrunk and kept in memory for cropping;
-    # auto: 2 or 1.5 times the largest training crop, whichever fits; 0: images are decoded for
-    # every crop
+    # longer side in pixels of images kept in memory; 0: off. Images are decoded once, shrunk, and
+    # kept for cropping. `auto` is 2 times the largest training crop if all images fit, else 1.5
+    # times, else off.
     memory_pixels: Annotated[
         int | str,
         Bounds(least=0, most=2048, keyword="auto", text="a size in pixels from 0 to 2048"),
     ] = 0
-    # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: images are decoded
-    # in the training process
+    # loader processes or threads per rank; auto: cores / ranks, at most 16. With 0, images are
+    # decoded in the training process.
     workers: Annotated[int | str, Bounds(least=0, most=256, keyword="auto")] = "auto"
     prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
-    # error | skip (replaces bad training images; bad validation images are errors)
+    # for damaged training images: error | skip. `skip` replaces them with other images.
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"
-    # copies of each image in a row, each with its own crop; an epoch keeps its number of
-    # steps, and sees fewer distinct images
+    # copies of each image in a row, each with its own crop. An epoch keeps its number of steps, and
+    # sees fewer distinct images.
     repeats: Annotated[int, Bounds(least=1, most=64)] = 1
     # sampling frequency of classes: natural | sqrt | balanced, or a fraction from 0 to 1
     sampling: float | str = "natural"
-    # order of training images: random | quasi_random (.beton files only: reads in larger chunks)
+    # order of training images: random | quasi_random. `quasi_random` reads in larger chunks, and
+    # needs .beton files.
     order: Annotated[str, OneOf("random", "quasi_random")] = "random"
 
     def resize_for(self, size: int) -> int:

@@ -35,7 +35,7 @@ class MixUpOrCutMix(Method):
     mixup_alpha: Positive = 0.2  # concentration of mixup's Beta distribution, above 0
     cutmix_alpha: Positive = 1.0  # concentration of cutmix's Beta distribution, above 0
     switch: ZeroToOne = 0.5  # probability of cutmix at each step
-    # flipped: the batch in reverse order, as in timm | rolled: by one, as in torchvision
+    # flipped: in reverse order, as in timm | rolled: by one, as in torchvision
     partner: Annotated[str, OneOf("flipped", "rolled")] = "flipped"
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:

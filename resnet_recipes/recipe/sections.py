@@ -37,9 +37,9 @@ class BatchConfig(Section):
 
     # images per optimizer step, over all devices
     global_size: Annotated[int, Bounds(least=1, most=2**20)] = 2048
-    # images that share BatchNorm statistics: the micro-batch of one device, or all its images of
-    # a step if these are fewer; auto: the most that fit in GPU memory, found by trying when the
-    # run starts
+    # images that share BatchNorm statistics: the micro-batch of one device. If a device has fewer
+    # images in a step, all of them share statistics. `auto` is the largest number that fits in GPU
+    # memory, found by trying when the run starts.
     bn_size: Annotated[int | str, Bounds(least=1, most=2**20, keyword=AUTO)] = 256
     # images per evaluation batch on one device
     eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256
@@ -76,9 +76,9 @@ class ScheduleConfig(Section):
     from_start: bool = False
     final: ZeroToOne = 0.0  # cosine, linear, polynomial: fraction of the peak lr at the end
     power: Positive = 2.0  # polynomial: exponent of the decay
-    # wsd: duration of the decay at the end of the run; lr is constant before it
+    # wsd: duration of the decay at the end of the run
     cooldown: PositiveDuration = "0.2dur"
-    # wsd: shape of the decay: linear | sqrt (1 - sqrt of the fraction of the decay)
+    # wsd: shape of the decay: linear | sqrt. `sqrt` is 1 - sqrt(fraction of the decay).
     shape: Annotated[str, OneOf("linear", "sqrt")] = "linear"
     milestones: list[PositiveDuration] = field(
         default_factory=list
@@ -103,7 +103,7 @@ class PrecisionConfig(Section):
 
     _prefix = "precision."
 
-    # bf16 | fp16 | fp32 | auto: bf16 if the GPU supports it, else fp16; fp32 on a CPU
+    # bf16 | fp16 | fp32 | auto. `auto` is fp32 on a CPU, bf16 on a GPU that supports it, else fp16.
     dtype: Annotated[str, OneOf("auto", "bf16", "fp16", "fp32")] = "auto"
     channels_last: bool = True  # NHWC memory layout, which tensor cores read faster
     # auto: fused operations and CUDA graphs on a GPU | off: plain torch
@@ -151,7 +151,7 @@ class CheckpointConfig(Section):
 
     # time between checkpoints; the last step is always saved
     interval: PositiveDuration = "1ep"
-    # how many of the newest checkpoints stay on disk; with 2, the run survives one damaged file
+    # how many of the newest checkpoints stay on disk
     keep: Annotated[int, Bounds(least=2, most=10_000)] = 2
     # also keep the weights of the best evaluation: off | top1 | balanced_accuracy | loss
     best: Annotated[str, OneOf("off", "top1", "balanced_accuracy", "loss")] = "off"
@@ -189,13 +189,12 @@ class LaunchConfig(Section):
     gpus: Annotated[int | str, Bounds(least=1, most=64, keyword="auto")] = "auto"
     # how often all ranks may restart from the last checkpoint after a failure
     max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
-    # price of this machine per hour, in any currency, which `$` in a budget stands for; the plan
-    # then shows the run's cost
+    # price of this machine per hour, in any currency. The plan then shows the cost of the run, and
+    # `$` in a budget stands for this currency.
     price: Annotated[float | None, _PRICE] = None
-    # "2h", "90m" or "$20" (needs launch.price): train for as many epochs as fit, by the speed
-    # measured on this machine; empty: the duration of the recipe
+    # "2h", "90m" or "$20": train for as many epochs as fit. An amount needs `launch.price`.
     budget: str = ""
-    # "3.5h" or "45m": save and stop before this time has passed, with exit code 75; empty: no limit
+    # "3.5h" or "45m": save and stop before this time has passed. The exit code is then 75.
     max_wall: str = ""
 
     def problems(self) -> Iterator[Problem]:
@@ -230,7 +229,7 @@ class RunConfig(Section):
     _prefix = "run."
 
     root: str = "runs"  # folder of all runs
-    # with schedule=wsd: the run whose stable phase this run continues: a name in root, or a folder
+    # wsd: the run whose stable phase this run continues. A name in `run.root`, or a folder.
     extends: str = ""
     # folder of this run; auto: recipe, duration, seed, date and a random number
     name: str = "auto"

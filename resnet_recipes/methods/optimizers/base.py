@@ -54,11 +54,12 @@ class OptimizerSettings(Section):
     # peak learning rate, for the global batch
     lr: Annotated[float, Bounds(above=0, below=10_000, text="positive and below 10000")] = 0.1
     weight_decay: BelowOne = 0.0  # its unit depends on the optimizer
-    # parameters without decay: none | bn_in_name ("bn" in the name, so not downsample.1) |
-    # one_dimensional (biases, BatchNorm) | norm_layers (BatchNorm, LayerNorm ...)
+    # parameters without decay: none | bn_in_name | one_dimensional | norm_layers. `bn_in_name`
+    # exempts names that contain "bn", so not downsample.1. `one_dimensional` exempts biases and
+    # the weights of BatchNorm; `norm_layers` exempts BatchNorm, LayerNorm and similar layers.
     no_decay: Annotated[str, OneOf(*POLICIES)] = "none"
     clip_norm: Positive | None = None  # maximum L2 norm of the full gradient; null: no clipping
-    # factor on lr for all layers but the classifier, above 0 and at most 1
+    # factor on lr for all layers but the classifier
     backbone_rate: Annotated[float, Bounds(above=0, most=1, fix=_HEAD_ALONE)] = 1.0
 
     def problems(self) -> Iterator[Problem]:
