@@ -106,20 +106,22 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     from resnet_recipes.jobs.candidates import find_candidates
     from resnet_recipes.jobs.measure import UNKNOWN_TIME
 
-    candidates, reason, *_ = find_candidates(
-        changes, arguments.recipes, Library(arguments.recipes).list_names()
-    )
-    if not candidates:
-        raise NotReadyError.of(
-            "budget", None, UNKNOWN_TIME, "resnet-recipes estimate mild data=PATH"
-        )
+    names = Library(arguments.recipes).list_names()
+    candidates = find_candidates(changes, arguments.recipes, names)
+    if candidates.candidates and not candidates.reason:
+        # raises the problem of the best recipe for these images if no suitable recipe fits
+        candidates = find_candidates(changes, arguments.recipes, candidates.suitable)
+    if not candidates.candidates:
+        fix = "resnet-recipes estimate mild data=PATH"
+        raise NotReadyError.of("budget", None, UNKNOWN_TIME, fix)
     names = [
         f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f}%, {accuracy.source})" if accuracy else "")
-        for plan, _, _, accuracy in candidates
+        for plan, _, _, accuracy in candidates.candidates
     ]
+    reason = f": {candidates.reason}" if candidates.reason else ""
     runners_up = f"; next: {', '.join(names[1:3])}" if names[1:] else ""
-    say(f"recipe={names[0]}: {reason}{runners_up}")
-    return candidates[0].plan.recipe.name
+    say(f"recipe={names[0]}{reason}{runners_up}")
+    return candidates.candidates[0].plan.recipe.name
 
 
 def _explain_missing(

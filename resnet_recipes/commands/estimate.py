@@ -292,7 +292,7 @@ def _format_candidates(
         yield "* no other is more accurate in less time"
     elif rows:
         yield "Accuracy on these images is not known before a run."
-        if is_limited:
+        if is_limited and candidates.reason:
             yield f"The first is {candidates.reason}."
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME` measures a recipe on this machine"

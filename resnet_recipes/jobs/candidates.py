@@ -67,7 +67,8 @@ class Candidates(NamedTuple):
     """The candidates of all recipes."""
 
     candidates: list[Candidate]  # best first, or by recipe
-    reason: str  # for the order of recipes with unknown accuracy
+    reason: str  # why the first candidate is the best; empty if it is not known to be
+    suitable: tuple[str, ...]  # recipes to prefer for these images, best first
     skipped: dict[str, str]  # recipes that do not fit, each with the reason
     absent_weights: dict[str, Problem]  # recipes whose weights are not on this machine
 
@@ -129,7 +130,14 @@ def find_candidates(
                 order.get(candidate.plan.recipe.name, len(order)),
             )
         )
-    return Candidates(candidates, reason, skipped, absent)
+    if candidates and not _is_best(candidates[0], best):
+        reason = ""
+    return Candidates(candidates, reason, best or ("mild",), skipped, absent)
+
+
+def _is_best(first: Candidate, best: Sequence[str]) -> bool:
+    """Return whether the reason of a ranking applies to the first candidate."""
+    return first.plan.recipe.name == best[0] if best else first.accuracy is not None
 
 
 def _find_durations(

@@ -137,6 +137,19 @@ def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_c
     )
 
 
+@pytest.mark.parametrize("names", [["ffcv_rn50", "finetune", "mild"], ["ffcv_rn50", "finetune"]])
+def test_budget_chooses_second_recipe_without_reason_of_first(
+    large_images, run_command, monkeypatch, names
+):
+    monkeypatch.setattr(Library, "list_names", lambda _: names)
+    arguments = f"{OWN} optimizer.momentum=0.9"  # AdamW of finetune has no momentum
+    message = run_command(f"resnet-train {arguments} budget=2h --dry-run").err
+    assert re.search(r"^recipe=mild(; next: ffcv_rn50)?$", message, re.MULTILINE)
+    named = run_command(f"resnet-recipes estimate mild {OWN} --within 2h").out
+    assert "resnet-train mild" in named
+    assert "The first is" not in named
+
+
 @pytest.mark.parametrize("has_val", [True, False])
 @pytest.mark.parametrize(("side", "name"), [(32, "small"), (97, "finetune")])
 def test_missing_recipe_is_suggested_from_the_images(
