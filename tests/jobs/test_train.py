@@ -1,7 +1,8 @@
-"""The report of the first rank about its run."""
+"""The task of a rank that trains: its messages, its training time and the facts for reports."""
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -12,8 +13,10 @@ import torch
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs import train
+from resnet_recipes.jobs.measure import make_speed_key
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.network.load import load
+from resnet_recipes.planning.estimate import Speeds, write_measurement
 from resnet_recipes.report.recorder import Evaluation
 from resnet_recipes.training.checkpoint import SavedState
 from resnet_recipes.training.clock import Clock
@@ -124,3 +127,28 @@ def test_weights_record_trained_not_planned_epochs(make_run, tmp_path):
     train.write_weight_files(run, tmp_path, Evaluation(None, None), 6)
     assert run.plan.steps_per_epoch == 4
     assert load(tmp_path).about.epochs == 1.5
+
+
+def test_run_facts_show_times_for_target_or_verbose(make_run, tmp_path):
+    run = make_run()
+    quiet, verbose = (Mock(folder=tmp_path, launch=LaunchFacts(0.0, all_)) for all_ in (0, 1))
+    assert not train.make_run_facts(run, quiet).shows_all_times
+    assert train.make_run_facts(run, verbose).shows_all_times
+    run.plan.recipe.evaluation.stop_at_top1 = 75.9
+    assert train.make_run_facts(run, quiet).shows_all_times
+
+
+@pytest.mark.parametrize(("classes", "has_top5"), [(5, False), (6, True)])
+def test_run_facts_have_top5_only_above_five_classes(classes, has_top5, make_run, tmp_path):
+    run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
+    run.plan = replace(run.plan, num_classes=classes)
+    assert train.make_run_facts(run, process).has_top5 == has_top5
+
+
+def test_run_facts_estimate_seconds_from_earlier_measurement(make_run, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
+    assert train.make_run_facts(run, process).estimated_seconds is None
+    write_measurement(make_speed_key(run.plan), Speeds({run.plan.image_sizes[0]: (0.25,)}))
+    images = run.plan.total_steps * run.plan.recipe.batch.global_size
+    assert train.make_run_facts(run, process).estimated_seconds == pytest.approx(0.25 * images)

@@ -9,41 +9,12 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.jobs.measure import make_speed_key
-from resnet_recipes.jobs.rank import LaunchFacts
 from resnet_recipes.jobs.signals import Interruption
-from resnet_recipes.jobs.train import make_run_facts
 from resnet_recipes.methods.base import Now
-from resnet_recipes.planning.estimate import Speeds, write_measurement
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
 from tests.checks import is_identical
-
-
-def test_summary_shows_all_times_for_target_or_verbose(make_run, tmp_path):
-    run = make_run()
-    quiet, verbose = (Mock(folder=tmp_path, launch=LaunchFacts(0.0, all_)) for all_ in (0, 1))
-    assert not make_run_facts(run, quiet).shows_all_times
-    assert make_run_facts(run, verbose).shows_all_times
-    run.plan.recipe.evaluation.stop_at_top1 = 75.9
-    assert make_run_facts(run, quiet).shows_all_times
-
-
-@pytest.mark.parametrize(("classes", "has_top5"), [(5, False), (6, True)])
-def test_console_has_top5_only_above_five_classes(classes, has_top5, make_run, tmp_path):
-    run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
-    run.plan = replace(run.plan, num_classes=classes)
-    assert make_run_facts(run, process).has_top5 == has_top5
-
-
-def test_summary_compares_run_with_an_earlier_measurement(make_run, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
-    assert make_run_facts(run, process).estimated_seconds is None
-    write_measurement(make_speed_key(run.plan), Speeds({run.plan.image_sizes[0]: (0.25,)}))
-    images = run.plan.total_steps * run.plan.recipe.batch.global_size
-    assert make_run_facts(run, process).estimated_seconds == pytest.approx(0.25 * images)
 
 
 @pytest.mark.parametrize("name", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
