@@ -1,5 +1,7 @@
 """Files are matched with networks by name or order, and lookalikes are found."""
 
+from pathlib import Path
+
 import pytest
 import safetensors.torch
 import torch
@@ -8,7 +10,7 @@ from torch import nn
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.network.matching import find_lookalikes
+from resnet_recipes.network.matching import find_fitting_networks, find_lookalikes
 from resnet_recipes.network.open import iterate_notes, open_network
 from tests.checks import get_problem
 
@@ -114,3 +116,11 @@ def test_undescribed_file_notes_its_lookalikes(tmp_path):
     assert "read as timm:efficientnet_lite0" in notes[0]
     assert ", ".join(EFFICIENTNET) in notes[1]
     assert "also fits timm:tf_efficientnet_lite0, which" in notes[1]
+
+
+def test_fitting_networks_contain_four_letters_of_file_name(tiny_efficientnet, monkeypatch):
+    """The names of file and network are not similar."""
+    networks = {"timm": ["test_efficientnet", "test_vit"], "torchvision": []}
+    monkeypatch.setattr(backbones, "list_networks", networks.get)
+    for name, fitting in (("test.pth", [NAME]), ("tes.pth", [])):
+        assert find_fitting_networks(tiny_efficientnet.state_dict(), Path(name)) == fitting

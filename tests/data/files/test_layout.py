@@ -138,14 +138,16 @@ def test_folds_are_described_and_divide_training_images(flowers, copied_images):
 
 
 def test_fold_needs_two_images_before_share_is_applied(flowers):
-    for path in sorted((flowers / "bee").iterdir())[2:]:
+    for path in sorted((flowers / "cat").iterdir())[2:]:
         path.unlink()
     sizes = [count_images(flowers, fold=f"{part}/5", share=0.1)[1] for part in range(1, 6)]
     assert sum(sizes) == len(Listing.of(flowers))
-    next((flowers / "bee").iterdir()).unlink()
+    vals = [list_split(make_small_config(flowers, fold=f"{part}/5"), "val") for part in range(1, 6)]
+    assert sorted(int(val.counts[2]) for val in vals) == [0, 0, 0, 1, 1]
+    next((flowers / "cat").iterdir()).unlink()
     for part in range(1, 6):
         message = explain_rejected_folder(flowers, fold=f"{part}/5", share=0.1)
-        assert "needs at least two images per class; these have one: bee" in message
+        assert "needs at least two images per class; these have one: cat" in message
 
 
 @pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "5", "a/b", "1/5/2", "-1/5"])
