@@ -17,7 +17,7 @@ from resnet_recipes.data.files import Files
 from resnet_recipes.data.images import build_eval_pipeline, build_train_pipeline
 from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.data.loading.slots import find_oversubscription
-from resnet_recipes.data.native import describe, explain_unavailable
+from resnet_recipes.data.native import describe, find_engine_fault
 from resnet_recipes.data.remote.local_copy import Stopped
 from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_betons, survey_files
@@ -68,7 +68,7 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
             details.append("images are decoded from their files: no train.beton and val.beton")
     facts = survey_betons(config) if backend == "ffcv" else survey_files(config, on_progress)
     notes, details = [*facts.notes], [*details, *facts.details]
-    if why := explain_unavailable():
+    if why := find_engine_fault():
         slow = f"JPEGs are decoded in Python, at about 40% of the speed: the native decoder {why}"
         notes.append(f"{slow}; resnet-recipes doctor native")
     else:

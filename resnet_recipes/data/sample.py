@@ -23,7 +23,7 @@ from resnet_recipes.data.images import build_train_pipeline
 from resnet_recipes.data.images.decode import BadImageError, ChangedError
 from resnet_recipes.data.images.python import Source
 from resnet_recipes.data.images.shrink import compute_shrunk_size
-from resnet_recipes.data.native import explain_unavailable
+from resnet_recipes.data.native import find_engine_fault
 from resnet_recipes.data.order import BatchOrder
 
 #: CPU milliseconds per crop of an ImageNet photograph at 88 to 176 px, on an AMD EPYC 9004 core:
@@ -147,7 +147,7 @@ class Sample(NamedTuple):
 
 def _look_up(config: DataConfig, augment: Augment | None) -> CropSeconds:
     """Return the CPU time of a training crop of a typical photograph."""
-    row = CROP_MILLISECONDS["Python" if explain_unavailable() else "engine"]
+    row = CROP_MILLISECONDS["Python" if find_engine_fault() else "engine"]
     more = AUGMENT_MILLISECONDS if augment else 0.0
     files, later, first = ((milliseconds + more) / 1000 for milliseconds in row)
     return CropSeconds(first, later) if config.memory_pixels else CropSeconds(files, files)

@@ -21,7 +21,7 @@ PYTORCH = Hint(
 
 
 def is_usable() -> bool:
-    """Return whether torch can use a GPU; `explain_unused_gpu` replaces the torch warning."""
+    """Return whether torch can use a GPU; `find_unused_gpu` replaces the torch warning."""
     import torch
 
     with warnings.catch_warnings():
@@ -29,7 +29,7 @@ def is_usable() -> bool:
         return torch.cuda.is_available()
 
 
-def explain_unused_gpu() -> Finding | None:
+def find_unused_gpu() -> Finding | None:
     """Return the reason why torch cannot use a GPU although this machine seems to have one."""
     if is_usable() or not (sign := find_sign_of_gpu()):
         return None
@@ -37,7 +37,7 @@ def explain_unused_gpu() -> Finding | None:
     return reason._replace(what=f"this machine seems to have a GPU ({sign}), but {reason.what}")
 
 
-def explain_untested_machine() -> Finding | None:
+def find_untested_machine() -> Finding | None:
     """Return a warning if this program was never tested on this kind of machine."""
     import torch
 

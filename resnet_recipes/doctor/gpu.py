@@ -13,8 +13,8 @@ from resnet_recipes.base.text import format_bytes, get_first_line
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.doctor.cuda import (
     DRIVER,
-    explain_untested_machine,
-    explain_unused_gpu,
+    find_untested_machine,
+    find_unused_gpu,
     is_usable,
 )
 from resnet_recipes.planning.roofline import find_gpu
@@ -51,10 +51,10 @@ def check_packages() -> Iterator[Finding]:
 
 def check_devices() -> Iterator[Finding]:
     """Describe each GPU and check its results and speed, or report why torch cannot use a GPU."""
-    yield from filter(None, [explain_untested_machine()])
+    yield from filter(None, [find_untested_machine()])
     if not is_usable():
         none = "this machine has no GPU that torch can use: runs use the CPU"
-        yield explain_unused_gpu() or Finding("ok", none)
+        yield find_unused_gpu() or Finding("ok", none)
         return
     yield Finding("ok", _describe_versions())
     for index in range(torch.cuda.device_count()):

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 
 from resnet_recipes.base import atomic
-from resnet_recipes.data.native import Engine, describe, explain_unavailable
+from resnet_recipes.data.native import Engine, describe, find_engine_fault
 from resnet_recipes.doctor import Finding
 
 _COST = "images are decoded in Python instead, at about 40% of the speed"
@@ -14,7 +14,7 @@ _REINSTALL = "pip install --force-reinstall --no-deps ."
 
 def check_native() -> list[Finding]:
     """Load the library and start a thread; if that fails, list what the build needs."""
-    if why := explain_unavailable():
+    if why := find_engine_fault():
         return [*_find_missing(), Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)]
     try:
         Engine(1).close()

@@ -238,7 +238,7 @@ class UnlabeledImages(EvalLoader):
         }
         super().__init__(config, batching, build_eval_pipeline(self._files, config, batching))
 
-    def explain_error(self, index: int) -> str:
+    def find_error(self, index: int) -> str:
         """Return why an image could not be read; "" if it was read."""
         if index in self._files.in_memory:
             return ""

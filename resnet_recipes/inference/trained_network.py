@@ -213,7 +213,7 @@ def predict_images(
             parts = (raw.labels, black, broken, predicted_classes, probabilities)
             for index, *row in zip(*(part.tolist() for part in parts), strict=True):
                 is_black, is_broken, predicted, probabilities = row
-                if is_black and (error := images.explain_error(index)):
+                if is_black and (error := images.find_error(index)):
                     yield Prediction(images.names[index], (), error)
                     continue
                 if is_broken:

@@ -23,7 +23,7 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.text import format_count
 from resnet_recipes.doctor import cuda
-from resnet_recipes.doctor.cuda import explain_untested_machine, explain_unused_gpu
+from resnet_recipes.doctor.cuda import find_untested_machine, find_unused_gpu
 from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
 
 if TYPE_CHECKING:  # it imports torch, which a launcher does not need
@@ -119,8 +119,8 @@ def iterate_warnings(config: "LaunchConfig") -> Iterator[str]:
     """Yield warnings about unused GPUs and untested machines."""
     if config.device != "cpu":
         for alarm, finding in (
-            ("NO GPU IS USED", explain_unused_gpu()),
-            ("UNTRIED", explain_untested_machine()),
+            ("NO GPU IS USED", find_unused_gpu()),
+            ("UNTRIED", find_untested_machine()),
         ):
             if finding:
                 yield f"{alarm}: {'; '.join([finding.what, *list_advice(finding.fix)])}"
@@ -173,7 +173,7 @@ def get_allocator_settings() -> dict[str, str]:
 
 def _make_missing_gpu_problem(key: str, value: object, fix: str) -> Problem:
     """Return the problem of a machine without a GPU for torch, with the reason if it has one."""
-    finding = explain_unused_gpu()
+    finding = find_unused_gpu()
     clause = Statement(finding.what if finding else "torch sees no GPU on this machine")
     return Problem(key, value, clause, (*list_advice(finding.fix), fix) if finding else fix)
 

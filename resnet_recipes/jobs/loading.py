@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from resnet_recipes.base.cores import estimate_speedup
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.loading.slots import count_workers
-from resnet_recipes.data.native import explain_unavailable
+from resnet_recipes.data.native import find_engine_fault
 from resnet_recipes.data.sample import Sample
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.memory import InMemory, plan_memory, set_memory_pixels
@@ -104,7 +104,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     if not speeds.loader_images_per_second or now < MIN_LIMITED_RATIO * alone:
         return None
     data, other = plan.recipe.data, set_memory_pixels(plan, AUTO)
-    memory = None if data.memory_pixels or explain_unavailable() else plan_memory(other)
+    memory = None if data.memory_pixels or find_engine_fault() else plan_memory(other)
     if memory:
         faster = add_loading(other, free)
         minutes = estimate(plan, faster).total_minutes

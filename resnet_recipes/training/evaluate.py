@@ -49,7 +49,7 @@ def evaluate(
     total = torch.zeros((), dtype=torch.float64, device=device)
     is_cut = False
     for raw in Stream(data.batches(), device):
-        with _explain_lack_of_memory(raw):
+        with _convert_memory_errors(raw):
             logits = compute_logits(model, data.normalize(raw), precision, flip)
         image_counts, outcomes = _count_correct(logits, raw.labels)
         counts.index_add_(0, raw.labels, image_counts)
@@ -111,7 +111,7 @@ def compute_logits(
 
 
 @contextmanager
-def _explain_lack_of_memory(raw: RawBatch) -> Iterator[None]:
+def _convert_memory_errors(raw: RawBatch) -> Iterator[None]:
     """Raise TrainingError, with a fix, if the logits of a batch do not fit in memory."""
     try:
         yield

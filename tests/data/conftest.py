@@ -65,7 +65,7 @@ def copied_betons(betons: Path, tmp_path: Path) -> Path:
 def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decode in Python, as without the native library."""
     for module in (data, images):
-        monkeypatch.setattr(module, "explain_unavailable", lambda: "was not built")
+        monkeypatch.setattr(module, "find_engine_fault", lambda: "was not built")
 
 
 @pytest.fixture(params=[pytest.param("engine", marks=requires_engine), "python"])

@@ -18,7 +18,7 @@ from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.loading.storage import Rows
-from resnet_recipes.data.native import explain_unavailable
+from resnet_recipes.data.native import find_engine_fault
 from tests.checks import get_error
 
 CLASSES = ("ant", "bee", "cat")
@@ -27,7 +27,7 @@ RAW = ConvertOptions("raw", workers=1)
 SMALL_PAGE = 1 << 20  # bytes: an image of 500 px fits
 ONE_RANK = Batching(0, 1, global_size=12, eval_size=4, seed=5)
 requires_engine = pytest.mark.skipif(
-    bool(explain_unavailable()), reason="the native library was not built"
+    bool(find_engine_fault()), reason="the native library was not built"
 )
 
 

@@ -189,7 +189,7 @@ import multiprocessing.util, os, sys, time
 from concurrent.futures import process
 from resnet_recipes import data
 from resnet_recipes.data import images
-images.explain_unavailable = lambda: "left out"  # so processes
+images.find_engine_fault = lambda: "left out"  # so processes
 from resnet_recipes.data.base import Batching, DataConfig
 end = "killed" if os.fork() else "finished"
 settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40,

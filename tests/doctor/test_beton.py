@@ -31,7 +31,7 @@ def beton_folder(image_folder: Path, tmp_path: Path) -> Path:
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test with and without the native engine."""
     if request.param == "python":
-        monkeypatch.setattr(images, "explain_unavailable", lambda: "was not built")
+        monkeypatch.setattr(images, "find_engine_fault", lambda: "was not built")
 
 
 def list_fixes(findings: list[Finding]) -> list[Finding]:

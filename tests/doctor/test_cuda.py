@@ -91,15 +91,15 @@ def test_unusable_gpu_is_reported_with_reason(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible.strip("'"))
     monkeypatch.setattr(cuda, "find_sign_of_gpu", lambda: "")
-    assert cuda.explain_unused_gpu() is None
+    assert cuda.find_unused_gpu() is None
     monkeypatch.setattr(cuda, "find_sign_of_gpu", lambda: "nvidia-smi is installed")
-    cells = cuda.explain_unused_gpu()
+    cells = cuda.find_unused_gpu()
     assert cells.level == "fix"
     assert cells.what.startswith("this machine seems to have a GPU (nvidia-smi is installed), but ")
     assert why in cells.what
     assert fix in " ".join(list_advice(cells.fix))
     set_visible_gpus(True)
-    assert cuda.explain_unused_gpu() is None
+    assert cuda.find_unused_gpu() is None
 
 
 def test_unusable_gpu_reason_replaces_the_torch_warning(monkeypatch):
@@ -117,13 +117,13 @@ def test_unusable_gpu_reason_replaces_the_torch_warning(monkeypatch):
 
 def test_mps_and_rocm_are_reported_as_untested(set_visible_gpus, monkeypatch):
     monkeypatch.setattr(cuda.sys, "platform", "linux")
-    assert cuda.explain_untested_machine() is None
+    assert cuda.find_untested_machine() is None
     set_visible_gpus(False, None, "7.1")
-    assert cuda.explain_untested_machine() is None  # no GPU
+    assert cuda.find_untested_machine() is None  # no GPU
     set_visible_gpus(True, None, "7.1")
-    assert "AMD GPUs (ROCm)" in cuda.explain_untested_machine().what
+    assert "AMD GPUs (ROCm)" in cuda.find_untested_machine().what
     monkeypatch.setattr(cuda.sys, "platform", "darwin")
-    assert "Apple GPUs (mps) are not supported" in cuda.explain_untested_machine().what
+    assert "Apple GPUs (mps) are not supported" in cuda.find_untested_machine().what
 
 
 def test_driver_device_or_nvidia_smi_indicates_a_gpu(monkeypatch, tmp_path):

@@ -29,8 +29,8 @@ def test_torchvision_for_another_torch_is_a_failure(monkeypatch):
 )
 def test_machine_without_gpu_is_reported(untried, unused, texts, monkeypatch):
     monkeypatch.setattr(gpu, "is_usable", lambda: False)
-    monkeypatch.setattr(gpu, "explain_untested_machine", lambda: untried)
-    monkeypatch.setattr(gpu, "explain_unused_gpu", lambda: unused)
+    monkeypatch.setattr(gpu, "find_untested_machine", lambda: untried)
+    monkeypatch.setattr(gpu, "find_unused_gpu", lambda: unused)
     findings = list(gpu.check_devices())
     assert len(findings) == len(texts)
     assert findings[-1].level == (

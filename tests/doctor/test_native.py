@@ -18,7 +18,7 @@ from tests.data.loaders import requires_engine
     ],
 )
 def test_missing_build_tools_are_named_first(compiler, code, fix, monkeypatch):
-    monkeypatch.setattr(native, "explain_unavailable", lambda: "was not built")
+    monkeypatch.setattr(native, "find_engine_fault", lambda: "was not built")
     monkeypatch.setattr(native.shutil, "which", lambda name: compiler)
     done = subprocess.CompletedProcess([], code)
     monkeypatch.setattr(native.subprocess, "run", lambda command, **_: done)
@@ -39,7 +39,7 @@ def test_threads_that_cannot_start_are_a_failure(monkeypatch):
     def fail(threads):
         raise OSError("cannot start 1 threads for decoding: Resource temporarily unavailable")
 
-    monkeypatch.setattr(native, "explain_unavailable", lambda: "")
+    monkeypatch.setattr(native, "find_engine_fault", lambda: "")
     monkeypatch.setattr(native, "Engine", fail)
     findings = native.check_native()
     assert get_exit_code(findings) == 3

@@ -54,7 +54,7 @@ def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
 
 def test_group_rejects_gpus_on_a_machine_without_gpus(monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
-    monkeypatch.setattr(group, "explain_unused_gpu", lambda: None)
+    monkeypatch.setattr(group, "find_unused_gpu", lambda: None)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         make_group(LaunchConfig(device="cuda"))
     with pytest.raises(
@@ -81,9 +81,7 @@ def test_group_reports_all_that_is_missing(monkeypatch):
 
 def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
-    monkeypatch.setattr(
-        group, "explain_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
-    )
+    monkeypatch.setattr(group, "find_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X"))
     message = r"it is hidden\n.*unset X\n +use: +launch\.device=cpu"
     for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
         with pytest.raises(NotReadyError, match=message):
@@ -112,13 +110,11 @@ def test_rank_command_has_only_its_folder():
 
 
 def test_group_warnings_name_unused_gpus(monkeypatch):
-    monkeypatch.setattr(group, "explain_unused_gpu", lambda: None)
-    monkeypatch.setattr(group, "explain_untested_machine", lambda: None)
+    monkeypatch.setattr(group, "find_unused_gpu", lambda: None)
+    monkeypatch.setattr(group, "find_untested_machine", lambda: None)
     assert list(iterate_warnings(LaunchConfig())) == []
-    monkeypatch.setattr(
-        group, "explain_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
-    )
-    monkeypatch.setattr(group, "explain_untested_machine", lambda: Finding("warn", "a Mac"))
+    monkeypatch.setattr(group, "find_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X"))
+    monkeypatch.setattr(group, "find_untested_machine", lambda: Finding("warn", "a Mac"))
     messages = ["NO GPU IS USED: it is hidden; unset X", "UNTRIED: a Mac"]
     assert list(iterate_warnings(LaunchConfig())) == messages
     assert list(iterate_warnings(LaunchConfig(device="cpu"))) == []

@@ -30,7 +30,7 @@ def _assume_32_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (0.5, 0.1, 2.0))
     )
-    monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
+    monkeypatch.setattr(loading, "find_engine_fault", lambda: "")
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus(8))
 
 
@@ -125,7 +125,7 @@ def test_find_gain_suggests_no_setting_without_gain(why, monkeypatch):
     if why == "memory":
         monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
     if why == "engine":
-        monkeypatch.setattr(loading, "explain_unavailable", lambda: "was not built")
+        monkeypatch.setattr(loading, "find_engine_fault", lambda: "was not built")
     monkeypatch.setattr(
         sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0))
     )

@@ -9,7 +9,7 @@ from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, Storage
-from resnet_recipes.data.native import Engine, explain_unavailable
+from resnet_recipes.data.native import Engine, find_engine_fault
 from resnet_recipes.data.native.rows import Status
 from resnet_recipes.data.order import make_balanced_order
 from resnet_recipes.data.soft_labels import SoftLabelStorage
@@ -53,7 +53,7 @@ def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
 
     If most images are not JPEGs, processes are faster than the engine's threads.
     """
-    if explain_unavailable() or not images.source.mostly_jpeg or not images.suit_engine:
+    if find_engine_fault() or not images.source.mostly_jpeg or not images.suit_engine:
         return images
     return NativeImages(images, threads)
 

@@ -40,7 +40,7 @@ class Shrunk:
         self.mark_verified = source.mark_verified
         self._source, self._longest, self._name, self._arrays = source, longest, name, None
         self._checked_at = 0.0  # time of the last check of free memory
-        if not name or native.explain_unavailable():
+        if not name or native.find_engine_fault():
             return
         largest = 3 * longest**2 * len(source)
         layout = {

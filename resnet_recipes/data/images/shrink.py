@@ -26,7 +26,7 @@ def shrink_by_area(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Shrink uint8 [h, w, 3] to [height, width, 3]; bit-identical in the engine and in Python."""
     if pixels.shape[:2] == (height, width):
         return pixels
-    if not native.explain_unavailable():
+    if not native.find_engine_fault():
         pixels = np.ascontiguousarray(pixels)
         shrunk = native.shrink(pixels, pixels.shape[:2], (height, width), raw=True)
         assert shrunk is not None  # the engine rejects only damaged JPEGs

@@ -170,7 +170,7 @@ class Pipeline(BatchSource):
                 and (order := next(orders, None)) is not None
             ):
                 slot = started % self._capacity.slots
-                with self._explain_failures():
+                with self._convert_failures():
                     parts = self._pool.submit(slot, order)
                 self._ahead.append((self._slots.rows(slot, order), parts))
                 started += 1
@@ -178,13 +178,13 @@ class Pipeline(BatchSource):
                 return
             rows, parts = self._ahead[0]
             for part in parts:
-                with self._explain_failures():
+                with self._convert_failures():
                     self._skipped.update(part.result(STUCK_SECONDS))
             self._ahead.popleft()
             yield rows
 
     @contextmanager
-    def _explain_failures(self) -> Iterator[None]:
+    def _convert_failures(self) -> Iterator[None]:
         """Convert failures of worker processes to a TrainingError."""
         try:
             yield
@@ -210,7 +210,7 @@ class Pipeline(BatchSource):
         """Cancel the requests of an earlier `read` and free their slots."""
         self._reads += 1
         for part in [part for _, parts in self._ahead for part in parts if not part.cancel()]:
-            with self._explain_failures():  # the images are not needed, so ignore failures
+            with self._convert_failures():  # the images are not needed, so ignore failures
                 part.exception(STUCK_SECONDS)
         self._ahead.clear()
 

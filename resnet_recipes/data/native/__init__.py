@@ -80,7 +80,7 @@ def load_library(path: Path = PATH) -> ctypes.CDLL:
     return loaded
 
 
-def explain_unavailable() -> str:
+def find_engine_fault() -> str:
     """Return why the native library cannot be used, or ""."""
     try:
         load_library()

@@ -168,7 +168,7 @@ class Copy:
         """Fetch one piece and write it to disk, before the journal lists it."""
         content = self._store.read(*piece)
         with (
-            self._explain_write_errors(),
+            self._convert_write_errors(),
             open(self._part / piece.file.name, "r+b", buffering=0) as file,
         ):
             os.pwrite(file.fileno(), content, piece.start)
@@ -178,7 +178,7 @@ class Copy:
         """Create the files at full size without content, unless they exist."""
         if self._make_journal_key() == self._key:
             return
-        with self._explain_write_errors():
+        with self._convert_write_errors():
             for path in self._home.iterdir():  # copies of an earlier version
                 if path.suffix == PART:
                     shutil.rmtree(path)
@@ -255,7 +255,7 @@ class Copy:
             yield False
 
     @contextmanager
-    def _explain_write_errors(self) -> Iterator[None]:
+    def _convert_write_errors(self) -> Iterator[None]:
         """Convert write errors inside this context to NotReadyError."""
         try:
             yield

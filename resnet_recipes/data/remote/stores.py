@@ -62,10 +62,10 @@ class Web(Store):
                 raise self.make_changed_error(remote)
             version = _get_version(answer)
             if answer.status == 416 or version != remote.version:
-                raise self._explain_mismatch(remote, version)
+                raise self._make_mismatch_error(remote, version)
             return answer.read(end - start + 1, decode_content=False)
 
-    def _explain_mismatch(self, remote: RemoteFile, version: str) -> NotReadyError:
+    def _make_mismatch_error(self, remote: RemoteFile, version: str) -> NotReadyError:
         """Return the error for a file whose version differs from its description."""
         if self._describe_file(remote.name).version == version:
             return self.make_changed_error(remote)

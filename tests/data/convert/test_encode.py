@@ -37,7 +37,7 @@ def test_encode_keeps_bytes_of_fitting_jpeg():
 def test_encode_rejects_damaged_jpeg_that_fits(is_built, monkeypatch):
     """Both decoders read all of a JPEG that is kept byte for byte."""
     if not is_built:
-        monkeypatch.setattr(native, "explain_unavailable", lambda: "was not built")
+        monkeypatch.setattr(native, "find_engine_fault", lambda: "was not built")
     data = encode_image(PICTURE)
     tables = data.index(b"\xff\xda") + 6  # the first channel's Huffman tables
     damaged = data[:tables] + b"\x33" + data[tables + 1 :]  # which do not exist

@@ -121,7 +121,7 @@ def test_beton_memory_crops_equal_raw_copy(mixed_images, tmp_path):
 def test_memory_crops_without_engine_equal_raw_beton_crops(
     mixed_images, raw_betons, without_engine, monkeypatch
 ):
-    monkeypatch.setattr("resnet_recipes.data.native.explain_unavailable", lambda: "was not built")
+    monkeypatch.setattr("resnet_recipes.data.native.find_engine_fault", lambda: "was not built")
     assert read_crops(make_memory_config(mixed_images)) == read_crops(
         make_small_config(raw_betons, "ffcv")
     )

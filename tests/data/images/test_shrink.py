@@ -44,7 +44,7 @@ def shrink_in_loops(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
 def shrink_with(request, monkeypatch):
     """Shrink with the engine, or in Python."""
     if request.param == "python":
-        monkeypatch.setattr(native, "explain_unavailable", lambda: "was not built")
+        monkeypatch.setattr(native, "find_engine_fault", lambda: "was not built")
 
 
 @pytest.mark.parametrize(("before", "after"), SIZES)

@@ -5,13 +5,13 @@ from contextlib import closing
 
 import pytest
 
-from resnet_recipes.data.native import Engine, explain_unavailable
+from resnet_recipes.data.native import Engine, find_engine_fault
 
 
 @pytest.fixture(scope="session")
 def require_engine() -> None:
     """Skip tests of the native library if it was not built."""
-    if why := explain_unavailable():
+    if why := find_engine_fault():
         pytest.skip(f"the native library {why}: python setup.py build_ext --inplace")
 
 
