@@ -80,35 +80,40 @@ class LibraryWheel(bdist_wheel):
             "bomFormat": "CycloneDX",
             "specVersion": "1.6",
             "version": 1,
-            "metadata": {"component": part(f"pkg:pypi/{name}@{version}", "Apache-2.0")},
-            "components": [*drawing(), *(contained(library) if library.exists() else ())],
+            "metadata": {"component": make_component(f"pkg:pypi/{name}@{version}", "Apache-2.0")},
+            "components": [
+                *iterate_report_components(),
+                *(iterate_linked_components(library) if library.exists() else ()),
+            ],
         }
         folder = Path(wheelfile_base, "sboms")
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.cdx.json").write_text(json.dumps(document, indent=2) + "\n")
 
 
-def contained(library: Path) -> Iterator[dict]:
+def iterate_linked_components(library: Path) -> Iterator[dict]:
     """Yield the libjpeg-turbo that is linked statically into the decoder, if any."""
     loaded = ctypes.CDLL(str(library.resolve()))
     loaded.engine_jpeg.restype = ctypes.c_char_p
     words = loaded.engine_jpeg().decode().split()  # of another one than that inside: its file
     if words[-1] == "inside":
-        yield part(f"pkg:generic/libjpeg-turbo@{words[1]}", "IJG AND BSD-3-Clause AND Zlib")
+        yield make_component(
+            f"pkg:generic/libjpeg-turbo@{words[1]}", "IJG AND BSD-3-Clause AND Zlib"
+        )
 
 
-def drawing() -> Iterator[dict]:
+def iterate_report_components() -> Iterator[dict]:
     """Yield the JavaScript libraries of the report; the first line of the file names them."""
     with Path("resnet_recipes/report/page/vega.min.js").open(encoding="utf-8") as file:
         for name, version in re.findall(r"([\w-]+) (\d+\.\d+\.\d+)", file.readline()):
-            yield part(f"pkg:npm/{name.lower()}@{version}", "BSD-3-Clause AND ISC")
+            yield make_component(f"pkg:npm/{name.lower()}@{version}", "BSD-3-Clause AND ISC")
 
 
-def part(purl: str, license: str) -> dict:
+def make_component(purl: str, license: str) -> dict:
     """Return a component of a CycloneDX document."""
     name, version = purl.rpartition("/")[2].split("@")
-    licences = [{"expression": license}]
-    return {"type": "library", "name": name, "version": version, "purl": purl, "licenses": licences}
+    licenses = [{"expression": license}]
+    return {"type": "library", "name": name, "version": version, "purl": purl, "licenses": licenses}
 
 
 DECODER = Extension(
@@ -135,7 +140,7 @@ SOURCE = "https://github.com/resnet-recipes/resnet-recipes/blob/main/"
 PICTURES = "https://raw.githubusercontent.com/resnet-recipes/resnet-recipes/main/"
 
 
-def published(readme: str) -> str:
+def make_links_absolute(readme: str) -> str:
     """Return README.md with absolute links."""
     return re.sub(
         r"(!?)\[([^]]*)\]\((?!https?:|#)([^)]+)\)",
@@ -145,7 +150,7 @@ def published(readme: str) -> str:
 
 
 setup(
-    long_description=published(Path("README.md").read_text(encoding="utf-8")),
+    long_description=make_links_absolute(Path("README.md").read_text(encoding="utf-8")),
     long_description_content_type="text/markdown",
     # recipes/ is included through a link; Hydra looks for plugins in hydra_plugins/
     packages=[

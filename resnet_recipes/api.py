@@ -211,7 +211,9 @@ def _find_initial_weights(
     return InitialWeights(
         str(start.network.path or recipe.model.weights),
         details=tuple(start.iterate_details(recipe.model)),
-        methods=tuple((name, getattr(methods, name) is not None) for name in start.about.surgery),
+        methods=tuple(
+            (name, getattr(methods, name) is not None) for name in start.about.method_settings
+        ),
         notes=(
             *iterate_notes(start.network),
             *start.iterate_notes(recipe.model, recipe.data),

@@ -10,7 +10,7 @@ import yaml
 from torch import Tensor
 
 from resnet_recipes.data.base import DataFacts, RawBatch
-from resnet_recipes.doctor.rates import settle
+from resnet_recipes.doctor.rates import wait_for_device
 from resnet_recipes.methods import ORDER
 from resnet_recipes.planning import roofline
 from resnet_recipes.planning.planner import make_plan
@@ -141,9 +141,9 @@ def make_training_loop(run: Run) -> Steps:
 
 def time_steps(steps: Steps, count: int, device: torch.device) -> tuple[float, float]:
     """Return the seconds until the host has issued some steps, and until they are done."""
-    settle(device)
+    wait_for_device(device)
     began = time.perf_counter()
     steps(count)
     issued = time.perf_counter()
-    settle(device)
+    wait_for_device(device)
     return issued - began, time.perf_counter() - began

@@ -34,7 +34,7 @@ class RecipeSource(ConfigSource):
         return config_path in _TREE
 
     def is_config(self, config_path: str) -> bool:
-        return _file(config_path) is not None
+        return _find_file(config_path) is not None
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         groups = _TREE.get(config_path, ())
@@ -48,7 +48,7 @@ class RecipeSource(ConfigSource):
         )
 
     def load_config(self, config_path: str) -> ConfigResult:
-        file = _file(config_path)
+        file = _find_file(config_path)
         if file is None:
             raise ConfigLoadError(f"no such recipe or option: {config_path}")
         # These import torch, which an application that only lists its options does not need.
@@ -82,7 +82,7 @@ _TREE = {
 }
 
 
-def _file(config_path: str) -> Path | None:
+def _find_file(config_path: str) -> Path | None:
     """Return the file of a recipe or an option, or None."""
     group, _, name = config_path.removesuffix(".yaml").rpartition("/")
     file = find_packaged_folder() / group.removeprefix(GROUP).strip("/") / f"{name}.yaml"

@@ -83,7 +83,7 @@ def require_trusted_url(config: DataConfig, changes: Sequence[str], command: str
     The run folder may come from anyone. Its URL is requested and its cache is written only if this
     machine fetched the images before, or if they are among the `changes` of the user's `command`.
     """
-    if config.backend == "synthetic" or not is_fetched(config.root) or remote.is_trusted(config):
+    if config.backend == "synthetic" or not is_fetched(config.root) or remote.has_copy(config):
         return
     named = {"data": ("data.root", config.root)}
     if config.cache:

@@ -93,9 +93,9 @@ def count_occurrences(order: np.ndarray) -> np.ndarray:
     by_index = np.argsort(order, kind="stable")
     ordered = order[by_index]
     is_first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
-    begins = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
+    firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
     occurrences = np.empty_like(order)
-    occurrences[by_index] = np.arange(len(order)) - begins
+    occurrences[by_index] = np.arange(len(order)) - firsts
     return occurrences
 
 

@@ -41,7 +41,7 @@ class SharedArrays:
         shared = cls.__new__(cls)
         shared.layout, size = layout, count_layout_bytes(layout)
         with lock_name(name):
-            if (descriptor := _open_held(name, size)) is None:
+            if (descriptor := _open_existing(name, size)) is None:
                 descriptor = os.memfd_create(name)
                 os.ftruncate(descriptor, size)
             shared._attach(descriptor)
@@ -112,7 +112,7 @@ def lock_name(name: str) -> Iterator[None]:
         yield
 
 
-def _open_held(name: str, size: int) -> int | None:
+def _open_existing(name: str, size: int) -> int | None:
     """Return a descriptor of the memory file with this name in a process of this user."""
     for link in glob.iglob("/proc/[0-9]*/fd/*"):
         with suppress(OSError):  # the process belongs to another user, or has ended

@@ -8,14 +8,14 @@ import numpy as np
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.text import Progress, format_bytes
-from resnet_recipes.data.beton import AGAIN, Beton, find_pair_problems
+from resnet_recipes.data.beton import CONVERT_COMMAND, Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
 from resnet_recipes.data.images import use_engine
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 
-_THUMBNAIL_SIDE = 8  # pixels: height and width of the resized samples
+_THUMBNAIL_SIZE = 8  # pixels: height and width of the resized samples
 
 
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
@@ -46,12 +46,12 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
 
     It returns why the sample is damaged, or None.
     """
-    storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL_SIDE), count_cores())
+    storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL_SIZE), count_cores())
 
     def verify(index: int) -> str | None:
         one, pixels = (
             np.array([index]),
-            np.empty((1, _THUMBNAIL_SIDE, _THUMBNAIL_SIDE, 3), np.uint8),
+            np.empty((1, _THUMBNAIL_SIZE, _THUMBNAIL_SIZE, 3), np.uint8),
         )
         try:
             storage.fill(
@@ -70,11 +70,13 @@ def _describe(beton: Beton) -> Iterator[Finding]:
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")
     if beton.sidecar is None:
         yield Finding(
-            "warn", f"{name} has no sidecar with checksums: damaged images may go unnoticed", AGAIN
+            "warn",
+            f"{name} has no sidecar with checksums: damaged images may go unnoticed",
+            CONVERT_COMMAND,
         )
     if is_sorted_by_class(beton):
         what = f"{name} is stored class by class: data.order=quasi_random cannot be used"
-        yield Finding("warn", what, (AGAIN, Hint("it shuffles by default")))
+        yield Finding("warn", what, (CONVERT_COMMAND, Hint("it shuffles by default")))
 
 
 def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
@@ -84,7 +86,10 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
     if damaged := sorted((index, reason) for index, reason in reasons if reason):
         faults = [f"sample {index}: {reason}" for index, reason in damaged]
         yield Finding(
-            "fix", f"{len(damaged):,} samples of {name} are damaged", AGAIN, list_few(faults)
+            "fix",
+            f"{len(damaged):,} samples of {name} are damaged",
+            CONVERT_COMMAND,
+            list_few(faults),
         )
     else:
         yield Finding("ok", f"{name}: all {len(order):,} samples were read and decoded")

@@ -200,4 +200,4 @@ def reduce_all(tensors: list[torch.Tensor]) -> None:
     """Replace each tensor by the sum of all, in one process, and wait."""
     torch.cuda.nccl.all_reduce(tensors)
     for tensor in tensors:
-        rates.settle(tensor.device)
+        rates.wait_for_device(tensor.device)

@@ -27,9 +27,11 @@ def _find_missing() -> Iterator[Finding]:
     """Yield the missing build requirements, in order of installation."""
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
-        yield _install("a C++ compiler (c++ or g++)", "g++", "compilers")
+        yield _make_finding("a C++ compiler (c++ or g++)", "g++", "compilers")
     elif not _can_compile(compiler, "#include <cstdio>\n#include <jpeglib.h>\n"):
-        yield _install("the headers of libjpeg-turbo (jpeglib.h)", "libjpeg-dev", "libjpeg-turbo")
+        yield _make_finding(
+            "the headers of libjpeg-turbo (jpeglib.h)", "libjpeg-dev", "libjpeg-turbo"
+        )
 
 
 def _can_compile(compiler: str, source: str) -> bool:
@@ -42,6 +44,6 @@ def _can_compile(compiler: str, source: str) -> bool:
     return done.returncode == 0
 
 
-def _install(what: str, debian: str, conda: str) -> Finding:
+def _make_finding(what: str, debian: str, conda: str) -> Finding:
     fix = f"sudo apt-get install {debian}", f"conda install -c conda-forge {conda}"
     return Finding("warn", f"missing: {what}", fix)

@@ -23,7 +23,7 @@ def measure_seconds(
             work()
 
     work()
-    settle(device)
+    wait_for_device(device)
     if device.type == "cuda":
         with torch.cuda.device(device):
             lap = _capture_replay(repeat)
@@ -49,7 +49,7 @@ def _capture_replay(calls: Callable[[], None]) -> Callable[[], float]:
     return lap
 
 
-def settle(device: torch.device) -> None:
+def wait_for_device(device: torch.device) -> None:
     """Wait until a device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -65,8 +65,8 @@ def measure_traffic(device: torch.device, size: int = 1 << 30) -> float:
     return 2 * size / measure_seconds(lambda: torch.neg(source, out=target), device)
 
 
-def measure_products(device: torch.device, dtype: torch.dtype, side: int = 8192) -> float:
+def measure_products(device: torch.device, dtype: torch.dtype, size: int = 8192) -> float:
     """Return the FLOP/s of a product of two square matrices."""
-    a, b = (torch.randn(side, side, device=device, dtype=torch.float32).to(dtype) for _ in range(2))
+    a, b = (torch.randn(size, size, device=device, dtype=torch.float32).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
-    return 2 * side**3 / measure_seconds(lambda: torch.mm(a, b, out=out), device)
+    return 2 * size**3 / measure_seconds(lambda: torch.mm(a, b, out=out), device)

@@ -36,7 +36,7 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     if target.exists():
         fix = (f"data={target}", f"rm -r {target}")
         raise NotReadyError.at(target, "already exists", fix)
-    classes, class_of = list_classes(root / "train"), _read(class_map, files, names)
+    classes, class_of = list_classes(root / "train"), _read_classes(class_map, files, names)
     if missing := [file for file in files if file not in class_of]:
         clause = f"has no class for {len(missing)} of {len(files)} files, such as {missing[0]}"
         raise NotReadyError.at(class_map, clause)
@@ -57,7 +57,7 @@ def _read_lines(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, str]:
+def _read_classes(class_map: Path, files: list[str], names: Path | None) -> dict[str, str]:
     """Return the class of each file in the map."""
     rows = [re.split(r"[\s,;]+", line) for line in _read_lines(class_map)]
     if all(len(row) == 1 for row in rows):

@@ -32,7 +32,7 @@ from resnet_recipes.inference.formats import (
 from resnet_recipes.inference.inputs import (
     HalfNetwork,
     PreprocessingNetwork,
-    RunProgram,
+    Program,
     is_any_size_accepted,
 )
 from resnet_recipes.inference.model_card import make_model_card
@@ -146,7 +146,7 @@ def _write(
     return ExportResult(size, any_size, text)
 
 
-def _measure_top1(trained: TrainedNetwork, program: RunProgram, progress: Progress) -> float:
+def _measure_top1(trained: TrainedNetwork, program: Program, progress: Progress) -> float:
     """Return the top-1 accuracy of a program on all validation images, in percent."""
     model: Any = nn.Identity()
     model.forward = lambda images: program(images)  # exported programs reject train() and eval()
@@ -156,7 +156,7 @@ def _measure_top1(trained: TrainedNetwork, program: RunProgram, progress: Progre
 
 @torch.no_grad()
 def _compare_probabilities(
-    trained: TrainedNetwork, read: RunProgram, decoded: Sequence[DecodedImage]
+    trained: TrainedNetwork, read: Program, decoded: Sequence[DecodedImage]
 ) -> float:
     """Return the largest difference between the probabilities of the program and of `predict`."""
     model, precision, flip = trained.model, trained.precision, trained.recipe.evaluation.flip
@@ -235,8 +235,9 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
     if about.arguments and about.architecture in NETWORKS and not TARGETS[to].supports_any:
         clause = "has no ResNet of this stem, width or number of input channels"
         yield Problem("--to", to, clause, fix)
-    if about.surgery and not TARGETS[to].supports_any:
-        clause = f"does not support {' and '.join(about.surgery)}, which is part of this network"
+    if about.method_settings and not TARGETS[to].supports_any:
+        methods = " and ".join(about.method_settings)
+        clause = f"does not support {methods}, which is part of this network"
         yield Problem("--to", to, clause, fix)
 
 

@@ -20,7 +20,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.text import Progress, do_nothing, get_first_line
 from resnet_recipes.inference.inputs import (
-    RunProgram,
+    Program,
     is_any_size_accepted,
     is_preprocessed,
     make_inputs,
@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
     file: str
     write: Callable[[Network, Path], None]
-    read: Callable[[Path, NetworkDescription], RunProgram]
+    read: Callable[[Path, NetworkDescription], Program]
     # whether it supports any network; if not, only weights of the program's own architectures
     supports_any: bool
     use: str  # Python code that reads it
@@ -47,7 +47,7 @@ def _write_weights(network: Network, path: Path) -> None:
     write_weights(network.model, path, network.about)
 
 
-def _read_torchvision(path: Path, about: NetworkDescription) -> RunProgram:
+def _read_torchvision(path: Path, about: NetworkDescription) -> Program:
     name = about.architecture.removeprefix("torchvision:")
     make = getattr(torchvision.models, name)
     model = make(num_classes=about.num_classes, **about.arguments).eval()
@@ -88,7 +88,7 @@ def compute_crop_fraction(size: int, resize: int) -> float:
     return fraction
 
 
-def _read_timm(path: Path, _: NetworkDescription) -> RunProgram:
+def _read_timm(path: Path, _: NetworkDescription) -> Program:
     import timm
 
     return timm.create_model(f"local-dir:{path.parent}", pretrained=True).eval()
@@ -121,14 +121,14 @@ def _write_description(path: Path, network: Network) -> None:
     onnx.save(model, path)
 
 
-def _read_onnx(path: Path, _: NetworkDescription) -> RunProgram:
+def _read_onnx(path: Path, _: NetworkDescription) -> Program:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
 
 
-def quantize_onnx(network: Network, folder: Path, images: Tensor) -> RunProgram:
+def quantize_onnx(network: Network, folder: Path, images: Tensor) -> Program:
     """Quantize the weights of the ONNX file in `folder` to int8; return a function that runs it.
 
     Activations are uint8, with the ranges of normalized `images` [N, 3, S, S] (Jacob et al., 2017,
@@ -278,7 +278,7 @@ def format_usage(network: Network, to: str, any_size: bool) -> str:
     )
 
 
-def export(network: Network, to: str, folder: Path) -> RunProgram:
+def export(network: Network, to: str, folder: Path) -> Program:
     """Write a network to an empty folder, and return it as read back by the target program.
 
     Raises OSError, or TrainingError if the format does not support the network.
@@ -305,8 +305,8 @@ class Comparison(NamedTuple):
 
 @torch.no_grad()
 def compare_logits(
-    first: RunProgram,
-    second: RunProgram,
+    first: Program,
+    second: Program,
     images: Tensor,
     progress: Progress = do_nothing,
 ) -> Comparison:

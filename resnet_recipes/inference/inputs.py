@@ -12,7 +12,7 @@ from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 
 #: A function from normalized float32 images [N, 3, H, W] to logits [N, K].
-RunProgram = Callable[[Tensor], Tensor]
+Program = Callable[[Tensor], Tensor]
 
 
 class HalfNetwork(nn.Module):
@@ -72,11 +72,11 @@ class PreprocessingNetwork(nn.Module):
         return torch.where(tall[:, None] & wide, pixels, self.mean) if self.fit == "pad" else pixels
 
     def _compute_weights(
-        self, places: Tensor, length: Tensor, other: Tensor
+        self, positions: Tensor, length: Tensor, other: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return each input pixel's weight in each output pixel, and which outputs are not padding.
 
-        Float32 [size, length] and bool [size]. `places` [length] are the positions of the input
+        Float32 [size, length] and bool [size]. `positions` [length] are the positions of the input
         pixels along one dimension, `other` is the length of the other dimension.
         """
         resized = torch.full_like(length, self.resize)
@@ -88,9 +88,9 @@ class PreprocessingNetwork(nn.Module):
         scale = length.float() / resized.float()
         over = resized - self.size
         first = (over.clamp(min=0).float() / 2).round() - (-over).clamp(min=0) // 2
-        outputs = torch.arange(self.size, device=places.device) + first
+        outputs = torch.arange(self.size, device=positions.device) + first
         centers = (outputs.clamp(min=0).minimum(resized - 1) + 0.5) * scale
-        distances = (places + 0.5 - centers[:, None]).abs() / scale.clamp(min=1)
+        distances = (positions + 0.5 - centers[:, None]).abs() / scale.clamp(min=1)
         weights = _compute_cubic(distances) if self.bicubic else F.relu(1 - distances)
         return weights / weights.sum(1, keepdim=True), (outputs >= 0) & (outputs < resized)
 
@@ -143,13 +143,13 @@ def is_preprocessed(network: Network) -> bool:
     return isinstance(network.model, PreprocessingNetwork)
 
 
-def is_any_size_accepted(model: RunProgram) -> bool:
+def is_any_size_accepted(model: Program) -> bool:
     """Return whether a network accepts small non-square images with incomplete patches."""
     return is_size_accepted(model, 61, 93)
 
 
 @torch.no_grad()
-def is_size_accepted(model: RunProgram, height: int, width: int) -> bool:
+def is_size_accepted(model: Program, height: int, width: int) -> bool:
     """Return whether a network on the CPU accepts images of a size."""
     try:
         model(torch.zeros(2, 3, height, width))

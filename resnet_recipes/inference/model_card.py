@@ -78,7 +78,7 @@ def _make_rows(about: NetworkDescription) -> list[tuple[str, str]]:
     arguments = [f"{key}={value}" for key, value in about.arguments.items()]
     architecture = ", ".join([f"{library}'s {name}", *arguments])
     changes = []
-    for name, settings in about.surgery.items():
+    for name, settings in about.method_settings.items():
         values = ", ".join(f"{key}={value}" for key, value in settings.items())
         changes.append(f"{name} ({values})")
     names, more = ", ".join(about.classes[:_MAX_CLASSES]), len(about.classes) - _MAX_CLASSES

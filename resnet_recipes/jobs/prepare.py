@@ -14,7 +14,7 @@ import torch.distributed as dist
 from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.data.remote import read_version
+from resnet_recipes.data.remote import get_version
 from resnet_recipes.jobs.rank import RankProcess, show_progress
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
@@ -58,7 +58,7 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
         "digest of the images": facts.digest,
     }
     if local.root != recipe.data.root:
-        images["version of the fetched images"] = read_version(local.root)
+        images["version of the fetched images"] = get_version(local.root)
     Rendezvous.for_topic("data", rank).confirm(images)
     plan = make_plan(recipe, facts, rank.world_size)
     Rendezvous.for_topic("teachers", rank).confirm(

@@ -62,11 +62,11 @@ def find_failure(error: BaseException) -> Problem | None:
 
     frames = list(traceback.walk_tb(error.__traceback__))
     for method in INSTALLED:
-        package = _find_package(method.__module__)
+        package = _get_package(method.__module__)
         own_frames = [
             (frame.f_code, line)
             for frame, line in frames
-            if _find_package(frame.f_globals.get("__name__", "")) == package
+            if _get_package(frame.f_globals.get("__name__", "")) == package
         ]
         if own_frames:
             hook, (code, line) = own_frames[0][0].co_name, own_frames[-1]
@@ -75,7 +75,7 @@ def find_failure(error: BaseException) -> Problem | None:
     return None
 
 
-def _find_package(module: str) -> str:
+def _get_package(module: str) -> str:
     return module.partition(".")[0]
 
 

@@ -31,12 +31,12 @@ class RandomTranslation(Method):
     pixels: Annotated[int, Bounds(least=1)] = 2  # the maximum translation along each axis
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        examples, _, *sides = batch.images.shape
+        examples, _, *sizes = batch.images.shape
         device = batch.images.device
         moves = now.rng.integers(-self.pixels, self.pixels, (2, examples, 1), endpoint=True)
         rows, columns = (
-            copy_to_device(_reflect(np.arange(side) - move), device)
-            for side, move in zip(sides, moves, strict=True)
+            copy_to_device(_reflect(np.arange(size) - move), device)
+            for size, move in zip(sizes, moves, strict=True)
         )
         example = torch.arange(examples, device=device)[:, None, None]
         # indexing the NHWC view keeps channels_last memory
@@ -45,6 +45,6 @@ class RandomTranslation(Method):
 
 
 def _reflect(positions: np.ndarray) -> np.ndarray:
-    """Return positions along an axis, int64 [N, side], reflected at both ends."""
+    """Return positions along an axis, int64 [N, size], reflected at both ends."""
     last = positions.shape[1] - 1
     return last - np.abs(positions % (2 * last) - last)

@@ -27,9 +27,11 @@ LICENSE = (
 #: Methods that change the network. Without their modules, the weights give other outputs.
 _IN_NETWORK = {method.name: method for method in ORDER if method.in_network}
 
-_MAX_CHARACTERS = 1 << 24  # characters
+_MAX_CHARACTERS = 1 << 24  # limit of a description
 _MAX_ARGUMENT = 4096  # limit of a network's arguments, such as an image size or a width
 
+#: Keys in files that differ from the names of fields.
+_KEYS = {"method_settings": "surgery"}
 
 #: Settings of evaluation images, which are fields of NetworkDescription and of DataConfig.
 _IMAGE_SETTINGS = ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit")
@@ -47,8 +49,8 @@ class NetworkDescription:
     architecture: str  # name of a torchvision ResNet, or library:name
     num_classes: Annotated[int, Bounds(1, 1 << 20)]
     classes: tuple[str, ...] = ()  # in label order; empty if unknown
-    # settings of the methods in the network
-    surgery: dict[str, Settings] = field(default_factory=dict)
+    # settings of the methods in the network, by name
+    method_settings: dict[str, Settings] = field(default_factory=dict)
     train_size: NetworkSize = 224  # pixels, size of the training crop
     eval_resize: NetworkSize = 256  # pixels, shorter side before the center crop
     eval_size: NetworkSize = 224  # pixels, size of the center crop
@@ -73,13 +75,13 @@ class NetworkDescription:
     def title(self) -> str:
         """The name of the network, its arguments, and the methods that change it."""
         arguments = "".join(f" {key}={value}" for key, value in self.arguments.items())
-        surgery = "".join(f" + {name}" for name in self.surgery)
-        return self.architecture + arguments.replace("small_stem=True", "stem=small") + surgery
+        methods = "".join(f" + {name}" for name in self.method_settings)
+        return self.architecture + arguments.replace("small_stem=True", "stem=small") + methods
 
     def methods(self) -> Stack:
         """Return the methods that change the network."""
         return Stack(
-            {name: _IN_NETWORK[name](**settings) for name, settings in self.surgery.items()}
+            {name: _IN_NETWORK[name](**settings) for name, settings in self.method_settings.items()}
         )
 
     def class_name(self, label: int) -> str:
@@ -93,7 +95,8 @@ class NetworkDescription:
 
     def to_json(self) -> str:
         """Return all fields as one line of JSON; `from_json` returns an equal object."""
-        return json.dumps({"format": FORMAT} | asdict(self))
+        content = {_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        return json.dumps({"format": FORMAT} | content)
 
 
 def describe(
@@ -130,7 +133,10 @@ def select_image_settings(source: NetworkDescription | DataConfig) -> dict[str, 
 
 
 def from_json(text: str) -> NetworkDescription:
-    """Parse untrusted output of `to_json`. Raises ValueError with a message for the user."""
+    """Parse untrusted output of `to_json`.
+
+    Raises ValueError, with a message for the user, if it is not valid.
+    """
     try:
         content = parse_json(text) if len(text) <= _MAX_CHARACTERS else None
     except ValueError:
@@ -141,14 +147,15 @@ def from_json(text: str) -> NetworkDescription:
         raise ValueError(
             "its description of the network is from another version of this program: update it"
         )
-    if content.keys() != {item.name for item in fields(NetworkDescription)}:
+    if content.keys() != {_KEYS.get(item.name, item.name) for item in fields(NetworkDescription)}:
         raise ValueError("its description of the network has missing or unknown fields")
     values, invalid = {}, []
     for name, field_type in get_field_types(NetworkDescription).items():
+        key = _KEYS.get(name, name)
         try:
-            values[name] = _read_field(content[name], field_type)
+            values[name] = _read_field(content[key], field_type)
         except WrongTypeError:
-            invalid.append(name)
+            invalid.append(key)
     if not invalid:
         about = NetworkDescription(**values)
         invalid = list(_find_invalid_fields(about))
@@ -178,8 +185,8 @@ def _find_invalid_fields(about: NetworkDescription) -> Iterator[str]:
     yield from (problem.key for problem in find_broken_limits(about))
     if not (about.architecture in NETWORKS or LIBRARY.fullmatch(about.architecture)):
         yield "architecture"
-    if not all(_is_method(*item) for item in about.surgery.items()):
-        yield "surgery"
+    if not all(_is_method(*item) for item in about.method_settings.items()):
+        yield _KEYS["method_settings"]
     if any(abs(value) > _MAX_ARGUMENT for value in about.arguments.values()):
         yield "arguments"
 

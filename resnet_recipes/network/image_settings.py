@@ -76,9 +76,9 @@ def _read_timm_config(name: str) -> Mapping[str, Any]:
 
 
 def _convert_timm_config(facts: Mapping[str, Any]) -> dict[str, Any]:
-    side = facts["input_size"][1]
-    resize = math.floor(side / facts["crop_pct"])
-    fields = _make_fields(facts["mean"], facts["std"], facts["interpolation"], resize, side)
+    size = facts["input_size"][1]
+    resize = math.floor(size / facts["crop_pct"])
+    fields = _make_fields(facts["mean"], facts["std"], facts["interpolation"], resize, size)
     return fields | {"fit": _FITS.get(facts.get("crop_mode", "center"), "crop")}
 
 

@@ -37,8 +37,8 @@ class PretrainedWeights(NamedTuple):
         about = self.about
         yield f"{len(self.tensors)} tensors loaded"
         yield self.head
-        if about.surgery:
-            yield f"they were trained with {', '.join(about.surgery)}"
+        if about.method_settings:
+            yield f"they were trained with {', '.join(about.method_settings)}"
         if _must_sum_colors(config, about):
             yield "summed over colors, for gray images"
         yield from describe_frozen(config)

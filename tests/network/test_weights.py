@@ -51,7 +51,7 @@ def test_network_is_restored_with_methods_and_classes(make_run, tmp_path, suffix
     with torch.no_grad():
         assert torch.equal(loaded.model(IMAGES), run.model(IMAGES))
     assert loaded.about.classes == run.plan.facts.classes
-    assert loaded.about.surgery["blurpool"]["blur_first"] is False
+    assert loaded.about.method_settings["blurpool"]["blur_first"] is False
     assert (loaded.about.eval_resize, loaded.about.eval_size, loaded.is_described) == (36, 32, True)
 
 
@@ -86,7 +86,7 @@ def test_write_weights_writes_the_ema_average(make_run, tmp_path):
 
 
 def test_network_description_round_trips_through_json():
-    surgery = {"blurpool": vars(BlurPool(replace_maxpools=False, min_channels=3))}
+    settings = {"blurpool": vars(BlurPool(replace_maxpools=False, min_channels=3))}
     numbers = {
         "mean": (127.5, 0.0, 1.0),
         "std": (127.5, 255.0, 3.0),
@@ -95,7 +95,7 @@ def test_network_description_round_trips_through_json():
         "loss": 0.5,
         "eval_examples": 9,
     }
-    whole = NetworkDescription("resnet18", 2, ("tench", "caf\u00e9"), surgery, **numbers)
+    whole = NetworkDescription("resnet18", 2, ("tench", "caf\u00e9"), settings, **numbers)
     assert about.from_json(whole.to_json()) == whole
 
 

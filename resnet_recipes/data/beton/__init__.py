@@ -40,7 +40,7 @@ SAMPLE = np.dtype([("image", IMAGE), ("label", "<i8")], align=True)
 ALLOCATION = np.dtype([("sample", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
 METADATA_START = HEADER.itemsize + 2 * FIELD.itemsize
 
-AGAIN = "resnet-recipes convert SRC DST"
+CONVERT_COMMAND = "resnet-recipes convert SRC DST"
 
 _MAX_CLASSES = 1 << 16  # limit of classes without a sidecar
 _MAX_SAMPLES = 1 << 26  # limit of samples; 3 GiB of metadata and table
@@ -146,7 +146,9 @@ def open_beton(path: Path) -> Beton:
             file.seek(table_ptr)
             table = file.read(total - table_ptr)
     except OSError as error:
-        raise NotReadyError.at(path, f"cannot be read: {error.strerror}", AGAIN) from error
+        raise NotReadyError.at(
+            path, f"cannot be read: {error.strerror}", CONVERT_COMMAND
+        ) from error
     structure = hashlib.sha256(b"".join((header, fields, metadata, table))).hexdigest()
     types = np.frombuffer(fields, FIELD)["type_id"].tolist()
     samples, allocations = np.frombuffer(metadata, SAMPLE), np.frombuffer(table, ALLOCATION)
@@ -159,7 +161,7 @@ def open_beton(path: Path) -> Beton:
     described = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
     if described not in (None, (count, total, structure)):
         clause = "does not match its sidecar (.json): one of the two was changed"
-        raise NotReadyError.at(path, clause, AGAIN)
+        raise NotReadyError.at(path, clause, CONVERT_COMMAND)
     _reject(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES))
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
     starts, modes = image["ptr"].astype(np.int64), np.ascontiguousarray(image["mode"])
@@ -168,7 +170,7 @@ def open_beton(path: Path) -> Beton:
 
 def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
     """Yield problems of a pair of files: different label meanings, or classes without images."""
-    again = (AGAIN, Hint("convert both together"))
+    again = (CONVERT_COMMAND, Hint("convert both together"))
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):
             clause = f"is the {beton.sidecar.split} split according to its sidecar"
@@ -188,7 +190,7 @@ def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
 def _reject(path: Path, faults: Iterator[str]) -> None:
     """Raise NotReadyError for the first fault, if any; it may have caused the others."""
     for fault in faults:
-        raise NotReadyError.at(path, fault, AGAIN)
+        raise NotReadyError.at(path, fault, CONVERT_COMMAND)
 
 
 def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
@@ -230,16 +232,14 @@ def _find_table_faults(
     if not np.array_equal(allocations["sample"], np.arange(count, dtype=np.uint64)):
         yield "is damaged: its table does not list every sample once"
     moved = allocations["ptr"] != pointers
-    yield from _report_first(moved, "has different positions in metadata and table")
+    yield from _find_first(moved, "has different positions in metadata and table")
     outside = (allocations["ptr"] >= table_ptr) | (allocations["size"] > page_size)
-    yield from _report_first(outside, "lies outside the data, or is larger than a page")
+    yield from _find_first(outside, "lies outside the data, or is larger than a page")
     start, size = pointers.astype(np.int64), allocations["size"].astype(np.int64)
     outside = start < METADATA_START + count * SAMPLE.itemsize
     outside |= (start + size > table_ptr) | (size == 0)
-    yield from _report_first(outside, "is empty, or lies outside the data")
-    yield from _report_first(
-        start // page_size != (start + size - 1) // page_size, "crosses a page"
-    )
+    yield from _find_first(outside, "is empty, or lies outside the data")
+    yield from _find_first(start // page_size != (start + size - 1) // page_size, "crosses a page")
     order = np.argsort(start)
     if (overlap := start[order][:-1] + size[order][:-1] > start[order][1:]).any():
         pair = order[:-1][overlap][0], order[1:][overlap][0]
@@ -249,21 +249,21 @@ def _find_table_faults(
 def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]:
     """Yield images of unknown kind or impossible size, and raw images without 3 bytes/pixel."""
     pixel_counts = images["height"].astype(np.int64) * images["width"]
-    yield from _report_first(images["mode"] > RAW, "is stored neither as JPEG nor raw")
+    yield from _find_first(images["mode"] > RAW, "is stored neither as JPEG nor raw")
     too_many = (pixel_counts == 0) | (pixel_counts > _MAX_PIXELS)
-    yield from _report_first(too_many, "has no pixels, or more than 64 million")
+    yield from _find_first(too_many, "has no pixels, or more than 64 million")
     odd = (images["mode"] == RAW) & (lengths != 3 * pixel_counts)
-    yield from _report_first(odd, "is raw, but does not have three bytes per pixel")
+    yield from _find_first(odd, "is raw, but does not have three bytes per pixel")
 
 
 def _find_label_faults(labels: np.ndarray, classes: int) -> Iterator[str]:
     """Yield labels outside the range of classes."""
     if (outside := (labels < 0) | (labels >= classes)).any():
         clause = f"has label {labels[outside][0]}; labels go from 0 to {classes - 1}"
-        yield from _report_first(outside, clause)
+        yield from _find_first(outside, clause)
 
 
-def _report_first(bad: np.ndarray, fault: str) -> Iterator[str]:
+def _find_first(bad: np.ndarray, fault: str) -> Iterator[str]:
     """Yield the fault of the first of these samples, if any, and the number of samples."""
     if bad.any():
         others = f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else ""

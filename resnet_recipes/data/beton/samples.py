@@ -9,7 +9,7 @@ import numpy as np
 from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem
 from resnet_recipes.base.text import format_bytes
-from resnet_recipes.data.beton import AGAIN, JPEG, Beton, get_half_path, open_beton
+from resnet_recipes.data.beton import CONVERT_COMMAND, JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.order import EpochOrder
@@ -23,7 +23,7 @@ class Samples:
     samples are requested from disk before they are decoded.
     """
 
-    mostly_jpeg = True
+    is_mostly_jpeg = True
 
     def __init__(self, beton: Beton, small: Beton | None = None):
         """Read from a file and, optionally, its small level."""
@@ -60,7 +60,7 @@ class Samples:
 
     def fix(self) -> Fix:
         """Return the fix for a damaged sample."""
-        return AGAIN
+        return CONVERT_COMMAND
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Point the engine rows [n] into the mapped file."""

@@ -24,7 +24,7 @@ from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_are
 
 WRITE_MODES = ("raw", "proportion", "jpg")
 _RESTART = 4  # units of 16 pixels between restart markers
-_MAX_SIDE = 65_500  # pixels: limit of JPEG encoders and of 16 bits in a .beton file
+_MAX_DIMENSION = 65_500  # pixels: limit of JPEG encoders and of 16 bits in a .beton file
 
 
 @dataclass
@@ -69,16 +69,16 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     With two levels it is encoded again with restart markers every 64 pixels, so that the native
     decoder can skip the intervals outside a crop. EXIF orientation is ignored, as in training.
     """
-    longest = options.max_resolution or _MAX_SIDE
+    longest = options.max_resolution or _MAX_DIMENSION
     is_kept = options.write_mode == "jpg" and options.levels == 1 and isinstance(image, Picture)
     if is_kept and max(image.height, image.width) <= longest and _is_plain(image.data):
         image.check()
         return Encoded(JPEG, image.height, image.width, image.data)
     pixels = image.shrink(*compute_shrunk_size(image.height, image.width, options.max_resolution))
     height, width, _ = pixels.shape
-    if max(height, width) > _MAX_SIDE:
+    if max(height, width) > _MAX_DIMENSION:
         raise BadImageError(
-            f"is {max(height, width):,} pixels long; .beton files allow at most {_MAX_SIDE:,}"
+            f"is {max(height, width):,} pixels long; .beton files allow at most {_MAX_DIMENSION:,}"
         )
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":

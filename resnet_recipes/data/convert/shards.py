@@ -121,8 +121,8 @@ def find_shards(src: Path) -> dict[str, Original]:
     for split, paths in named.items():
         images, groups = kind({path: listings[path] for path in paths}, classes), None
         if not tars:  # a row group is read as a unit
-            begins = np.diff(images.shards, prepend=0) | np.diff(images.offsets[:, 1], prepend=0)
-            groups = np.cumsum(begins != 0)
+            changes = np.diff(images.shards, prepend=0) | np.diff(images.offsets[:, 1], prepend=0)
+            groups = np.cumsum(changes != 0)
         identity = repr([(path.name, path.stat().st_size) for path in paths]).encode()
         fingerprint = hashlib.sha256(identity + images.offsets.tobytes()).hexdigest()
         folder = os.path.realpath(os.path.commonpath(paths))

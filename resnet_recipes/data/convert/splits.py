@@ -71,7 +71,7 @@ class Split:
         except NotReadyError:
             return None
 
-    def is_taken(self) -> bool:
+    def has_foreign_target(self) -> bool:
         """Return whether a file exists that was not made from this source."""
         if not os.path.lexists(self.target):
             return False
@@ -80,7 +80,7 @@ class Split:
             sidecar.source == self.source.path or sidecar.source_sha256 == self.fingerprint
         )
 
-    def is_made(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether an earlier attempt finished this file, with these options."""
         if get_partial_path(self.target).exists():
             return False
@@ -121,14 +121,14 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
         half = get_half_path(first.target)
         files[0].append(Split(f"{first.name}.half", first.source, half, options, is_half=True))
     for split in chain(*files):
-        if split.is_taken():
+        if split.has_foreign_target():
             parse_new_path("DST", str(split.target))
     return files
 
 
 def count_finished(files: list[list[Split]]) -> int:
     """Return how many files an interrupted attempt finished; 0 if it finished all of them."""
-    complete = (all(split.is_made() for split in levels) for levels in files)
+    complete = (all(split.is_finished() for split in levels) for levels in files)
     return next((number for number, is_complete in enumerate(complete) if not is_complete), 0)
 
 

@@ -23,12 +23,12 @@ class Member(NamedTuple):
 class _Headers(BufferedReader):
     """A file that limits the bytes of a header: tarfile allocates any size that a header claims."""
 
-    left = 0
+    bytes_left = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or not 0 <= size <= self.left:
+        if size is None or not 0 <= size <= self.bytes_left:
             raise ValueError
-        self.left -= size
+        self.bytes_left -= size
         return super().read(size)
 
 
@@ -63,7 +63,7 @@ def _read_header(file: _Headers, offset: int) -> tarfile.TarInfo | None:
     An archive is opened for each member, because tarfile keeps all members of an archive.
     """
     file.seek(offset)
-    file.left = _MAX_HEADER_BYTES
+    file.bytes_left = _MAX_HEADER_BYTES
     try:
         with tarfile.open(fileobj=file, mode="r:", encoding="utf-8") as archive:
             return archive.next()

@@ -72,7 +72,7 @@ class Files:
         return os.path.join(self._folder, os.fsdecode(self._arrays["text"][start:end].tobytes()))
 
     @property
-    def mostly_jpeg(self) -> bool:
+    def is_mostly_jpeg(self) -> bool:
         """Whether most of the images are JPEGs, according to their names."""
         some = np.linspace(0, len(self) - 1, min(len(self), 200)).astype(int).tolist()
         names = [self.path(index).lower() for index in some]

@@ -28,7 +28,7 @@ def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
     """
     inside = find_inner_folders(listing)
     if similar := _find_similar(inside):
-        yield _report_repeated(
+        yield _make_repetition_problem(
             root, listing, similar, {*chain(*(inside[name] for name in similar))}
         )
         return
@@ -65,7 +65,9 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
     return sorted(folders) if len(folders) > 1 else []
 
 
-def _report_repeated(root: Path, listing: Listing, similar: list[str], inner: set[str]) -> Problem:
+def _make_repetition_problem(
+    root: Path, listing: Listing, similar: list[str], inner: set[str]
+) -> Problem:
     """Return the problem of class folders that contain the same folders."""
     clause = f"has the same folders ({join_first(sorted(inner))}) in {join_first(similar)}"
     if any(map(is_train_and_val, find_split_families(inner).values())):

@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
     name: str  # name in the folder or table
     path: Path
-    is_whole: bool = True  # False: the table has several splits
+    is_only_split: bool = True  # False: the table has several splits
 
     @property
     def is_table(self) -> bool:
@@ -42,9 +42,9 @@ class Part(NamedTuple):
         Raises NotReadyError if the table is not valid, and OSError if a folder cannot be read.
         """
         if self.is_table:
-            rows = table.read_rows(self.path, self.name.lower() if self.is_whole else "")
+            rows = table.read_rows(self.path, self.name.lower() if self.is_only_split else "")
             return table.make_listing(
-                self.path, [row for row in rows if self.is_whole or row.split == self.name]
+                self.path, [row for row in rows if self.is_only_split or row.split == self.name]
             )
         listing = Listing.of(self.path, on_progress)
         return _label_by_folder(listing) if config.nested_classes else listing

@@ -53,7 +53,7 @@ def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
 
     If most images are not JPEGs, processes are faster than the engine's threads.
     """
-    if find_engine_fault() or not images.source.mostly_jpeg or not images.suit_engine:
+    if find_engine_fault() or not images.source.is_mostly_jpeg or not images.suits_engine:
         return images
     return NativeImages(images, threads)
 

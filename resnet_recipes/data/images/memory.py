@@ -33,7 +33,7 @@ class Shrunk:
     same name. Other images are decoded every time, and so are those that Python decodes and crops.
     """
 
-    mostly_jpeg = True  # the engine also crops images that only Python can decode
+    is_mostly_jpeg = True  # the engine also crops images that only Python can decode
 
     def __init__(self, source: Source, longest: int, name: str = ""):
         self.labels, self.path, self.fix = source.labels, source.path, source.fix

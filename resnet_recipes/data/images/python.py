@@ -42,7 +42,7 @@ class Source(Readable, Protocol):
     """The images of one split, for Python and for the engine."""
 
     @property
-    def mostly_jpeg(self) -> bool:
+    def is_mostly_jpeg(self) -> bool:
         """Whether most of the images are JPEGs, which the engine decodes."""
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class PythonRows:
     in_threads = False
     #: Error that ends the run if an image is damaged.
     ends_with: type[TrainingError] = BadValidationImageError
-    suit_engine = True  # whether the engine supports everything that these images need
+    suits_engine = True  # whether the engine supports everything that these images need
 
     def __init__(self, source: Source):
         self.source, self.labels = source, source.labels
@@ -136,7 +136,7 @@ class TrainImages(PythonRows):
             rows.pixels[row] = pixels
 
     @property
-    def suit_engine(self) -> bool:
+    def suits_engine(self) -> bool:
         """Whether the engine supports the augmentation."""
         return self.augment is None or hasattr(self.augment, "sample_operations")
 
@@ -178,7 +178,7 @@ class EvalImages(PythonRows):
     ):
         super().__init__(source)
         self.resize, self.bicubic, self.fit, self.mean = resize, bicubic, fit, mean
-        self.suit_engine = fit == "crop"
+        self.suits_engine = fit == "crop"
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""

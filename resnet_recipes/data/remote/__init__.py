@@ -28,14 +28,14 @@ class _Remote(NamedTuple):
 
     store: Store
     heads: tuple[RemoteFile, ...]
-    named: str  # the table named in the URL
+    table_name: str  # the table that the URL names, or ""
     name: str  # name of the folder with its copies
     version: str
     complete: Path | None  # the complete copy, if it exists
 
     def copy(self, cache: str) -> Copy:
         """Return a copy to complete. Raises NotReadyError if no disk has enough free space."""
-        contents = list_contents(self.store, self.heads, self.named)
+        contents = list_contents(self.store, self.heads, self.table_name)
         home = disk.choose_folder(cache, self.name, f"{self.version}{PART}", contents.size)
         return Copy(self.store, contents, home, self.version)
 
@@ -60,7 +60,7 @@ def fetch_outline(config: DataConfig) -> DataOutline:
                 ", whose table is that at the address; whether its images still are was not "
                 "compared: delete the copy to fetch them again"
             )
-        return DataOutline(complete / remote.named, note)
+        return DataOutline(complete / remote.table_name, note)
     copy = remote.copy(config.cache)
     start, before, total = time.monotonic(), copy.fetched, copy.contents.size
     copy.outline(lambda: time.monotonic() > start + _SAMPLE_SECONDS)
@@ -73,7 +73,7 @@ def fetch_outline(config: DataConfig) -> DataOutline:
         f"{format_bytes(total - fetched)} of {format_bytes(total)} are still to be fetched before "
         f"the first step{speed}, to {copy.final}; compared with {copy.contents.checked}"
     )
-    return DataOutline(copy.path / remote.named, note)
+    return DataOutline(copy.path / remote.table_name, note)
 
 
 def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
@@ -84,11 +84,11 @@ def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path
     """
     remote = _look_up(config)
     if remote.complete:
-        return remote.complete / remote.named
+        return remote.complete / remote.table_name
     if stopped():
         return None
     copy = remote.copy(config.cache)
-    return copy.final / remote.named if copy.complete(progress, stopped) else None
+    return copy.final / remote.table_name if copy.complete(progress, stopped) else None
 
 
 def _look_up(config: DataConfig) -> _Remote:
@@ -97,25 +97,25 @@ def _look_up(config: DataConfig) -> _Remote:
     RecipeError.raise_if_any(
         problem.under("data") for problem in find_address_problems(config.root)
     )
-    address, named = config.root, ""
+    address, table_name = config.root, ""
     if address.lower().endswith(TABLES):
-        address, _, named = address.rpartition("/")
+        address, _, table_name = address.rpartition("/")
     store = _open_store(address)
-    heads = fetch_heads(store, named, config.backend)
+    heads = fetch_heads(store, table_name, config.backend)
     name = _make_name(config.root)
     version = _compute_digest(repr(heads))
     home = disk.find_copy(config.cache, name)
     complete = home / version if home and (home / version).is_dir() else None
-    return _Remote(store, heads, named, name, version, complete)
+    return _Remote(store, heads, table_name, name, version, complete)
 
 
-def read_version(copy: str) -> str:
+def get_version(copy: str) -> str:
     """Return the version of the images in a copy: a digest of names, sizes and ETags."""
     path = Path(copy)
     return (path if path.is_dir() else path.parent).name
 
 
-def is_trusted(config: DataConfig) -> bool:
+def has_copy(config: DataConfig) -> bool:
     """Return whether the cache has images of a URL; makes no requests."""
     return disk.find_copy(config.cache, _make_name(config.root)) is not None
 

@@ -58,13 +58,13 @@ class Contents(NamedTuple):
         return " and ".join(contents) or f"sizes, because {SUMS} is missing"
 
 
-def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
-    """Return the files that describe a dataset; the URL may have named a table.
+def fetch_heads(store: Store, table_name: str, backend: str) -> tuple[RemoteFile, ...]:
+    """Return the files that describe a dataset; `table_name` is the table in the URL, or "".
 
     Raises NotReadyError if there are no such files.
     """
-    remotes = {remote.name: remote for remote in _find_present(store, named)}
-    if named or backend == "torchvision" or not {*_FILES} <= remotes.keys():
+    remotes = {remote.name: remote for remote in _find_present(store, table_name)}
+    if table_name or backend == "torchvision" or not {*_FILES} <= remotes.keys():
         names = [name for name in remotes if name not in _BETONS]
     else:
         names = [name for name in remotes if name not in _TABLES]
@@ -80,8 +80,8 @@ def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...
     return tuple(remotes[name] for name in names)
 
 
-def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Contents:
-    """Return all files of a dataset; reads its tables. The URL may have named a table.
+def list_contents(store: Store, heads: Sequence[RemoteFile], table_name: str) -> Contents:
+    """Return all files of a dataset; reads its tables.
 
     Raises NotReadyError if a file cannot be fetched, or a table is wrong or lists a missing file.
     """
@@ -93,7 +93,7 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
             if head.name == SUMS:
                 sums = _parse_sums(store, head)
             elif head in tables:
-                only = "" if named else Path(head.name).stem
+                only = "" if table_name else Path(head.name).stem
                 path = folder / head.name
                 names |= dict.fromkeys(
                     _iterate_image_names(store, head, path, only, len(tables) > 1)
@@ -106,7 +106,7 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
     return Contents(tuple(heads), tuple(image for image in images if image), sums)
 
 
-def _find_present(store: Store, named: str) -> list[RemoteFile]:
+def _find_present(store: Store, table_name: str) -> list[RemoteFile]:
     """Return the files at the URL that may describe the dataset."""
     forbidden: list[ForbiddenError] = []
 
@@ -117,7 +117,7 @@ def _find_present(store: Store, named: str) -> list[RemoteFile]:
             forbidden.append(error)
             return None
 
-    names = (named, SUMS) if named else (*_BETONS, *_TABLES, SUMS)
+    names = (table_name, SUMS) if table_name else (*_BETONS, *_TABLES, SUMS)
     present = [remote for remote in _look_at_each(look, names) if remote]
     if not {remote.name for remote in present} - {SUMS} and forbidden:
         raise forbidden[0]
@@ -150,17 +150,17 @@ def _parse_sums(store: Store, head: RemoteFile) -> dict[str, str]:
 
 
 def _iterate_image_names(
-    store: Store, head: RemoteFile, path: Path, only: str, is_beside: bool
+    store: Store, head: RemoteFile, path: Path, only: str, has_other_tables: bool
 ) -> Iterator[str]:
     """Yield the names of the images in a table fetched to `path`; they must be below its folder.
 
-    `only` is its only split, if given. With `is_beside` other tables, metadata may lack labels.
+    `only` is its only split, if given. With `has_other_tables`, metadata may lack labels.
     """
     if head.size > _MAX_TABLE_BYTES:
         raise store.make_error(head.name, f"is larger than {_MAX_TABLE_BYTES:,} bytes")
     path.write_bytes(store.read(head, 0, head.size))
     try:
-        if is_beside and head.name in table.METADATA and not table.has_labels(path):
+        if has_other_tables and head.name in table.METADATA and not table.has_labels(path):
             return
         rows = table.read_rows(path, only)
     except NotReadyError as error:

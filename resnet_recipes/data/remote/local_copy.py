@@ -96,8 +96,8 @@ class Copy:
         """Fetch all missing pieces, check the copy and rename it; False if stopped."""
         if not self._fetch(range(len(self._pieces)), progress, stopped):
             return False
-        with self._lock(lambda: stopped() or self.final.is_dir()) as is_held:
-            if is_held and not self.final.is_dir():
+        with self._lock(lambda: stopped() or self.final.is_dir()) as has_lock:
+            if has_lock and not self.final.is_dir():
                 if not self._check(progress, stopped):
                     return False
                 os.rename(self._part, self.final)
@@ -129,8 +129,8 @@ class Copy:
             self._show(progress, self.fetched)
             return self.final.is_dir() or all(number in done for number in parts)
 
-        with self._lock(lambda: stopped() or is_done()) as is_held:
-            if is_held and not is_done():
+        with self._lock(lambda: stopped() or is_done()) as has_lock:
+            if has_lock and not is_done():
                 self._create_files()
                 self._fetch_now(parts, progress, stopped)
         return is_done()
@@ -176,7 +176,7 @@ class Copy:
 
     def _create_files(self) -> None:
         """Create the files at full size without content, unless they exist."""
-        if self._make_journal_key() == self._key:
+        if self._read_journal_key() == self._key:
             return
         with self._convert_write_errors():
             for path in self._home.iterdir():  # copies of an earlier version
@@ -226,13 +226,13 @@ class Copy:
         """Return the numbers of the pieces that the journal lists as fetched."""
         if self.final.is_dir():
             return {*range(len(self._pieces))}
-        if self._make_journal_key() != self._key:
+        if self._read_journal_key() != self._key:
             return set()
         listed = self._journal.read_bytes()[len(self._key) :]
         numbers = np.frombuffer(listed[: len(listed) // 4 * 4], np.uint32)
         return {*numbers.tolist()} & {*range(len(self._pieces))}
 
-    def _make_journal_key(self) -> bytes:
+    def _read_journal_key(self) -> bytes:
         try:
             with open(self._journal, "rb") as file:
                 return file.read(len(self._key))

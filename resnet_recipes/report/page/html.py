@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 
 #: Height and width of a thumbnail, in pixels.
-_THUMBNAIL_SIDE = 160
+_THUMBNAIL_SIZE = 160
 
 #: Characters of a table cell before it is wrapped.
 MAX_CELL_CHARACTERS = 24
@@ -195,6 +195,6 @@ def _encode_jpeg(pixels: "np.ndarray") -> str:
     from PIL import Image
 
     picture, file = Image.fromarray(pixels), io.BytesIO()
-    picture.thumbnail((2 * _THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
+    picture.thumbnail((2 * _THUMBNAIL_SIZE, _THUMBNAIL_SIZE))
     picture.save(file, "JPEG", quality=90)
     return base64.b64encode(file.getvalue()).decode()

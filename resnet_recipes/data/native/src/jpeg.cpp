@@ -104,7 +104,7 @@ class Scanlines final : public RowSource {
 static_assert(std::is_trivially_destructible_v<Scanlines> && std::is_trivially_destructible_v<Cut>);
 
 // Whether the image ends in the last `tail` bytes; libjpeg-turbo checks the rest.
-bool is_whole(Bytes bytes, size_t tail) {
+bool is_complete(Bytes bytes, size_t tail) {
     size_t from = bytes.size > tail ? bytes.size - tail : 0;
     for (size_t at = bytes.size - 1; at > from; at--) {
         if (bytes.data[at - 1] == 0xFF && bytes.data[at] == 0xD9) {
@@ -223,7 +223,7 @@ Status open(Decoder &decoder, Bytes bytes, Row &row) {
     if (!is_jpeg(bytes)) {
         return FOREIGN;
     }
-    if (!is_whole(bytes, row.data ? 2 : TAIL)) {
+    if (!is_complete(bytes, row.data ? 2 : TAIL)) {
         return DAMAGED;
     }
     decoder.open(bytes);

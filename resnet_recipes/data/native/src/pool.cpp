@@ -163,12 +163,12 @@ bool Pool::wait(int64_t ticket, double seconds) {
         return true;
     }
     const Batch &batch = found->second;
-    auto is_whole = [&batch] { return batch.done == batch.count; };
-    bool whole = batches_.wait_for(lock, std::chrono::duration<double>(seconds), is_whole);
-    if (whole) {
+    auto has_all_rows = [&batch] { return batch.done == batch.count; };
+    bool is_done = batches_.wait_for(lock, std::chrono::duration<double>(seconds), has_all_rows);
+    if (is_done) {
         by_ticket_.erase(found);
     }
-    return whole;
+    return is_done;
 }
 
 void Pool::work() {

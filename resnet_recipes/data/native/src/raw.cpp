@@ -34,14 +34,14 @@ class Pixels final : public RowSource {
 // Trivially destructible, because a fault jumps over it.
 static_assert(std::is_trivially_destructible_v<Pixels>);
 
-bool is_whole(Bytes bytes, const Row &row) {
+bool has_all_pixels(Bytes bytes, const Row &row) {
     return row.height > 0 && row.width > 0 && bytes.size == uint64_t{3} * row.height * row.width;
 }
 
 }  // namespace
 
 Status resize_raw(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions) {
-    if (!is_whole(bytes, row)) {
+    if (!has_all_pixels(bytes, row)) {
         return MISMATCHED;
     }
     Cut cut = cut_of(row, row.height, row.width);
@@ -61,7 +61,7 @@ Status resize_raw(Bytes bytes, Row &row, Workspace &work, const Instructions &in
 }
 
 Status shrink_raw(Bytes bytes, Row &row, Workspace &work) {
-    if (!is_whole(bytes, row)) {
+    if (!has_all_pixels(bytes, row)) {
         return MISMATCHED;
     }
     jmp_buf escape;
