@@ -95,7 +95,7 @@ def iterate_linked_components(library: Path) -> Iterator[dict]:
     """Yield the libjpeg-turbo that is linked statically into the decoder, if any."""
     loaded = ctypes.CDLL(str(library.resolve()))
     loaded.engine_jpeg.restype = ctypes.c_char_p
-    words = loaded.engine_jpeg().decode().split()  # of another one than that inside: its file
+    words = loaded.engine_jpeg().decode().split()  # a path if it is linked dynamically
     if words[-1] == "inside":
         yield make_component(
             f"pkg:generic/libjpeg-turbo@{words[1]}", "IJG AND BSD-3-Clause AND Zlib"

@@ -278,7 +278,7 @@ def _format_table(prefix: str, section: type, left_out: Collection[str] = ()) ->
         cells = (
             f"`{prefix}{row.name}`",
             _describe_value(types[row.name], limits.get(row.name, ())),
-            f"`{row.written or '(empty)'}`",
+            f"`{row.default_text or '(empty)'}`",
             _format_text(meaning),
         )
         yield f"| {' | '.join(cells)} |"

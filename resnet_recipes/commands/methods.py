@@ -70,7 +70,7 @@ def _format_page(item: type, width: int) -> Iterator[str]:
     if not is_method:
         yield f"  optimizer.name={card.name}"
     for setting in card.settings:
-        head = f"  {prefix}.{setting.name}={setting.written}   "
+        head = f"  {prefix}.{setting.name}={setting.default_text}   "
         yield from wrap_text(setting.meaning, width, head, " " * 6)
     if not card.settings:
         yield f"  {prefix}={{}}   has no settings"

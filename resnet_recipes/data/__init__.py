@@ -39,7 +39,7 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
     """Survey the images at `config.root` and choose the backend.
 
     Takes seconds for ImageNet and decodes nothing. `on_progress` gets lines of text. Raises
-    NotReadyError with all problems found.
+    NotReadyError if a run cannot use the images, RecipeError if `config` is not a DataConfig.
     """
     if not isinstance(config, DataConfig):
         fix = 'DataConfig(root="images")'

@@ -115,7 +115,7 @@ class TrainCrop:
         return RandomCrops(crops(uniforms, sizes, self.scale, self.ratio), flipped)
 
     def sample_attempts(self, rows: Rows) -> "RandomCrops":
-        """Return the random numbers that `sample_boxes` needs before sizes are known.
+        """Return the random numbers from which the engine computes the boxes of `sample_boxes`.
 
         They are float64 [N, 42]: ten attempts and the ratio. With TensorFlow's rule they are [N,
         404]: random numbers, scale and ratio.

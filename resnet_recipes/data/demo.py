@@ -60,7 +60,7 @@ def write(
 def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
     """Draw one picture: an object at a random place over clutter, unevenly lit and noisy."""
     texture, shape = name.split("_")
-    width, height = (int(side) for side in rng.integers(64, 113, 2))
+    width, height = (int(size) for size in rng.integers(64, 113, 2))
     background, object_color, pattern_color = _choose_colors(HUES[shape], rng)
     scene = Image.new("RGB", (width, height), tuple(int(value) for value in background))
     draw = ImageDraw.Draw(scene)
@@ -100,8 +100,8 @@ def _draw_pattern(
     """Return a pattern of random angle and period as opacity, float32 [height, width] in 0..1."""
     angle, period, phase = rng.uniform(0, 2 * np.pi), rng.uniform(13, 20), rng.uniform(0, 2 * np.pi)
     across, down = (
-        np.arange(side, dtype=np.float32) - np.float32(center)
-        for side, center in zip(size, middle, strict=True)
+        np.arange(length, dtype=np.float32) - np.float32(center)
+        for length, center in zip(size, middle, strict=True)
     )
     along = np.float32(np.cos(angle)) * across[None] + np.float32(np.sin(angle)) * down[:, None]
     if texture == "plain":
@@ -147,7 +147,7 @@ def _photograph(scene: Image.Image, rng: np.random.Generator) -> Image.Image:
     """Blur the scene slightly, light it from one side and add camera noise."""
     pixels = np.asarray(scene.filter(ImageFilter.GaussianBlur(rng.uniform(0.0, 0.7))), np.float32)
     height, width = pixels.shape[:2]
-    right, down = (np.linspace(-0.5, 0.5, side, dtype=np.float32) for side in (width, height))
+    right, down = (np.linspace(-0.5, 0.5, size, dtype=np.float32) for size in (width, height))
     level, across, along = rng.uniform((0.8, -0.25, -0.25), (1.1, 0.25, 0.25)).astype(np.float32)
     light = level + across * right + along * down[:, None]
     noise = rng.standard_normal(pixels.shape, np.float32) * np.float32(rng.uniform(2, 8))

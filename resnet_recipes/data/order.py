@@ -128,7 +128,7 @@ _SAMPLING_SEED = 0x73616D70
 def make_balanced_order(labels: np.ndarray, balance: float) -> EpochOrder:
     """Return a function that samples a class in proportion to its images ** (1 - `balance`).
 
-    0 is natural, 1 is equal for all classes with images. The length of an epoch does not change.
+    0 is natural, 1 is equal for all classes with images. The size of an epoch does not change.
     Within a class, image counts differ by at most one: every epoch chooses the images that occur
     one more time. The order is a function of (seed, epoch), so it is the same on every rank and
     after a resume. Takes 0.3 s per epoch for ImageNet.

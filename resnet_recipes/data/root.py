@@ -46,7 +46,7 @@ _MAX_SEARCHED = 200  # folders searched for splits
 def find_root_problem(path: str) -> Problem | None:
     """Return the problem with `path`, or None if it looks right.
 
-    The problem contains the folder that the user probably meant.
+    Its fix is the folder that the user probably meant, if one is found.
     """
     root = Path(path)
     try:
@@ -179,8 +179,8 @@ def _explain_file(root: Path) -> Problem:
         if root.suffix.lower() in _WEIGHTS:
             hints = (f"weights are set with model.weights={shlex.quote(str(root))}",)
         fix: Fix = tuple(map(Hint, hints))
-        if whole := next(filter(_has_splits, root.parents[:3]), None):  # of train/ants/1.jpg
-            fix = Value(whole)
+        if folder := next(filter(_has_splits, root.parents[:3]), None):  # of train/ants/1.jpg
+            fix = Value(folder)
         return make_problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
     fix = "resnet-recipes convert SRC DST"
     if _has_splits(root.parent):

@@ -166,7 +166,11 @@ class SoftLabelsFile(NamedTuple):
 
 
 def map_soft_labels(path: Path, mode: Literal["r", "r+"] = "r") -> SoftLabelsFile:
-    """Map a file. Raises OSError, or ValueError with a phrase for the user."""
+    """Map a file into memory.
+
+    Raises ValueError, with a phrase for the user, if it has other contents, OSError if it cannot be
+    read.
+    """
     tensors, about = read_tensors(path)
     start, parts = os.path.getsize(path), []
     try:
@@ -203,7 +207,8 @@ def make_header(about: dict[str, str], shape: tuple[int, int, int, int], classes
 def open_for_writing(part: Path, first: bytes, size: int) -> BinaryIO:
     """Create a file with all its disk space, or continue it, and lock it.
 
-    Raises NotReadyError if another command uses it, OSError if it cannot be written.
+    Raises NotReadyError if another command uses it, or was started with other settings, OSError if
+    it cannot be written.
     """
     part.parent.mkdir(parents=True, exist_ok=True)
     try:

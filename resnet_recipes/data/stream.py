@@ -17,7 +17,7 @@ class Stream:
     """An iterator of batches on `device`.
 
     On CUDA, a side stream copies a batch while the device still computes on previous batches. The
-    host waits for the copy of the previous batch, and that copy waits for the step
+    host waits for the copy of the previous batch, and each copy waits for the step
     MAX_BATCHES_IN_USE batches earlier; otherwise a fast loader would fill device memory. On a CPU
     nothing is copied, and a batch is valid until the next one is requested.
     """

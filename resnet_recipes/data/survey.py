@@ -45,7 +45,7 @@ MIN_CLASS_IMAGES = 20
 def survey_files(
     config: DataConfig, on_progress: Say = do_nothing, compares: bool = True
 ) -> DataFacts:
-    """List the images at `config.root`. Raises NotReadyError with all problems found.
+    """List the images at `config.root`. Raises NotReadyError if a run cannot use them.
 
     With `compares`, reads a few validation images to detect copies of training images.
     """
@@ -147,7 +147,7 @@ def _find_split_problems(
 def _find_doubts(
     config: DataConfig, parts: Mapping[str, Part], listings: list[Listing]
 ) -> Iterator[Problem]:
-    """Yield why folders in one split are probably not classes; the other split matches."""
+    """Yield the first reason, if any, why class folders are probably not classes."""
     if config.nested_classes is None:
         yield from islice(
             (
@@ -171,8 +171,8 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         where = "" if config.sets_aside else " from both splits"
         hint = Hint(f"add images, or remove these folders{where}{unread}")
         yield make_problem(config.root, f"has no images in {join_first(empty)}", hint)
-    sides = [("train", in_train, "val", val, in_val), ("val", in_val, "train", train, in_train)]
-    for split, in_split, other, listing, in_other in [] if config.sets_aside else sides:
+    pairs = [("train", in_train, "val", val, in_val), ("val", in_val, "train", train, in_train)]
+    for split, in_split, other, listing, in_other in [] if config.sets_aside else pairs:
         hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
         missing = sorted(in_split - in_other)
         if empty := [name for name in missing if name in listing.classes]:
@@ -310,9 +310,9 @@ def _count_kinds(others: Counter) -> str:
 
 
 def survey_betons(config: DataConfig) -> DataFacts:
-    """Open both files and check that they match; takes seconds, decodes nothing.
+    """Open both files; takes seconds, decodes nothing.
 
-    Raises NotReadyError with all problems found.
+    Raises NotReadyError if one cannot be used, or they do not match each other or the settings.
     """
     root = Path(config.root)
     train, val = open_samples(root / "train.beton"), open_samples(root / "val.beton")

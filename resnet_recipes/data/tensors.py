@@ -23,7 +23,8 @@ class TensorFile(NamedTuple):
 def read_tensors(path: Path, max_bytes: float = math.inf) -> TensorFile:
     """Return the contents of a file of at most `max_bytes` bytes.
 
-    Raises OSError, or ValueError with a phrase for the user.
+    Raises ValueError, with a phrase for the user, if it is not such a file, OSError if it cannot be
+    read.
     """
     with open_regular(path, max_bytes) as file:
         length = int.from_bytes(file.read(8), "little")

@@ -21,7 +21,7 @@ _THUMBNAIL_SIZE = 8  # pixels: height and width of the resized samples
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
     """Check one .beton file, or train.beton and val.beton as a pair.
 
-    With `images`, also decode every sample.
+    With `images`, also decode every sample, unless there are other problems.
     """
     files, problems = [], []
     for path in paths:

@@ -30,7 +30,7 @@ def is_usable() -> bool:
 
 
 def find_unused_gpu() -> Finding | None:
-    """Return the reason why torch cannot use a GPU although this machine seems to have one."""
+    """Return why torch cannot use the GPU that this machine seems to have, if so."""
     if is_usable() or not (sign := find_sign_of_gpu()):
         return None
     reason = _find_reason()

@@ -162,7 +162,7 @@ class DecodedImages(NamedTuple):
 def decode_some(
     config: DataConfig, seconds: float, splits: Sequence[str] = SPLITS
 ) -> DecodedImages:
-    """Decode images of the splits in random order, for at most `seconds`."""
+    """Decode images of the splits in random order, for about `seconds`."""
     listings = {split: list_split(config, split) for split in splits}
     ends = np.cumsum([len(listing) for listing in listings.values()])
     total = int(ends[-1])
@@ -190,7 +190,7 @@ class CheckedImage(NamedTuple):
 
 
 def check_image(path: Path | str) -> CheckedImage:
-    """Read and decode one file as training does. Never raises an error: problems are returned."""
+    """Read and decode one file as training does, and return its problems."""
     digest = b""
     try:
         data = read_file(path)

@@ -24,7 +24,7 @@ def check_native() -> list[Finding]:
 
 
 def _find_missing() -> Iterator[Finding]:
-    """Yield the missing build requirements, in order of installation."""
+    """Yield the first missing requirement of the build."""
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         yield _make_finding("a C++ compiler (c++ or g++)", "g++", "compilers")

@@ -34,17 +34,17 @@ def measure_seconds(
 
 def _capture_replay(calls: Callable[[], None]) -> Callable[[], float]:
     """Capture calls on the current GPU; return a function that replays and times them."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     with capture() as graph:
         calls()
 
     def lap() -> float:
         graph.replay()  # keeps the GPU busy while the host issues the timed replay
-        begin.record()
+        start.record()
         graph.replay()
         end.record()
         end.synchronize()
-        return begin.elapsed_time(end) / 1e3
+        return start.elapsed_time(end) / 1e3
 
     return lap
 

@@ -19,7 +19,7 @@ _MIN_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB, and logs
 
 
 def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Finding]:
-    """Check the machine, its memory, also for the data in `root`, and the disk of `runs`."""
+    """Check open files, cores, the disk of `runs`, and the memory for the data in `root`."""
     gpus = torch.cuda.device_count()
     findings = [_check_files(), _check_cores(gpus), _check_disk(runs), _check_memory(root)]
     if gpus > 1:

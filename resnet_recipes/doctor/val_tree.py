@@ -18,7 +18,8 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     and its class, separated by comma, tab or space (LOC_val_solution.csv from Kaggle), or only a
     class, for the files sorted by name (ILSVRC2012_validation_ground_truth.txt). Classes that are
     numbers, from 1, need `names`: a file with the class folder of each number, in order. Raises
-    NotReadyError, without creating anything, if a file has no class or train lacks a class.
+    NotReadyError if a folder is missing, ROOT-by-class exists, a file has no class, or train lacks
+    a class.
     """
     root = Path(root).resolve()
     for folder in (root / "train", root / "val"):

@@ -85,8 +85,8 @@ def export_and_check(
 ) -> ExportResult:
     """Write a network for the program `to`, with its model card, to a new folder.
 
-    The folder is either complete or absent. Raises TrainingError if the program's outputs differ,
-    NotReadyError if the folder cannot be written.
+    The folder is either complete or absent. Raises TrainingError if the export fails or its outputs
+    differ, NotReadyError if the folder cannot be written.
     """
     try:
         with atomic.create_folder(folder.absolute()) as draft:
@@ -169,7 +169,7 @@ def _compare_probabilities(
 
 
 def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], str]:
-    """Return uncropped images for the comparison, and a description of them."""
+    """Return images in both forms for the comparison, and a description of them."""
     paths = []
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as loader:
         chosen = np.linspace(0, loader.examples - 1, min(COMPARED_IMAGES, loader.examples)).astype(

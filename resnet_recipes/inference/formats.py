@@ -312,9 +312,9 @@ def compare_logits(
 ) -> Comparison:
     """Compare the logits of two networks.
 
-    The images [N, 3, H, W] are compared in batches of 16. If both networks accept any size, three
-    of them are compared again, enlarged and wider than high. Both values are nan if any logit is
-    nan.
+    The images [N, 3, H, W] are compared in batches of 16. If both networks accept any size, up to
+    three of them are compared again, enlarged and wider than high. Both values are nan if any logit
+    is nan.
     """
     height, width = images.shape[2:]
     wide = nn.functional.interpolate(images[:3], (height + 16, width + 40))

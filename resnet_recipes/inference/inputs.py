@@ -11,7 +11,8 @@ from resnet_recipes.data.base import compute_shift_and_scale
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 
-#: A function from normalized float32 images [N, 3, H, W] to logits [N, K].
+#: A network as a function from normalized float32 images [N, 3, H, W] to logits [N, K]; with
+#: preprocessing, from uint8 images [N, H, W, 3] to probabilities.
 Program = Callable[[Tensor], Tensor]
 
 
@@ -52,7 +53,7 @@ class PreprocessingNetwork(nn.Module):
         self.register_buffer("mean", torch.tensor(about.mean).round().view(3, 1, 1), False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the same probabilities as `predict`."""
+        """Return probabilities [N, K]."""
         shift, scale = self.shift_and_scale.view(2, 1, 3, 1, 1)
         pixels = torch.addcmul(shift, self.crop_center(images), scale)
         logits = self.model(pixels)
@@ -62,7 +63,7 @@ class PreprocessingNetwork(nn.Module):
 
     def crop_center(self, images: Tensor) -> Tensor:
         """Return the center crop of resized images, integers in float32 [N, 3, size, size]."""
-        rows, columns = (torch.arange(side, device=images.device) for side in images.shape[1:3])
+        rows, columns = (torch.arange(size, device=images.device) for size in images.shape[1:3])
         height, width = rows[-1] + 1, columns[-1] + 1
         pixels = images.permute(0, 3, 1, 2).float()
         # each pass is rounded to 8 bits, as in Pillow and torch

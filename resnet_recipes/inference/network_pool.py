@@ -65,7 +65,10 @@ def open_pool(networks: Sequence[TrainedNetwork]) -> Iterator[list[PooledImage]]
 
 
 def check_pool(networks: Sequence[TrainedNetwork]) -> None:
-    """Raise RecipeError unless all networks have the same classes and disjoint images."""
+    """Raise RecipeError unless all networks have the same classes and disjoint images.
+
+    Raises NotReadyError if the images of a network cannot be opened.
+    """
     first, *others = networks
     for network in others:
         if network.network.classes != first.network.classes:

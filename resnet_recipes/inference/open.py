@@ -63,8 +63,8 @@ def open_trained(
     """Open a network object, a run, a checkpoint, a weights file or a published name.
 
     `changes` are settings of the images and the machine, such as "data.eval_size=256", and
-    model.name for a file that does not describe its network. Raises RecipeError with all problems,
-    and for changes of other settings than `settings`.
+    model.name for a file that does not describe its network. Raises RecipeError if a change is
+    wrong or not one of `settings`, NotReadyError if the network cannot be read.
     """
     model, others = parse_model(changes)
     if isinstance(source, Network):

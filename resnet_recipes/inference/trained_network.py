@@ -66,7 +66,7 @@ class TrainedNetwork:
     )
 
     def to_device(self) -> Self:
-        """Move the network to this rank's device, with the operations that the recipe allows."""
+        """Move the network to this rank's device, fuse its operations if allowed, and return it."""
         rank, precision = read_rank(self.recipe.launch.device), self.recipe.precision
         dtype, model = resolve_dtype(precision.dtype, rank.device), self.network.to(rank.device)
         if precision.kernels == "auto":
@@ -110,7 +110,8 @@ class TrainedNetwork:
     def open_images(self, fetches: bool = True) -> EvalLoader:
         """Open this rank's part of the images at data.root, or of the evaluation images of a run.
 
-        Raises NotReadyError, also if remote images have no local copy and `fetches` is False.
+        Raises NotReadyError if they cannot be read, or are remote, without a local copy, and
+        `fetches` is False.
         """
         config, size = self.recipe.data, self.recipe.batch.eval_size
         batching = Batching(self.rank.rank, self.rank.world_size, size, size, 0)
@@ -130,6 +131,7 @@ class TrainedNetwork:
     def evaluate(self, progress: Progress = do_nothing) -> EvaluationResult:
         """Evaluate as in training, with all ranks.
 
+        Raises NotReadyError if the images cannot be read, TrainingError if the evaluation fails.
         `progress` is called at every batch with the approximate number of images that all ranks
         have evaluated, and the total number.
         """
@@ -198,8 +200,7 @@ def predict_images(
     """Yield the `top` most probable classes of each image, in order.
 
     An image is an absolute path, or in memory. An unreadable image gets an error instead of
-    classes. Raises TrainingError if the network's outputs for an
-    image are not finite.
+    classes. Raises TrainingError if the network's outputs for an image are not finite.
     """
     recipe, name = trained.recipe, trained.network.about.class_name
     images = UnlabeledImages(inputs, recipe.data, recipe.batch.eval_size)

@@ -16,7 +16,7 @@ class Setting(NamedTuple):
     meaning: str  # the comment of its field: unit, range, choices
 
     @property
-    def written(self) -> str:
+    def default_text(self) -> str:
         """The default as written on a command line."""
         if isinstance(self.default, list | tuple):
             return f"[{','.join(map(str, self.default))}]"

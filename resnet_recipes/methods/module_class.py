@@ -17,11 +17,11 @@ def change_class(module: nn.Module, new_class: type[nn.Module], **attributes: ob
         setattr(module, name, value)
 
 
-def restore_class(module: nn.Module, new_class: type[nn.Module]) -> None:
-    """Undo every `change_class` of a module that was built as a `new_class`.
+def restore_class(module: nn.Module, original_class: type[nn.Module]) -> None:
+    """Undo every `change_class` of a module that was built as an `original_class`.
 
     Raises TypeError if it was not.
     """
-    if not isinstance(module, new_class):
-        raise TypeError(f"{type(module).__name__} was not built as a {new_class.__name__}")
-    module.__class__ = new_class
+    if not isinstance(module, original_class):
+        raise TypeError(f"{type(module).__name__} was not built as a {original_class.__name__}")
+    module.__class__ = original_class

@@ -99,7 +99,7 @@ class ProgressiveResizing(Method):
 
     @property
     def changes(self) -> str:  # type: ignore[override]
-        """Windows ("images") are sampled for each batch; "sizes" depend on the epoch."""
+        """The images if windows are sampled for each batch, else their sizes."""
         return "images" if self.mode == "crop" else "sizes"
 
     def provides(self, hook: str) -> bool:
@@ -141,7 +141,7 @@ class ProgressiveResizing(Method):
             )
 
     def size_in_epoch(self, full_size: int, epoch: int, horizon: Horizon) -> int:
-        """Return the image size in pixels in an epoch, counted from 0; `full_size` is the last."""
+        """Return the image size in pixels in an epoch, counted from 0; `full_size` is before it."""
         step = (epoch + (self.size_from_epoch == "end")) * horizon.steps_per_epoch
         scales = [
             scale for start, scale in self.stairs if horizon.steps(Duration.parse(start)) <= step

@@ -87,7 +87,7 @@ class RandAugment(Method):
         }[name]()
 
     def _sample_factor(self, name: str, level: float, rng: np.random.Generator) -> float:
-        """Return a factor: 1 leaves the image unchanged, 0 removes the property completely."""
+        """Sample a factor: 1 leaves the image unchanged, 0 removes the property completely."""
         if self.augmentation_set == "original":
             return 0.18 * level + 0.1
         strength, more = rng.random(), rng.random() < 0.5

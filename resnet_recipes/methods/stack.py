@@ -163,7 +163,7 @@ class Stack:
                         f"'~methods.{name}'",
                     )
 
-    def _get_only(self, hook: str, default: Callable | None) -> Any:
+    def _get_only(self, hook: str, default: Callable) -> Any:
         return next(iter(self._collect(hook)), default)
 
     def _collect(self, hook: str) -> tuple[Callable, ...]:

@@ -100,7 +100,7 @@ _DROP_ATTRIBUTES = {
 
 
 def _is_block(module: nn.Module) -> bool:
-    """Return whether a module is torchvision's BasicBlock or Bottleneck."""
+    """Return whether a module is a residual block, named as in torchvision and timm's ResNets."""
     return hasattr(module, "downsample") and hasattr(module, "bn2")
 
 

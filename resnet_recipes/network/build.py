@@ -27,11 +27,10 @@ def build_network(
     """Return the recipe's network on `device`.
 
     It is initialized from the recipe's seed, changed by the methods, and in the recipe's memory
-    format. The methods change it before it is moved to the
-    device, so that the modules they add move with it.
+    format.
     """
     model = build_model(recipe.model, num_classes, recipe.seed)
-    methods.modify_model(model)
+    methods.modify_model(model)  # before the move to the device, so that added modules move too
     if device.type == "cpu" or not backbones.is_resnet(model):  # ResNets do not need it on GPUs
         model.forward = avoid_wrong_gradients(model.forward)
     if recipe.precision.channels_last:
@@ -44,9 +43,8 @@ def build_network(
 def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
     """Return the network on the CPU, initialized as in the recipe.
 
-    The torchvision ResNets are "v1.5", with the stride in the 3x3 convolution. If the network
-    starts from pretrained weights, a new classifier keeps the default initialization of torch.
-    The weights depend on the seed, and may differ between kinds of processors.
+    The torchvision ResNets are "v1.5", with the stride in the 3x3 convolution. The weights depend
+    on the seed, and may differ between kinds of processors.
     """
     torch.manual_seed(seed)
     model = backbones.build(config.name, num_classes, config.arguments)
@@ -62,8 +60,8 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
             )
     if config.weights and config.init == "library" and not backbones.is_resnet(model):
         # Libraries initialize the classifier for their own training. For EfficientNet with 1,000
-        # classes, the values are 25 times as large as for fine-tuning. ResNets in torchvision use
-        # the default initialization of torch.
+        # classes, the values are 25 times as large as those of torch, which torchvision's ResNets
+        # use.
         model.get_submodule(backbones.find_classifier(model)).reset_parameters()
     return model
 

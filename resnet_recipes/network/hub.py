@@ -27,7 +27,7 @@ def parse_repository(key: str, address: str) -> str:
     return address.removeprefix("hf:")
 
 
-def find_copy(name: str) -> Path:
+def get_copy_path(name: str) -> Path:
     """Return the path of the local copy of a repository's weights file."""
     return get_cache_folder() / "hub" / name.replace("/", "--") / HUB_WEIGHTS
 
@@ -35,11 +35,12 @@ def find_copy(name: str) -> Path:
 def fetch(address: str) -> Path:
     """Return the local copy of a repository's weights file, downloaded if it is outdated.
 
+    Raises RecipeError if `address` is not a repository, NotReadyError if the Hub fails.
     huggingface_hub 2.4 names its cache files by a server's headers, so a malicious mirror could
     write anywhere. Here nothing that a server sends becomes part of a path.
     """
     name = parse_repository("load", address)
-    path, etag = find_copy(name), find_copy(name).with_suffix(".etag")
+    path, etag = get_copy_path(name), get_copy_path(name).with_suffix(".etag")
     with _open_hub(address, f"hf download {name} {HUB_WEIGHTS}") as hub:
         from huggingface_hub import hf_hub_url
 
@@ -59,7 +60,7 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
     from huggingface_hub import get_token, hf_hub_url
 
     request = Request(hf_hub_url(name, HUB_WEIGHTS, endpoint=hub.endpoint))
-    if token := get_token():  # the token is not sent to a server that it redirects to
+    if token := get_token():  # a redirect does not forward this header
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     with urlopen(request, timeout=30) as response, atomic.replace_file(path) as file:
         received = 0
@@ -73,7 +74,10 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
 
 
 def push(folder: Path, address: str) -> str:
-    """Upload an export in one commit to a new or existing repository; return its URL."""
+    """Upload an export in one commit to a new or existing repository; return its URL.
+
+    Raises RecipeError if `address` is not a repository, NotReadyError if the Hub fails.
+    """
     name = parse_repository("--push", address)
     with _open_hub(
         address, f"the export is complete; to repeat:  hf upload {name} {folder}"
@@ -84,13 +88,13 @@ def push(folder: Path, address: str) -> str:
 
 
 def find_missing_packages() -> Iterator[Problem]:
-    """Yield the packages that the Hub needs and that are not installed."""
+    """Yield a problem for each package that the Hub needs and that is not installed."""
     return find_lacking_packages("hf", None, "hub", "huggingface_hub")
 
 
 @contextmanager
-def _open_hub(address: str, again: str) -> Iterator["HfApi"]:
-    """Yield a client of the Hub. Raises NotReadyError if the Hub or the network fails."""
+def _open_hub(address: str, repeat: str) -> Iterator["HfApi"]:
+    """Yield a client of the Hub. Raises NotReadyError if it fails; `repeat` is a command to try."""
     NotReadyError.raise_if_any(find_missing_packages())
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
@@ -108,5 +112,5 @@ def _open_hub(address: str, again: str) -> Iterator["HfApi"]:
             403: "cannot be written to with this token",
             404: "does not exist, or has no " + HUB_WEIGHTS,
         }.get(status, f"cannot be accessed: {reason}")
-        fix = "hf auth login" if status in (401, 403) else again
+        fix = "hf auth login" if status in (401, 403) else repeat
         raise NotReadyError.at(address, clause, fix) from None

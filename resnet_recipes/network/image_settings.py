@@ -64,7 +64,7 @@ def list_tags(name: str) -> list[str]:
 
 
 def _read_timm_config(name: str) -> Mapping[str, Any]:
-    """Return the timm configuration of weights NETWORK.TAG; empty if timm is too old for them."""
+    """Return the timm configuration of weights NETWORK.TAG; empty if timm lacks them."""
     if not find_spec("timm"):
         return {}
     import timm

@@ -137,9 +137,9 @@ _COPY = Hint("copy it again, or use another file that torch.save or safetensors 
 def load(path: Path | str, assumed: NetworkDescription | None = None) -> Network:
     """Return the network of a run folder, a checkpoint or a weights file.
 
-    It is on the CPU, in float32, channels_last and evaluation mode. A file without a description is
-    assumed to contain `assumed`, or else the torchvision ResNet whose names match. Nothing in a
-    file is executed. Raises NotReadyError if the file cannot be used.
+    It is on the CPU, in float32, channels_last and evaluation mode. `assumed` describes a file
+    without a description, unless it is a torchvision ResNet and the file's tensor names show
+    another one. Nothing in a file is executed. Raises NotReadyError if the file cannot be used.
     """
     path = Path(path)
     try:
@@ -212,7 +212,8 @@ def _describe_tensors(state: Mapping[str, Any]) -> str:
 def _find_run_weights(folder: Path) -> Path:
     """Return the weights file of a run.
 
-    If it does not exist yet, the error suggests the newest checkpoint, or a run in the folder.
+    Raises NotReadyError if it does not exist; the fix is the newest checkpoint, or a run in the
+    folder.
     """
     if (weights := folder / WEIGHTS).exists():
         return weights
@@ -279,10 +280,7 @@ def _recognize_resnet(state: Mapping[str, Any]) -> str:
 def _assemble(
     description: NetworkDescription, methods: Stack, state: dict[str, Tensor]
 ) -> nn.Module:
-    """Return the network with these weights.
-
-    Raises ArchiveError if any is missing, unknown or invalid.
-    """
+    """Return the network with these weights. Raises ArchiveError if they do not fit it."""
     model = backbones.build_structure(
         description.architecture, description.num_classes, dict(description.arguments)
     )

@@ -18,8 +18,8 @@ from resnet_recipes.network import image_settings
 #: BatchNorm's batch counter, which files older than torch 0.4.1 do not have.
 _COUNTER = "num_batches_tracked"
 
-#: Maximum number of networks with similar names that are built, without values, to compare with a
-#: file.
+#: Maximum number of networks with a similar name, and with a name that contains another, that are
+#: built, without values, to compare them.
 _MAX_NETWORKS = 12
 
 #: Differences between networks in the words of messages.
@@ -46,9 +46,9 @@ def match_tensors(
         return dict(state)
     head = backbones.find_classifier(model)
     for (name, tensor), (ours, like) in zip(named.items(), expected.items(), strict=True):
-        is_kind = name.rpartition(".")[2] == ours.rpartition(".")[2]
+        has_kind = name.rpartition(".")[2] == ours.rpartition(".")[2]
         first = 1 if ours.startswith(f"{head}.") else 0  # skips the dimension of the classes
-        if not is_kind or _get_shape(tensor)[first:] != like.shape[first:]:
+        if not has_kind or _get_shape(tensor)[first:] != like.shape[first:]:
             return dict(state)
     return dict(zip(expected, named.values(), strict=True))
 
@@ -97,7 +97,7 @@ class Lookalike(NamedTuple):
 def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]:
     """Yield timm networks that accept the same weights, but compute something else.
 
-    Compares only networks with a similar name: building all 1,371 takes minutes.
+    Compares only networks with a similar name: building all takes minutes.
     """
     library, _, short = name.partition(":")
     if library != "timm":

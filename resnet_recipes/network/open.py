@@ -61,10 +61,7 @@ def open_network(
 
 
 def iterate_notes(network: Network) -> Iterator[str]:
-    """Yield reasons to doubt the network of a file.
-
-    Further lines of a note are settings to try.
-    """
+    """Yield reasons to doubt the network of a file."""
     about = network.about
     matched = (
         "tensors are matched by order and shape, because the file uses the names of another library"
@@ -186,7 +183,7 @@ def _find_in_hub_cache(weights: str, name: str) -> Path:
     repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
     repository /= f"models--{name.replace('/', '--')}"
     files = sorted(
-        [path for path in (hub.find_copy(name),) if path.is_file()]
+        [path for path in (hub.get_copy_path(name),) if path.is_file()]
         + [*repository.glob(f"snapshots/*/{hub.HUB_WEIGHTS}")],
         key=lambda path: path.stat().st_mtime,
     )
@@ -199,6 +196,6 @@ def _find_in_hub_cache(weights: str, name: str) -> Path:
             fix = (Value(f"timm:{network}.{near[0]}"), valid)
             raise NotReadyError.at(weights, f"has an unknown tag, {tag}", fix)
         clause = f"is not on this machine: {repository} has no model.safetensors"
-        fetch = f"pip install huggingface_hub && hf download {name} model.safetensors"
-        raise AbsentError.at(weights, clause, fetch)
+        download = f"pip install huggingface_hub && hf download {name} model.safetensors"
+        raise AbsentError.at(weights, clause, download)
     return files[-1]

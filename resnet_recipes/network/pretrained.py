@@ -76,8 +76,8 @@ def _find_other_image_settings(about: NetworkDescription, images: DataConfig) ->
 def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:
     """Return the weights that `config.weights` names, with their classifier rows for `classes`.
 
-    Raises NotReadyError if they cannot be read or belong to another network, AbsentError if they
-    are not on this machine.
+    Raises RecipeError if no library has the network, NotReadyError if they cannot be read or belong
+    to another network, AbsentError if they are not on this machine.
     """
     network = open_weights(config)
     about = network.about

@@ -30,7 +30,7 @@ class WeightsFile(NamedTuple):
 
 
 def write_weights(model: nn.Module, path: Path, description: NetworkDescription) -> Path:
-    """Write the weights of `model` with torchvision names and a description; return `path`.
+    """Write the weights of `model` and a description; return `path`.
 
     The suffix selects the format: .safetensors, or torch.save for any other suffix. StochasticDepth
     factors are folded into the last BatchNorm of each block. BlurPool cannot be folded, so

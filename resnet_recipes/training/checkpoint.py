@@ -126,7 +126,7 @@ class Checkpoints:
     def load_newest(self, last_step: float = inf) -> SavedState | None:
         """Return the newest intact checkpoint up to `last_step`, or None.
 
-        The state is memory-mapped: copy the tensors that you keep. Each damaged checkpoint is
+        The state is memory-mapped: copy the tensors that you keep. Each skipped checkpoint is
         noted. Raises TrainingError if there are checkpoints but none can be read, or if a newer
         version wrote one.
         """

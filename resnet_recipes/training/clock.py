@@ -53,9 +53,8 @@ class Clock:
 class CompilationTimer:
     """Measures the training seconds spent on compilation, cuDNN searches and graph captures.
 
-    All of this runs on the host, during the first two gradients at an image size. The result is the
-    host time of these gradients minus the host time of the fastest gradient. Does not wait for the
-    device.
+    The result is the host time of the first two gradients of each image shape, minus that of the
+    fastest gradient. Does not wait for the device.
     """
 
     def __init__(self) -> None:

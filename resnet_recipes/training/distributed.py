@@ -85,8 +85,8 @@ def form_group(rank: Rank) -> None:
 def open_store(rank: int, world_size: int, path: str = "") -> dist.Store:
     """Return the rendezvous store of all ranks; wait only for its server.
 
-    On one machine nothing listens on the network: the launcher's ranks use the file `path`, and
-    other ranks use a loopback port. A single rank needs neither.
+    Ranks of the launcher use the file `path`, other ranks the address in torchrun's environment
+    variables. A store that this package opens on a loopback address does not listen on the network.
     """
     if world_size == 1:
         return dist.HashStore()
@@ -131,10 +131,7 @@ def leave() -> None:
 
 @torch.no_grad()
 def broadcast_statistics(model: nn.Module) -> None:
-    """Copy rank 0's buffers to every rank.
-
-    Each rank keeps its own BatchNorm statistics until an evaluation reads them.
-    """
+    """Copy rank 0's buffers, such as BatchNorm statistics, to every rank."""
     if dist.is_initialized():
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)

@@ -36,10 +36,10 @@ def evaluate(
 
     With `flip` the logits of each image and its horizontal flip are averaged. `on_batch` receives
     the outcomes of each batch, on the device. If it returns True on a rank, that rank stops, and
-    all ranks raise CutShortError at the end. Counts are summed over ranks as integers and losses in
-    float64, so the result does not depend on the number of ranks. The model is left in training
-    mode. Raises TrainingError if the number of examples is not that of the loader, if a logit or
-    the loss is not finite, or if a batch does not fit in memory.
+    all ranks raise CutShortError at the end. Counts are summed over ranks as integers, losses in
+    float64. The model is left in training mode. Raises TrainingError if the number of examples is
+    not that of the loader, if a logit or the loss is not finite, or if a batch does not fit in
+    memory.
     """
     device = precision.device
     broadcast_statistics(model)
@@ -112,7 +112,7 @@ def compute_logits(
 
 @contextmanager
 def _convert_memory_errors(raw: RawBatch) -> Iterator[None]:
-    """Raise TrainingError, with a fix, if the logits of a batch do not fit in memory."""
+    """Convert lack of memory for the logits of a batch to TrainingError, with a fix."""
     try:
         yield
     except torch.OutOfMemoryError as error:

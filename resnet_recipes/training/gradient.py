@@ -63,10 +63,11 @@ class GradientComputer:
         return torch.cat(losses_of_parts)
 
     def check_memory(self) -> None:
-        """Compute and discard a gradient at the largest image size, to find lack of memory early.
+        """Compute and discard a gradient at the largest image size.
 
-        Includes methods that change the batch, since a teacher needs memory. Excludes the second
-        gradient of SAM and the optimizer, so training may still run out of memory.
+        Raises TrainingError if memory runs out. Includes methods that change the batch, since a
+        teacher needs memory. Excludes the second gradient of SAM and the optimizer, so training may
+        still run out of memory.
         """
         run, plan, device = self._run, self._run.plan, self._run.rank.device
         image_size = max(plan.image_sizes)
@@ -94,7 +95,7 @@ class GradientComputer:
 
 @contextmanager
 def _convert_memory_errors(run: Run, image_size: int) -> Iterator[None]:
-    """Raise TrainingError, with a fix, if images of `image_size` pixels do not fit in memory."""
+    """Convert lack of memory for images of `image_size` pixels to TrainingError, with a fix."""
     try:
         yield
     except torch.OutOfMemoryError as error:

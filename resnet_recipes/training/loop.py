@@ -18,7 +18,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     """Train from step `first` on, and return the number of completed steps.
 
     Stops at `end` (default: the last step of the plan), at the target accuracy, or when the run is
-    asked to stop.
+    asked to stop. Raises TrainingError if training fails.
     """
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     data = plan.recipe.data
@@ -48,7 +48,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
                 generator.manual_seed(seed)
         torch.backends.cudnn.benchmark = plan.image_size_at(step) in run.searched_sizes
         for group in run.optimizer.param_groups:
-            group["lr"] = plan.lr_at(step) * group["lr_factor"]  # "lr_factor": factor of the group
+            group["lr"] = plan.lr_at(step) * group["lr_factor"]
 
         # Every method gets the complete batch once, even if several gradients are computed on it.
         with torch.no_grad():

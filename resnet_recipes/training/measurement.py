@@ -90,8 +90,7 @@ def measure_speeds(
     """Measure for about `seconds` and return the combined speeds of all ranks.
 
     Every rank calls this, and the result of rank 0 is used. The machine should be otherwise idle.
-    The training loop runs real steps, including the all-reduce, on a micro-batch of synthetic
-    images. `elapsed_seconds` is the number of seconds since the command started. `progress` is
+    `elapsed_seconds` is the number of seconds since the command started. `progress` is
     called with the number of finished parts and the number of all parts.
     """
     join_group(rank)

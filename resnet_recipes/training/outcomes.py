@@ -56,7 +56,7 @@ class Outcomes(NamedTuple):
 
 
 class ClassResult(NamedTuple):
-    """Results of one class, in percent."""
+    """Results of one class."""
 
     label: int
     images: int

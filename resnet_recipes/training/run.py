@@ -70,7 +70,7 @@ class Run:
     compilation: CompilationTimer = field(default_factory=CompilationTimer)
     notes: Notes = field(default_factory=Notes)
     best: BestWeights = field(init=False)  # weights of the best evaluation, with checkpoint.best
-    has_pending_evaluation: bool = False  # a stop request interrupted it
+    has_pending_evaluation: bool = False  # a due evaluation has not finished
     top1: float = 0.0  # percent, at the last evaluation; EMA weights if the recipe uses EMA
 
     def __post_init__(self) -> None:

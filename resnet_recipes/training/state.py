@@ -148,7 +148,7 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
 
 
 def find_misfits(run: Run, state: State) -> Iterator[str]:
-    """Yield each tensor in `state` whose shape or dtype differs from the tensor in `run`."""
+    """Yield a sentence about each tensor that is missing, unknown, or of another shape or dtype."""
     for name, current, saved in _pair_tensors(run, state):
         if _describe(current) != _describe(saved):
             yield f"{name}: is {_describe(saved)}, but this run needs {_describe(current)}"
@@ -231,9 +231,9 @@ def _describe_value(key: str, recipe: State) -> str:
     """Return a clause about the value of a setting in a flattened recipe."""
     if key in duration.SETTINGS:
         with suppress(ValueError):  # of a checkpoint from elsewhere
-            length = duration.Duration.parse(recipe["max_duration"])
+            base = duration.Duration.parse(recipe["max_duration"])
             ratio = duration.parse_fraction(recipe["scale_schedule_ratio"])
-            return f"trains for {length.scale(ratio).to_words()}"
+            return f"trains for {base.scale(ratio).to_words()}"
     return "does not set it" if recipe.get(key) is None else f"uses {to_text(recipe[key])}"
 
 

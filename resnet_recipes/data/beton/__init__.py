@@ -94,7 +94,10 @@ class Beton:
         return hashlib.sha256((self.structure + crc32).encode()).hexdigest()[:32]
 
     def sample(self, index: int) -> np.ndarray:
-        """Read the stored bytes of one sample, uint8; reading a truncated mapping would crash."""
+        """Read the stored bytes of one sample, uint8; reading a truncated mapping would crash.
+
+        Raises OSError if the file cannot be read.
+        """
         with open_regular(self.path) as file:
             file.seek(self.starts[index])
             return np.frombuffer(file.read(self.lengths[index]), np.uint8)
@@ -129,7 +132,8 @@ def open_beton(path: Path) -> Beton:
     """Read and check the header and tables of a .beton file.
 
     Reads header, metadata and table (48 bytes per sample; about a second for ImageNet), but not the
-    images. Raises NotReadyError if the file cannot be read or breaks the format.
+    images. Raises NotReadyError if the file cannot be read, breaks the format, or does not match
+    its sidecar.
     """
     path = Path(path)
     try:
@@ -169,7 +173,7 @@ def open_beton(path: Path) -> Beton:
 
 
 def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
-    """Yield problems of a pair of files: different label meanings, or classes without images."""
+    """Yield why two files cannot be the splits of one run."""
     again = (CONVERT_COMMAND, Hint("convert both together"))
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):

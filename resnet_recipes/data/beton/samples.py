@@ -36,7 +36,7 @@ class Samples:
 
     @property
     def digest(self) -> str:
-        """A key that changes with any sample, of both levels."""
+        """The digest of the file, and of its small level if it has one."""
         return f"{self.beton.digest}-{self.small.digest}" if self.small else self.beton.digest
 
     def __len__(self) -> int:
@@ -47,7 +47,10 @@ class Samples:
         return f"{self.beton.path}: sample {index}"
 
     def read(self, index: int) -> Pixels:
-        """Read a sample, bypassing the mapping, so that a truncated file is reported."""
+        """Read a sample, bypassing the mapping, so that a truncated file is reported.
+
+        Raises BadImageError if it is damaged.
+        """
         data = self.beton.sample(index)
         if complaint := self.beton.describe_damage(index, data):
             raise BadImageError(f"is damaged: {complaint}")
@@ -86,7 +89,7 @@ class Samples:
 def open_samples(path: Path, digest: str = "") -> Samples:
     """Open a file and its small level.
 
-    Raises NotReadyError if either has changed since the run started.
+    Raises NotReadyError if either cannot be used, or has changed since the run started.
     """
     beton, half = open_beton(path), get_half_path(path)
     samples = Samples(beton, _open_small_level(beton, open_beton(half)) if half.exists() else None)

@@ -30,7 +30,7 @@ RECORD = np.dtype(
 
 
 def get_partial_path(path: Path) -> Path:
-    """Return the name of an incomplete file."""
+    """Return the path of a file while it is incomplete."""
     return path.with_name(path.name + ".partial")
 
 
@@ -51,7 +51,7 @@ def _find_end(records: np.ndarray) -> int:
 
 
 class BetonWriter:
-    """Append samples to `path.partial`; `path.partial.journal` records the progress.
+    """A writer that appends samples to `path.partial`; `path.partial.journal` has the progress.
 
     Each `append` is on disk before the journal lists it. A journal of another conversion (another
     `key`) is discarded. `finish` writes the description and the header last. `publish` renames the

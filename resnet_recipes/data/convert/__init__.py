@@ -53,7 +53,10 @@ class Forecast(NamedTuple):
 
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
-    """Encode up to 500 images of SRC to forecast size and time; takes seconds, writes nothing."""
+    """Encode up to 500 images of SRC to forecast size and time; takes seconds, writes nothing.
+
+    Raises like `plan_files`.
+    """
     files = plan_files(src, dst, options)
     ends = np.cumsum([len(levels[0]) for levels in files])
     total = int(ends[-1])
@@ -103,8 +106,9 @@ def convert(
     """Write the files and return their paths; resume an interrupted attempt at the same conversion.
 
     `expected` is the forecast, if already made. Old files with the same names stay until the new
-    files are complete. Raises NotReadyError (disk full, unreadable images) or TrainingError (a
-    worker died, a file reads back differently).
+    files are complete. Raises RecipeError if DST or an option is wrong, NotReadyError if an image
+    is unreadable or the disk is full, TrainingError if a worker dies or a file reads back
+    differently.
     """
     files = plan_files(src, dst, options)
     NotReadyError.raise_if_any(chain(*map(_find_skipped, chain(*files))))

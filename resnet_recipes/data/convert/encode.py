@@ -63,7 +63,7 @@ class Encoded(NamedTuple):
 
 
 def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
-    """Encode one image. Raises BadImageError if it cannot be read.
+    """Encode one image. Raises BadImageError if it cannot be decoded, or is too large.
 
     In `jpg` mode, a JPEG with usual chroma subsampling within the size limit is kept byte for byte.
     With two levels it is encoded again with restart markers every 64 pixels, so that the native
@@ -82,8 +82,8 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
         )
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
-        drawn = sample_uniforms(options.seed, 0, np.array([index]), 1).item()
-        compress = drawn < options.compress_probability
+        uniform = sample_uniforms(options.seed, 0, np.array([index]), 1).item()
+        compress = uniform < options.compress_probability
     if not compress:
         return Encoded(RAW, height, width, pixels.tobytes())
     buffer = io.BytesIO()

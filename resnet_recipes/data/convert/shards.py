@@ -75,7 +75,7 @@ class TarShards(Shards):
     def read(self, index: int) -> decode.Picture:
         """Read one image.
 
-        Raises BadImageError if it is not a readable image.
+        Raises BadImageError if it is not an image, and OSError if the file cannot be read.
         """
         return decode.Picture(_read_bytes(*self._find(index)))
 
@@ -91,8 +91,8 @@ class ParquetShards(Shards):
     def read(self, index: int) -> decode.Picture:
         """Read one image.
 
-        Raises ValueError if it is not in a readable row group, and OSError if the file cannot be
-        read.
+        Raises ValueError if it is not an image in a readable row group, NotReadyError or OSError if
+        the file cannot be read.
         """
         path, row, number = self._find(index)
         images = read_row_group(path, number)
@@ -104,7 +104,8 @@ class ParquetShards(Shards):
 def find_shards(src: Path) -> dict[str, Original]:
     """Return the images of the shards in a folder, under "train" and "val", or all under "".
 
-    Empty without shards. Raises OSError, or NotReadyError if the shards cannot be used.
+    Empty without shards. Raises NotReadyError if the shards cannot be used, OSError if a folder
+    cannot be read.
     """
     listed = sorted(_list_files(src))
     tars = [path for path in listed if path.suffix == ".tar"]
@@ -280,7 +281,8 @@ def _read_parquet(path: Path) -> Iterator[ShardSample]:
 def read_row_group(path: str, number: int) -> dict[int, bytes]:
     """Return the images of a row group, by row.
 
-    Raises ValueError if the group is too large, damaged or gone, and OSError if it cannot be read.
+    Raises ValueError if the group is too large, damaged or gone, and NotReadyError or OSError if
+    the file cannot be read.
     """
     file = _open_parquet(Path(path))
     if number >= file.num_row_groups:

@@ -22,10 +22,8 @@ from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_files
 
-_NEUTRAL_OPTIONS = {
-    "workers": 0,
-    "on_bad_image": "",
-}  # options that may change when an attempt is resumed
+#: Options that may change when an attempt is resumed.
+_NEUTRAL_OPTIONS = {"workers": 0, "on_bad_image": ""}
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,10 @@ class _Headers(BufferedReader):
 
 
 def iterate_members(path: Path) -> Iterator[Member]:
-    """Yield the files of an archive. Raises OSError, or ValueError with a phrase for the user.
+    """Yield the files of an archive.
 
+    Raises ValueError, with a phrase for the user, if it is damaged or contains something else,
+    OSError if it cannot be read.
     Python's tarfile treats a damaged header as the end of the archive, so that end is checked.
     """
     with open_regular(path) as file, _Headers(file) as headers:
@@ -58,7 +60,7 @@ def iterate_members(path: Path) -> Iterator[Member]:
 
 
 def _read_header(file: _Headers, offset: int) -> tarfile.TarInfo | None:
-    """Return the member that starts at a byte; None at the end, or at most kinds of damage.
+    """Return the member that starts at a byte; None at the end, and for most kinds of damage.
 
     An archive is opened for each member, because tarfile keeps all members of an archive.
     """

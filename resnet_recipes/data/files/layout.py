@@ -53,8 +53,8 @@ class Part(NamedTuple):
 def find_parts(root: Path) -> dict[str, Part]:
     """Return the parts named "train" and "val", or all images as "".
 
-    Labels come from a table if there is one, else from folder names. Raises OSError, or
-    NotReadyError, also if more than one table or folder matches.
+    Labels come from a table if there is one, else from folder names. Raises NotReadyError if a
+    table is not valid or several sources of labels match, OSError if a folder cannot be read.
     """
     if root.is_file():
         return _divide_table(root)
@@ -180,7 +180,7 @@ def _find_metadata(folder: Path) -> list[Path]:
 
 
 def _require_one(root: Path, paths: list[Path]) -> Path:
-    """Return the only place. Raises NotReadyError if there are several."""
+    """Return the only path. Raises NotReadyError if there are several."""
     if len(paths) > 1:
         names = " and ".join(str(path.relative_to(root)) for path in paths)
         clause = f"has several sources of labels: {names}"

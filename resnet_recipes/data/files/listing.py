@@ -148,7 +148,10 @@ class Listing:
 
     @classmethod
     def of(cls, split: Path, on_progress: Say = do_nothing) -> Self:
-        """List a folder of class folders; use the cached listing if no folder has changed."""
+        """List a folder of class folders; use the cached listing if no folder has changed.
+
+        Raises OSError if a folder cannot be read.
+        """
         cache = get_cache_path(split)
         if (cached := _read_cache(cache, split)) is not None:
             return cached
@@ -193,12 +196,12 @@ class Listing:
 
     def select(self, mask: np.ndarray) -> Self:
         """Return the images for which `mask` [N] is true, with the same classes."""
-        lengths = np.diff(self.ends, prepend=0)
+        name_bytes = np.diff(self.ends, prepend=0)
         counts = np.bincount(self.labels[mask], minlength=len(self.classes))
         return replace(
             self,
-            text=self.text[np.repeat(mask, lengths)],
-            ends=np.cumsum(lengths[mask]),
+            text=self.text[np.repeat(mask, name_bytes)],
+            ends=np.cumsum(name_bytes[mask]),
             sizes=self.sizes[mask],
             counts=counts,
         )

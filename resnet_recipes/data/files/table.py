@@ -58,7 +58,7 @@ class TableRow(NamedTuple):
 def read_rows(table: Path, only: str = "") -> list[TableRow]:
     """Read a table; `only` is its only split, if given.
 
-    Raises NotReadyError with its problems, or OSError.
+    Raises NotReadyError if it is not valid, OSError if it cannot be read.
     """
     columns, cells = _read(table)
     file, label, split = (_find_first(columns, synonyms) for synonyms in (FILE, LABEL, SPLIT))

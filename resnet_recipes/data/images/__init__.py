@@ -44,7 +44,7 @@ def build_eval_pipeline(
 
 
 def _shrink(source: Source, config: DataConfig, name: str) -> Source:
-    """Keep the images in shared memory if `data.memory_pixels` is set."""
+    """Return the images, shrunk to `data.memory_pixels` if it is set."""
     return Shrunk(source, int(config.memory_pixels), name) if config.memory_pixels else source
 
 

@@ -62,7 +62,7 @@ class BadImageError(ValueError):
 def read_file(path: str | os.PathLike) -> bytes:
     """Return the content of an image file.
 
-    Raises BadImageError unless it is a regular file of at most MAX_BYTES.
+    Raises BadImageError unless it is a readable, regular file of at most MAX_IMAGE_BYTES.
     """
     try:
         with open_regular(path) as file:
@@ -152,12 +152,15 @@ class Picture(Pixels):
         return to_rgb(self._image, (left, top, left + width, top + height))
 
     def shrink(self, height: int, width: int) -> np.ndarray:
-        """Shrink by area averaging; the engine decodes the JPEGs that it supports."""
+        """Shrink by area averaging; the engine decodes the JPEGs that it supports.
+
+        Raises BadImageError if the image cannot be decoded.
+        """
         pixels = self._shrink_natively(height, width)
         return super().shrink(height, width) if pixels is None else pixels
 
     def check(self) -> None:
-        """Raise BadImageError if the image cannot be decoded; three times as fast as decoding."""
+        """Raise BadImageError if the image cannot be decoded."""
         if self._shrink_natively(0, 0) is None:
             self.pixels()
 
@@ -183,13 +186,13 @@ class Picture(Pixels):
             return super().resized_crop(box, image_size, reduce, bicubic)
         image = _open(self.data)  # Pillow can reduce an image only once
         image.draft(None, (self.width // shrink, self.height // shrink))
-        bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
-        part = to_rgb(image, (begin, first, -(-right // shrink), -(-bottom // shrink)))
+        bottom, right, above, before = top + height, left + width, top // shrink, left // shrink
+        part = to_rgb(image, (before, above, -(-right // shrink), -(-bottom // shrink)))
         inside = (
-            left / shrink - begin,
-            top / shrink - first,
-            right / shrink - begin,
-            bottom / shrink - first,
+            left / shrink - before,
+            top / shrink - above,
+            right / shrink - before,
+            bottom / shrink - above,
         )
         filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
         return np.asarray(Image.fromarray(part).resize((image_size, image_size), filter, inside))

@@ -46,7 +46,7 @@ def has_usual_chroma(data: bytes) -> bool:
 
 
 def count_passes(data: bytes) -> int:
-    """Return the number of scans of a progressive JPEG; 0 if it has a single scan.
+    """Return the number of scans of a JPEG; 0 if it has a single scan.
 
     Reads the complete file. The result is an upper bound if the file is damaged.
     """

@@ -95,7 +95,7 @@ class TrainLoader(EvalLoader):
         Images of earlier steps are not decoded, and each image of later steps is decoded once. Up
         to `data.prefetch` batches are read ahead; a stopped run loses them, and decodes them again
         when it resumes. A batch stays valid until the next one is requested. Raises TrainingError
-        with the path of an unreadable image.
+        if an image cannot be read, or a worker dies or is stuck.
         """
         return self.source.read(
             generate_train_batches(
@@ -118,8 +118,8 @@ STUCK_SECONDS = 300.0
 class Pipeline(BatchSource):
     """Batches from a storage: uint8 rows that workers write in place.
 
-    Nothing is copied, stacked or pickled between an order and its RawBatch: a memory slot holds the
-    Rows of the order, workers fill parts of them, and the batch is a view of the slot.
+    No pixels are copied, stacked or pickled: a memory slot holds the Rows of an order, workers fill
+    parts of them, and the batch is a view of the slot.
     """
 
     def __init__(self, storage: Storage, capacity: Capacity, skip_bad: bool = False):

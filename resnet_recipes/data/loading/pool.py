@@ -30,7 +30,8 @@ class WorkerContext(NamedTuple):
     def fill(self, slot: int, order: BatchOrder) -> list[int]:
         """Fill the rows of an order; return the indices of unreadable images that were replaced.
 
-        Raises TrainingError, which can be pickled, unlike some exceptions of augmentations.
+        Raises TrainingError if an image cannot be read or augmented: unlike some exceptions of
+        augmentations, it can be pickled.
         """
         rows = self.slots.rows(slot, order)
         rows.reading[:] = True

@@ -34,7 +34,7 @@ def count_fair_workers(ranks: int) -> int:
 
 
 def find_oversubscription(config: DataConfig) -> Iterator[str]:
-    """Yield a note if a recipe requests more workers than cores, assuming one rank per GPU."""
+    """Yield a note if a recipe requests more workers per rank than cores."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     # a rank always needs at least one
     if config.workers != "auto" and int(config.workers) > max(1, count_cores() // ranks):
@@ -79,7 +79,7 @@ class Capacity(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """Maximum bytes of these batches, independent of the number of workers."""
+        """Bytes of these batches."""
         return count_layout_bytes(self.layout)
 
     @property
@@ -97,7 +97,7 @@ class Capacity(NamedTuple):
 class Slots:
     """The batches of one loader, reused in turn.
 
-    They take slots * rows * image_size * image_size * 3 bytes. A pickled copy shares their memory.
+    A pickled copy shares their memory.
     """
 
     def __init__(self, capacity: Capacity):

@@ -45,7 +45,7 @@ class UnavailableError(Exception):
 
 
 def find_mismatch(library: ctypes.CDLL) -> str:
-    """Return the name of an image that the library decodes wrongly, or "". Takes 2 ms."""
+    """Return which known images the library decodes wrongly, or "". Takes 2 ms."""
     wrong = []
     for name, checksums in PIXELS.items():
         file = np.fromfile(FOLDER / f"{name}.jpg", np.uint8)

@@ -50,7 +50,8 @@ class DataOutline(NamedTuple):
 def fetch_outline(config: DataConfig) -> DataOutline:
     """Return files for counting the images at a URL; fetches for a few seconds.
 
-    Raises NotReadyError, also if no disk has enough free space for the complete copy.
+    Raises NotReadyError if a file cannot be fetched, or no disk has enough free space for the
+    complete copy.
     """
     remote = _look_up(config)
     if complete := remote.complete:
@@ -71,7 +72,7 @@ def fetch_outline(config: DataConfig) -> DataOutline:
         speed = f", about {minutes:,.0f} min at {format_bytes(rate)}/s"
     note = (
         f"{format_bytes(total - fetched)} of {format_bytes(total)} are still to be fetched before "
-        f"the first step{speed}, to {copy.final}; compared with {copy.contents.checked}"
+        f"the first step{speed}, to {copy.final}; compared with {copy.contents.digest_text}"
     )
     return DataOutline(copy.path / remote.table_name, note)
 
@@ -110,7 +111,7 @@ def _look_up(config: DataConfig) -> _Remote:
 
 
 def get_version(copy: str) -> str:
-    """Return the version of the images in a copy: a digest of names, sizes and ETags."""
+    """Return the version of the dataset in a copy."""
     path = Path(copy)
     return (path if path.is_dir() else path.parent).name
 

@@ -54,7 +54,7 @@ class Store:
             return None
 
     def read(self, remote: RemoteFile, start: int, end: int) -> bytes:
-        """Return a part of a file. Raises NotReadyError, also if the file has changed."""
+        """Return a part of a file. Raises NotReadyError if it cannot be fetched or has changed."""
 
         def read() -> bytes:
             data = self._read(remote, start, end)

@@ -18,8 +18,8 @@ from resnet_recipes.data.root import SPLITS, TABLES
 #: The format of `sha256sum * > SHA256SUMS`.
 SUMS = "SHA256SUMS"
 
-PARALLEL_REQUESTS = 16  # parallel requests
-_MAX_QUEUED = 1000  # queued requests
+PARALLEL_REQUESTS = 16
+_MAX_QUEUED = 1000  # requests
 
 _FILES = tuple(f"{split}.beton" for split in SPLITS)
 _BETONS = tuple(f"{name}{end}" for name in (*_FILES, "train.half.beton") for end in ("", ".json"))
@@ -46,7 +46,7 @@ class Contents(NamedTuple):
         return sum(remote.size for remote in self.files)
 
     @property
-    def checked(self) -> str:
+    def digest_text(self) -> str:
         """The digests to compare the copy with."""
         counts = {
             f"the SHA-256 in {SUMS}": sum(remote.name in self.sums for remote in self.files),
@@ -61,7 +61,7 @@ class Contents(NamedTuple):
 def fetch_heads(store: Store, table_name: str, backend: str) -> tuple[RemoteFile, ...]:
     """Return the files that describe a dataset; `table_name` is the table in the URL, or "".
 
-    Raises NotReadyError if there are no such files.
+    Raises NotReadyError if there are no such files, or they cannot be fetched.
     """
     remotes = {remote.name: remote for remote in _find_present(store, table_name)}
     if table_name or backend == "torchvision" or not {*_FILES} <= remotes.keys():

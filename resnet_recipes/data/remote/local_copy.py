@@ -73,6 +73,7 @@ class Copy:
     def outline(self, stopped: Stopped) -> None:
         """Fetch the description of the images, and then content until stopped.
 
+        Raises NotReadyError if a file cannot be fetched or written.
         Afterwards all files exist with their full size, so that they can be counted.
         """
         heads = self.contents.heads
@@ -93,7 +94,10 @@ class Copy:
         self._fetch(range(min(len(self._pieces), 64)), stopped=stopped)
 
     def complete(self, progress: Progress, stopped: Stopped) -> bool:
-        """Fetch all missing pieces, check the copy and rename it; False if stopped."""
+        """Fetch all missing pieces, check the copy and rename it; False if stopped.
+
+        Raises NotReadyError if a file cannot be fetched or written, or does not match its digest.
+        """
         if not self._fetch(range(len(self._pieces)), progress, stopped):
             return False
         with self._lock(lambda: stopped() or self.final.is_dir()) as has_lock:

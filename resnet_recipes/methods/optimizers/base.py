@@ -101,7 +101,7 @@ class OptimizerSettings(Section):
         return [group for group in groups.values() if group["params"]]
 
     def text(self) -> str:
-        """Return the name and settings in one line, without settings that are off."""
+        """Return the name and settings in one line, without lr and settings that are off."""
         common = [item.name for item in fields(OptimizerSettings)]
         names = [item.name for item in fields(self) if item.name not in common]
         names += ["weight_decay", "no_decay", "clip_norm"]
@@ -116,13 +116,13 @@ class OptimizerSettings(Section):
 
 
 def _format_setting(name: str, value: object) -> str:
-    words = name.replace("_", " ")
+    label = name.replace("_", " ")
     if value in (None, False, "none"):
         return ""
     if value is True:
-        return words
+        return label
     numbers = value if isinstance(value, tuple | list) else ()
-    return f"{words} {' '.join(f'{number:g}' for number in numbers) or value}"
+    return f"{label} {' '.join(f'{number:g}' for number in numbers) or value}"
 
 
 class ScalerAwareOptimizer(torch.optim.Optimizer):

@@ -66,15 +66,15 @@ class TorchLARS(ScalerAwareOptimizer):
 
     def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
         scale, overflow = read_scaling(self)
-        rate, decay, grads = group["lr"], group["weight_decay"], [p.grad for p in params]
+        lr, decay, grads = group["lr"], group["weight_decay"], [p.grad for p in params]
         if scale is not None:
             torch._foreach_mul_(grads, 1 / scale)
         if decay:
             trust = _compute_trust(params, grads, group)
             torch._foreach_add_(grads, params, alpha=decay)
-            torch._foreach_mul_(grads, (rate * trust).unbind())
+            torch._foreach_mul_(grads, (lr * trust).unbind())
         else:
-            torch._foreach_mul_(grads, rate)
+            torch._foreach_mul_(grads, lr)
         sgd(
             params,
             grads,
