@@ -17,6 +17,7 @@ LAYOUT = (
     "data.val_share=0.1 ROOT/CLASS/image.jpg"
 )
 SPLITS = ("train", "val")
+CONVERT_COMMAND = "resnet-recipes convert SRC DST"
 
 #: Names for the splits, including Hugging Face keywords. The first that exists is used.
 SYNONYMS = {
@@ -68,7 +69,7 @@ def find_root_problem(path: str) -> Problem | None:
         return None
     if betons:
         clause = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
-        return make_problem(root, clause, "resnet-recipes convert SRC DST")
+        return make_problem(root, clause, CONVERT_COMMAND)
     if root.name in find_split_folders(root.parent) and _has_splits(root.parent):
         clause = "is one split; use the folder containing train/ and val/"
         return make_problem(root, clause, Value(root.parent))
@@ -179,10 +180,10 @@ def _explain_file(root: Path) -> Problem:
         if root.suffix.lower() in _WEIGHTS:
             hints = (f"weights are set with model.weights={shlex.quote(str(root))}",)
         fix: Fix = tuple(map(Hint, hints))
-        if folder := next(filter(_has_splits, root.parents[:3]), None):  # of train/ants/1.jpg
+        if folder := next(filter(_has_splits, root.parents[:3]), None):  # ROOT/train/ants/1.jpg
             fix = Value(folder)
         return make_problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
-    fix = "resnet-recipes convert SRC DST"
+    fix = CONVERT_COMMAND
     if _has_splits(root.parent):
         fix = Value(root.parent)
     return make_problem(
@@ -234,7 +235,7 @@ def _list_folders(folder: Path) -> list[str]:
         return []
 
 
-def make_problem(root: object, clause: str, fix: Fix = ()) -> Problem:
+def make_problem(root: object, clause: str, fix: Fix) -> Problem:
     """Return a problem with `data.root`, or a part of it."""
     return Problem("data.root", str(root), clause, fix)
 

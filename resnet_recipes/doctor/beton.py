@@ -8,11 +8,12 @@ import numpy as np
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.text import Progress, format_bytes
-from resnet_recipes.data.beton import CONVERT_COMMAND, Beton, find_pair_problems
+from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
 from resnet_recipes.data.images import use_engine
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
+from resnet_recipes.data.root import CONVERT_COMMAND
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 
 _THUMBNAIL_SIZE = 8  # pixels: height and width of the resized samples

@@ -57,26 +57,24 @@ def check_devices() -> Iterator[Finding]:
         yield find_unused_gpu() or Finding("ok", none)
         return
     yield Finding("ok", _describe_versions())
-    for index in range(torch.cuda.device_count()):
-        device = torch.cuda.get_device_properties(index)
-        precision = (
-            "bfloat16" if device.major >= 8 else "float16 with loss scaling (it has no bfloat16)"
-        )
-        name = f"{device.name}, {format_bytes(device.total_memory)}"
+    devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    for index, device in enumerate(devices):
+        facts = torch.cuda.get_device_properties(index)
+        dtype, precision = torch.bfloat16, "bfloat16"
+        if facts.major < 8:
+            dtype, precision = torch.float16, "float16 with loss scaling (it has no bfloat16)"
+        name = f"{facts.name}, {format_bytes(facts.total_memory)}"
         yield Finding("ok", f"GPU {index}: {name}; precision=auto means {precision}")
-        if device.total_memory < _MIN_MEMORY_BYTES:
+        if facts.total_memory < _MIN_MEMORY_BYTES:
             fix = "batch.bn_size=64", Hint("this changes BatchNorm slightly")
             yield Finding(
                 "warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix
             )
-        dtype = torch.bfloat16 if device.major >= 8 else torch.float16
-        yield check_convolution(torch.device("cuda", index), dtype)
-        yield check_operations(torch.device("cuda", index), dtype)
-        yield from check_speed(torch.device("cuda", index), dtype, device.name)
-    if torch.cuda.device_count() > 1:
-        yield check_all_reduce(
-            [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-        )
+        yield check_convolution(device, dtype)
+        yield check_operations(device, dtype)
+        yield from check_speed(device, dtype, facts.name)
+    if len(devices) > 1:
+        yield check_all_reduce(devices)
 
 
 def _describe_versions() -> str:

@@ -185,7 +185,7 @@ def _allow_any_size() -> Iterator[None]:
         yield
 
 
-_INPUT = "images: float32 [N, 3, {sides}; (pixel - mean) / std by channel, of 0..255"
+_INPUT = "images: float32 [N, 3, {size}; (pixel - mean) / std by channel, of 0..255"
 
 TARGETS = {
     "torchvision": Target(
@@ -272,7 +272,7 @@ def format_usage(network: Network, to: str, any_size: bool) -> str:
     return target.use.format(
         architecture=about.architecture.rpartition(":")[2],
         num_classes=about.num_classes,
-        sides="height, width], any N, height and width"
+        size="height, width], any N, height and width"
         if any_size
         else f"{image_size}, {image_size}]",
     )

@@ -122,11 +122,11 @@ def make_inputs(network: Network, any_size: bool) -> Inputs:
     size = torch.export.Dim
     batch = {0: size("batch")}
     if is_preprocessed(network):
-        sides = {1: size("height", min=2), 2: size("width", min=2)}
-        return Inputs(torch.zeros(2, 64, 96, 3, dtype=torch.uint8), (batch | sides,))
+        dimensions = {1: size("height", min=2), 2: size("width", min=2)}
+        return Inputs(torch.zeros(2, 64, 96, 3, dtype=torch.uint8), (batch | dimensions,))
     if any_size and not _depends_on_size(network.model):
-        sides = {2: size("height", min=8), 3: size("width", min=8)}
-        return Inputs(torch.zeros(2, 3, 64, 96), (batch | sides,))
+        dimensions = {2: size("height", min=8), 3: size("width", min=8)}
+        return Inputs(torch.zeros(2, 3, 64, 96), (batch | dimensions,))
     image_size = network.about.eval_size
     return Inputs(torch.zeros(2, 3, image_size, image_size), (batch,))
 

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -135,7 +136,7 @@ class TrainedNetwork:
         `progress` is called at every batch with the approximate number of images that all ranks
         have evaluated, and the total number.
         """
-        batches, images, done = [], self.open_images(), 0
+        batches, done = [], 0
 
         def on_batch(outcomes: Outcomes) -> None:
             nonlocal done
@@ -143,7 +144,7 @@ class TrainedNetwork:
             progress(min(done, images.examples), images.examples)
             batches.append(outcomes)
 
-        try:
+        with closing(self.open_images()) as images:
             start = time.perf_counter()
             about, flip = self.network.about, self.recipe.evaluation.flip
             metrics = evaluate(
@@ -153,8 +154,6 @@ class TrainedNetwork:
             return EvaluationResult(
                 metrics, seconds, self.rank.devices, Outcomes.concatenate(batches)
             )
-        finally:
-            images.close()
 
 
 def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
@@ -203,8 +202,7 @@ def predict_images(
     classes. Raises TrainingError if the network's outputs for an image are not finite.
     """
     recipe, name = trained.recipe, trained.network.about.class_name
-    images = UnlabeledImages(inputs, recipe.data, recipe.batch.eval_size)
-    try:
+    with closing(UnlabeledImages(inputs, recipe.data, recipe.batch.eval_size)) as images:
         for raw in Stream(images.batches(), trained.device):
             logits = compute_logits(
                 trained.model, images.normalize(raw), trained.precision, recipe.evaluation.flip
@@ -225,5 +223,3 @@ def predict_images(
                     )
                 pairs = zip(map(name, predicted), probabilities, strict=True)
                 yield Prediction(images.names[index], tuple(pairs))
-    finally:
-        images.close()

@@ -17,7 +17,7 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.network.archive import State, is_plain
+from resnet_recipes.network.archive import State, is_plain_recipe
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import copy_duration, find_departures, find_durations
@@ -35,7 +35,7 @@ from resnet_recipes.run_folder import (
 from resnet_recipes.run_folder.lock import is_running, reject_links
 from resnet_recipes.run_folder.metrics import format_record, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.state import MAX_RECIPE_DEPTH, find_changed_settings
+from resnet_recipes.training.state import find_changed_settings
 
 
 class StableState(NamedTuple):
@@ -101,7 +101,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
 def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
     """Yield the settings in a run folder that differ from those used for its checkpoint."""
     trained = state.get("recipe")
-    if not isinstance(trained, dict) or not is_plain(trained, MAX_RECIPE_DEPTH):
+    if not isinstance(trained, dict) or not is_plain_recipe(trained):
         yield Problem(str(folder / CHECKPOINTS), None, "has a checkpoint without its recipe")
         return
     for problem in find_changed_settings(trained, recipe):

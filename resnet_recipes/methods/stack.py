@@ -31,9 +31,7 @@ class Stack:
             method.name: methods[method.name] for method in ORDER if method.name in methods
         }
         #: Whether the forward pass in training uses the torch generator.
-        self.is_random_in_forward = any(
-            method.is_random_in_forward for method in self.methods.values()
-        )
+        self.is_random_in_forward = any(method.is_random_in_forward for method in self)
         self._batch_hooks = self._collect("transform_batch")
         self._step_hooks = self._collect("after_step")
         self._loss_hooks = self._collect("change_loss")
@@ -60,12 +58,11 @@ class Stack:
         methods that need it are omitted. `class_images` are the numbers of training images per
         class, if known.
         """
-        present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls(
             {
                 name: method.with_counts(class_images)
-                for name, method in present.items()
-                if augments_images or not method.provides("augment_image")
+                for name, method in vars(methods).items()
+                if method is not None and (augments_images or not method.provides("augment_image"))
             }
         )
 
@@ -136,7 +133,7 @@ class Stack:
     def group_by_hook(self) -> dict[str, list[str]]:
         """Return the methods at each used hook: {"gradient": ["sam (every 5th step)"]}."""
         rows = {
-            hook: [_make_label(method) for method in self.methods.values() if method.provides(hook)]
+            hook: [_make_label(method) for method in self if method.provides(hook)]
             for hook in HOOKS
         }
         return {hook: labels for hook, labels in rows.items() if labels}
@@ -144,7 +141,7 @@ class Stack:
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with the combination; keys are relative to `methods`."""
         for hook in HOOKS:
-            names = [name for name, method in self.methods.items() if method.provides(hook)]
+            names = [method.name for method in self if method.provides(hook)]
             is_conflict = names[1:] and names[1] in self.methods[names[0]].conflicts
             if hook in EXCLUSIVE_HOOKS and len(names) > 1 and not is_conflict:
                 clause = Statement(
@@ -167,9 +164,7 @@ class Stack:
         return next(iter(self._collect(hook)), default)
 
     def _collect(self, hook: str) -> tuple[Callable, ...]:
-        return tuple(
-            getattr(method, hook) for method in self.methods.values() if method.provides(hook)
-        )
+        return tuple(getattr(method, hook) for method in self if method.provides(hook))
 
 
 def _compute_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

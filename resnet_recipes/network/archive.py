@@ -50,6 +50,9 @@ _MAX_PICKLE, _MAX_OPCODES = 8 << 20, 500_000
 #: content), the pickled keys of the storages, and then their bytes.
 _OLD_MAGIC, _OLD_PICKLES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", 4
 
+#: Levels of nesting in a recipe: sections, methods, their settings, lists, and one more.
+_MAX_RECIPE_DEPTH = 5
+
 #: Maximum bytes of a file. The checkpoint of a ResNet-152 with AdamW, EMA and 21,000 classes takes
 #: 1.7 GB.
 MAX_ARCHIVE_BYTES = 8 << 30
@@ -91,14 +94,14 @@ def read(path: Path, check_crc: bool = True) -> State:
     return state
 
 
-def is_plain(value: object, depth: int) -> bool:
+def is_plain_recipe(value: object, depth: int = _MAX_RECIPE_DEPTH) -> bool:
     """Return whether a value is text, numbers, lists and mappings of at most `depth` levels."""
     if isinstance(value, dict):
         return depth > 0 and all(
-            type(key) is str and is_plain(item, depth - 1) for key, item in value.items()
+            type(key) is str and is_plain_recipe(item, depth - 1) for key, item in value.items()
         )
     if isinstance(value, list | tuple):
-        return depth > 0 and all(is_plain(item, depth - 1) for item in value)
+        return depth > 0 and all(is_plain_recipe(item, depth - 1) for item in value)
     return value is None or type(value) in (str, int, float, bool)
 
 

@@ -28,7 +28,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about, image_settings
 from resnet_recipes.network.about import NetworkDescription
-from resnet_recipes.network.archive import ArchiveError, is_plain
+from resnet_recipes.network.archive import ArchiveError, is_plain_recipe
 from resnet_recipes.network.matching import find_fitting_networks, is_in_order, match_tensors
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.build import build_recipe
@@ -230,7 +230,7 @@ def _load_checkpoint(content: Mapping[str, Any]) -> Network:
     """Return the network in a checkpoint, with the EMA weights if the recipe uses EMA."""
     methods, classes = content.get("methods"), content.get("classes")
     recipe, problems = (
-        build_recipe(content["recipe"]) if is_plain(content["recipe"], depth=5) else (None, True)
+        build_recipe(content["recipe"]) if is_plain_recipe(content["recipe"]) else (None, True)
     )
     if (
         problems
@@ -281,9 +281,8 @@ def _assemble(
     description: NetworkDescription, methods: Stack, state: dict[str, Tensor]
 ) -> nn.Module:
     """Return the network with these weights. Raises ArchiveError if they do not fit it."""
-    model = backbones.build_structure(
-        description.architecture, description.num_classes, dict(description.arguments)
-    )
+    structure = description.architecture, description.num_classes, dict(description.arguments)
+    model = backbones.build_structure(*structure)
     outputs = _count_outputs(state, backbones.find_classifier(model))
     if outputs != description.num_classes:
         raise ArchiveError(f"it has {outputs} outputs but {description.num_classes} classes")
@@ -317,9 +316,7 @@ def _assemble(
     # files do not contain the buffers that the network computes
     if any(buffer.is_meta for buffer in model.buffers()):
         with torch.random.fork_rng(devices=[]):
-            model = backbones.build(
-                description.architecture, description.num_classes, dict(description.arguments)
-            )
+            model = backbones.build(*structure)
         methods.modify_model(model)
         model.load_state_dict(state)
     fold(model)

@@ -183,5 +183,5 @@ def _must_sum_colors(config: ModelConfig, about: NetworkDescription) -> bool:
     return config.in_channels < about.arguments.get("in_channels", 3)
 
 
-def _make_weights_error(config: ModelConfig, clause: str, fix: Fix = ()) -> NotReadyError:
+def _make_weights_error(config: ModelConfig, clause: str, fix: Fix) -> NotReadyError:
     return NotReadyError.of("model.weights", config.weights, clause, fix)

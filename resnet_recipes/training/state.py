@@ -21,7 +21,7 @@ from resnet_recipes.base.errors import (
     to_text,
 )
 from resnet_recipes.base.field_types import flatten
-from resnet_recipes.network.archive import State, is_plain
+from resnet_recipes.network.archive import State, is_plain_recipe
 from resnet_recipes.recipe.build import build, drop_removed
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.run import Run
@@ -55,9 +55,6 @@ ROUNDING_FACTS = {
     "dtype": "precision",
     "threads": "CPU threads",
 }
-
-#: Levels of nesting in a recipe: sections, methods, their settings, lists, and one more.
-MAX_RECIPE_DEPTH = 5
 
 
 def capture(run: Run, done: int) -> State:
@@ -143,7 +140,7 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
         yield f"step {state['step']} is outside the run's {run.plan.total_steps}"
     elif not 0 <= state["seconds"] < math.inf:
         yield f"seconds: must be finite and not negative, but is {state['seconds']}"
-    elif not is_plain(state["recipe"], MAX_RECIPE_DEPTH):
+    elif not is_plain_recipe(state["recipe"]):
         yield "recipe: not plain values"
 
 

@@ -20,7 +20,9 @@ import numpy as np
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.beton.sidecar import Sidecar, read_sidecar
+from resnet_recipes.data.images.decode import MAX_PIXELS
 from resnet_recipes.data.images.jpeg import ends_early, read_frame_size
+from resnet_recipes.data.root import CONVERT_COMMAND
 
 VERSION = 2
 JPEG, RAW = 0, 1  # how a sample is stored: `mode`
@@ -40,11 +42,8 @@ SAMPLE = np.dtype([("image", IMAGE), ("label", "<i8")], align=True)
 ALLOCATION = np.dtype([("sample", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
 METADATA_START = HEADER.itemsize + 2 * FIELD.itemsize
 
-CONVERT_COMMAND = "resnet-recipes convert SRC DST"
-
 _MAX_CLASSES = 1 << 16  # limit of classes without a sidecar
 _MAX_SAMPLES = 1 << 26  # limit of samples; 3 GiB of metadata and table
-_MAX_PIXELS = 64_000_000  # pixels; also limits the decoder's scratch memory
 
 
 @dataclass(frozen=True)
@@ -254,8 +253,8 @@ def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]
     """Yield images of unknown kind or impossible size, and raw images without 3 bytes/pixel."""
     pixel_counts = images["height"].astype(np.int64) * images["width"]
     yield from _find_first(images["mode"] > RAW, "is stored neither as JPEG nor raw")
-    too_many = (pixel_counts == 0) | (pixel_counts > _MAX_PIXELS)
-    yield from _find_first(too_many, "has no pixels, or more than 64 million")
+    too_many = (pixel_counts == 0) | (pixel_counts > MAX_PIXELS)
+    yield from _find_first(too_many, f"has no pixels, or more than {MAX_PIXELS // 10**6} million")
     odd = (images["mode"] == RAW) & (lengths != 3 * pixel_counts)
     yield from _find_first(odd, "is raw, but does not have three bytes per pixel")
 

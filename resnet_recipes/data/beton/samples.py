@@ -9,10 +9,11 @@ import numpy as np
 from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem
 from resnet_recipes.base.text import format_bytes
-from resnet_recipes.data.beton import CONVERT_COMMAND, JPEG, Beton, get_half_path, open_beton
+from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.order import EpochOrder
+from resnet_recipes.data.root import CONVERT_COMMAND
 
 
 class Samples:

@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.files.listing import READ_THREADS, Listing
 from resnet_recipes.data.images.decode import BadImageError, read_file
 
 _MAX_VAL_IMAGES = 32  # validation images that are read
 _MAX_COMPARED = 5  # training images of the same size that are read for each
 _MAX_CANDIDATES = 1000  # training images of the same size whose names are compared
-_THREADS = 16  # network file systems serve many requests at once
 _HEAD_BYTES = 8  # bytes at the start of a file; all zero if its content has not been fetched yet
 
 
@@ -38,7 +37,7 @@ def find_copies(train: Listing, val: Listing) -> Copies:
         others = [other for other in map(train.path, same_size[:_MAX_COMPARED]) if other != path]
         return bool(others) and _is_among(path, others)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(READ_THREADS) as pool:
         are_copies = list(pool.map(is_copy, chosen))
     paths = [val.path(index) for index, copied in zip(chosen, are_copies, strict=True) if copied]
     return Copies(paths, len(are_copies))

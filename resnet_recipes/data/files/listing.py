@@ -67,7 +67,7 @@ _MIN_CACHED_IMAGES = 100_000
 #: round times to two seconds.
 _SETTLING_NANOSECONDS = 2 * 10**9
 
-_THREADS = 16  # network file systems serve many requests at once
+READ_THREADS = 16  # network file systems serve many requests at once
 _ARRAYS = ("text", "ends", "sizes", "counts")
 
 
@@ -218,7 +218,7 @@ def _list(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
     classes, others = list_classes(split), Counter()
     folders, images, counts = [_read_stamp(split, "")], [], []
     start = reported = time.monotonic()
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(READ_THREADS) as pool:
         for of_class, inside, rest in pool.map(lambda name: _list_class(split, name), classes):
             images += of_class
             counts.append(len(of_class))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.reading import open_regular, parse_json, read_bytes
-from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.files.listing import READ_THREADS, Listing
 from resnet_recipes.data.root import SYNONYMS, find_split_names, make_error
 
 #: Files with labels next to the images, as in Hugging Face `imagefolder`.
@@ -31,7 +31,6 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as written by spreadsheet
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _MAX_BYTES = 1 << 30
 _MAX_LINE_BYTES = 1 << 20
-_THREADS = 16  # network file systems serve many requests in parallel
 _TASK_SIZE = 1000  # file sizes per task; each task uses 1.5 kB
 
 
@@ -113,7 +112,7 @@ def make_listing(table: Path, rows: Sequence[TableRow]) -> Listing:
     folder = os.path.realpath(table.parent)
     names = [_make_relative(row.name, folder) for row in rows]
     some = [names[first : first + _TASK_SIZE] for first in range(0, len(names), _TASK_SIZE)]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(READ_THREADS) as pool:
         sizes = list(chain(*pool.map(lambda part: _read_sizes(folder, part), some)))
     if missing := [row for row, size in zip(rows, sizes, strict=True) if size < 0]:
         first = f"{missing[0].name}, line {missing[0].line}"

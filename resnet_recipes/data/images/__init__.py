@@ -16,7 +16,7 @@ from resnet_recipes.data.soft_labels import SoftLabelStorage
 
 
 def build_train_pipeline(
-    source: Source, config: DataConfig, batching: Batching, augment: Augment | None, name: str = ""
+    source: Source, config: DataConfig, batching: Batching, augment: Augment | None, name: str
 ) -> Pipeline:
     """Return a pipeline of random crops; `name` identifies shared images in memory."""
     capacity, crop = Capacity.for_training(config, batching), TrainCrop.of(config, batching)

@@ -32,16 +32,13 @@ KINDS = {
 if find_spec("PIL._avif"):  # in Pillow wheels since 11.3
     KINDS["AVIF"] = (".avif",)
 if find_spec("pillow_heif"):
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
     KINDS["HEIF"] = (".heic", ".heif")
 
 FORMATS = tuple(KINDS)
 SUFFIXES = tuple(suffix for suffixes in KINDS.values() for suffix in suffixes)
-
-
-if "HEIF" in FORMATS:
-    import pillow_heif
-
-    pillow_heif.register_heif_opener()
 
 #: Limit of pixels; larger images are rejected before anything is allocated.
 MAX_PIXELS = 64_000_000
@@ -226,9 +223,7 @@ def read_pixels(image: object) -> Pixels:
     return Pixels(to_rgb(image))
 
 
-def resize_exactly(
-    pixels: np.ndarray, height: int, width: int, bicubic: bool = False
-) -> np.ndarray:
+def resize_exactly(pixels: np.ndarray, height: int, width: int, bicubic: bool) -> np.ndarray:
     """Resize uint8 [h, w, 3] to [height, width, 3] with the antialiased Pillow filter.
 
     Resizes the width first with every version of Pillow. From Pillow 13 on, a single call resizes

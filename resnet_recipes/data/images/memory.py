@@ -35,7 +35,7 @@ class Shrunk:
 
     is_mostly_jpeg = True  # the engine also crops images that only Python can decode
 
-    def __init__(self, source: Source, longest: int, name: str = ""):
+    def __init__(self, source: Source, longest: int, name: str):
         self.labels, self.path, self.fix = source.labels, source.path, source.fix
         self.mark_verified = source.mark_verified
         self._source, self._longest, self._name, self._arrays = source, longest, name, None

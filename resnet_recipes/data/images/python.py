@@ -71,7 +71,7 @@ class PythonRows:
     in_threads = False
     #: Error that ends the run if an image is damaged.
     ends_with: type[TrainingError] = BadValidationImageError
-    suits_engine = True  # whether the engine supports everything that these images need
+    suits_engine: bool  # whether the engine supports everything that these images need
 
     def __init__(self, source: Source):
         self.source, self.labels = source, source.labels
@@ -117,6 +117,7 @@ class TrainImages(PythonRows):
     ):
         super().__init__(source)
         self.crop, self.augment, self.reduce = crop, augment, reduce
+        self.suits_engine = augment is None or hasattr(augment, "sample_operations")
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
@@ -134,11 +135,6 @@ class TrainImages(PythonRows):
                 rng = self.crop.generator(rows, row)
                 pixels = np.asarray(self.augment(Image.fromarray(pixels), rng))
             rows.pixels[row] = pixels
-
-    @property
-    def suits_engine(self) -> bool:
-        """Whether the engine supports the augmentation."""
-        return self.augment is None or hasattr(self.augment, "sample_operations")
 
     def make_engine_rows(self, rows: Rows) -> EngineRows:
         """Return the engine rows, without input images and output pixels."""

@@ -9,9 +9,6 @@ from typing import NamedTuple, TypeVar
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Statement
 from resnet_recipes.base.names import DOCS
 
-#: Seconds to wait before each retry.
-RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
-
 _RESPONSE_SECONDS = 90  # seconds for a response without a body; gcsfs retries for a minute
 _MIN_RATE = 32 << 10  # bytes per second of a body; slower responses count as stalled
 
@@ -34,14 +31,11 @@ class ForbiddenError(NotReadyError):
 class Store:
     """The files below a URL. Subclasses raise OSError for temporary failures."""
 
+    waits: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)  # seconds to wait before each retry
+
     def __init__(self, address: str):
         """Keep `address`, a URL without a trailing slash."""
         self.address = address
-
-    @property
-    def waits(self) -> tuple[float, ...]:
-        """Seconds to wait before each retry."""
-        return RETRY_SECONDS
 
     def describe(self, name: str) -> RemoteFile | None:
         """Return the description of a file; None if it does not exist.

@@ -122,16 +122,13 @@ class Bucket(Store):
     def __init__(self, address: str):
         super().__init__(address)
         self._scheme = address.partition("://")[0]
+        if self._scheme == "gs":
+            self.waits = ()  # gcsfs retries for a minute
         # an error already reports failures
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         self._files = fsspec.filesystem(
             self._scheme, use_listings_cache=False, skip_instance_cache=True
         )
-
-    @property
-    def waits(self) -> tuple[float, ...]:
-        """Seconds to wait; empty for Google Cloud Storage, because gcsfs retries for a minute."""
-        return () if self._scheme == "gs" else super().waits
 
     def _describe_file(self, name: str) -> RemoteFile:
         with _raise_system_errors():

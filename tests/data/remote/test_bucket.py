@@ -36,7 +36,7 @@ def bucket(address: str, betons: Path, monkeypatch: pytest.MonkeyPatch) -> "s3fs
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(base, "RETRY_SECONDS", ())
+    monkeypatch.setattr(base.Store, "waits", ())
     files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
     files.makedirs("images", exist_ok=True)  # the server keeps files of earlier tests
     for path in betons.iterdir():

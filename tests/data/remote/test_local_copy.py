@@ -37,7 +37,7 @@ def _read_small_pieces_without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_copy, "PIECE_BYTES", PIECE_BYTES)
     monkeypatch.setattr(local_copy, "PARALLEL_REQUESTS", 4)
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
-    monkeypatch.setattr(base, "RETRY_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(base.Store, "waits", (0.0, 0.0))
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
 def test_fetch_repeats_failed_requests(config, site, origin, monkeypatch, trouble):
     # a busy machine may exceed the read timeout: leave attempts for that
     monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=1))
-    monkeypatch.setattr(base, "RETRY_SECONDS", (0.0,) * 9)
+    monkeypatch.setattr(base.Store, "waits", (0.0,) * 9)
     setattr(site, trouble, 2)
     assert (fetch_folder(config) / "train.beton").read_bytes() == (
         origin / "train.beton"
