@@ -63,7 +63,7 @@ class SeedGroup:
 
 
 def read_settings(folder: Path) -> dict[str, str]:
-    """Return every setting of a run with a dotted key, as text.
+    """Return the settings in a run's recipe with dotted keys, as text.
 
     Raises NotReadyError if its recipe is not readable.
     """
@@ -88,8 +88,8 @@ def read_machine(folder: Path) -> dict[str, str]:
 
 def find_differences(settings_by_run: Sequence[dict[str, str]]) -> dict[str, list[str]]:
     """Return the keys that differ, with the values of all runs; "-" for missing keys."""
-    keys = dict.fromkeys(key for side in settings_by_run for key in side)
-    rows = {key: [side.get(key, "-") for side in settings_by_run] for key in keys}
+    keys = dict.fromkeys(key for settings in settings_by_run for key in settings)
+    rows = {key: [settings.get(key, "-") for settings in settings_by_run] for key in keys}
     return {key: values for key, values in rows.items() if len(set(values)) > 1}
 
 
@@ -133,12 +133,12 @@ def label_runs(groups: Iterable[SeedGroup], labels: Iterable[str]) -> dict[str, 
 
     The label of their group follows in parentheses, as far as runs differ.
     """
-    sides = list(zip(groups, labels, strict=True))
-    counts = Counter(run.name for group, _ in sides for run in group.runs)
+    pairs = list(zip(groups, labels, strict=True))
+    counts = Counter(run.name for group, _ in pairs for run in group.runs)
     labeled: dict[str, RunRecord] = {}
-    for group, group_label in sides:
+    for group, group_label in pairs:
         for run in group.runs:
-            facts = [group_label] if len(sides) > 1 else []
+            facts = [group_label] if len(pairs) > 1 else []
             if len(group.runs) > 1:
                 facts.append(f"seed {read_settings(run.folder).get('seed')}")
             label = str(run.folder) if counts[run.name] > 1 else run.name
@@ -147,13 +147,13 @@ def label_runs(groups: Iterable[SeedGroup], labels: Iterable[str]) -> dict[str, 
 
 
 def _find_own_settings(
-    settings: dict[str, str], sides: Sequence[dict[str, str]], shared: Counter[str]
+    settings: dict[str, str], all_settings: Sequence[dict[str, str]], shared: Counter[str]
 ) -> Iterator[str]:
     """Yield the settings of a group that differ from other groups: "lr 0.1", "no mixup".
 
     `shared` counts the sections that have a setting of a name: "schedule.interval step".
     """
-    for key in find_differences(sides):
+    for key in find_differences(all_settings):
         section, _, name = key.removesuffix(".name").partition(".")
         if key in settings and key not in duration.SETTINGS:
             is_clear = name and shared[name] == 1

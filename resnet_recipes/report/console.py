@@ -27,7 +27,7 @@ from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import Summary
 
 #: Rows of the summary that contain a path or a command, which are not wrapped.
-UNWRAPPED_ROWS = ("results", "weights", "raw weights", "curves")
+UNWRAPPED_ROWS = ("results", "weights", "raw weights", "curves", "predict")
 
 #: Columns of the table of evaluations, with their widths.
 COLUMNS = {
@@ -53,10 +53,7 @@ def open_console(err: TextIO | None = None, out: TextIO | None = None) -> "Conso
 
 
 class PlainConsole:
-    """Prints a line of key=value pairs every few seconds, and for each evaluation.
-
-    Lines are never wrapped or colored.
-    """
+    """Prints a line for each event and, every few seconds, for a step; without color."""
 
     def __init__(self, err: TextIO, out: TextIO, every: float = 10.0):
         """Write to `err`, the summary to `out`; steps at most every `every` seconds."""
@@ -65,6 +62,7 @@ class PlainConsole:
         self._facts: RunFacts
 
     def begin(self, facts: RunFacts, done: int) -> None:
+        """Print that training starts after `done` steps."""
         self._facts = facts
         self._print_line(f"begin {self._format_progress(done)}")
 
@@ -89,6 +87,7 @@ class PlainConsole:
     def show_evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
     ) -> None:
+        """Print an evaluation."""
         metrics = "".join(
             "".join(
                 f" {prefix}{name.replace('-', '')}={value:.2f}"
@@ -105,9 +104,11 @@ class PlainConsole:
         )
 
     def show_note(self, text: str) -> None:
+        """Print a note."""
         self._print_line(f"note {text}")
 
     def show_stop(self, done: int, reason: str, fix: str) -> None:
+        """Print why the run stops, and the command that resumes it."""
         self._print_line(f"stopped {self._format_progress(done)} {reason} {fix}".rstrip())
 
     def show_result(self, summary: Summary) -> None:
@@ -141,9 +142,9 @@ class LiveConsole:
         self._console = RichConsole(file=err, highlight=False)
         self._out = RichConsole(file=out, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread
-        self._drawn = float("-inf")
+        self._drawn_at = float("-inf")
         self._names: Sequence[str] = ()  # headings of the accuracy columns
-        self._since: list[StepMetrics] = []  # steps logged since the last evaluation
+        self._steps: list[StepMetrics] = []  # logged since the last evaluation
         self._facts: RunFacts
 
     def begin(self, facts: RunFacts, done: int) -> None:
@@ -156,7 +157,7 @@ class LiveConsole:
 
     def show_step(self, progress: StepMetrics, seconds_left: float | None) -> None:
         """Redraw the display, at most ten times a second."""
-        self._since.append(progress)
+        self._steps.append(progress)
         figures = Text(f"{progress.pixels} px   loss {progress.loss:.3f}   lr {progress.lr:.4g}   ")
         figures.append(f"{format_number(progress.images_per_second)} images/s   ")
         figures.append(
@@ -165,10 +166,10 @@ class LiveConsole:
         )
         now = time.monotonic()
         self._live.update(
-            self._display(progress.done, seconds_left, figures), refresh=now - self._drawn > 0.1
+            self._display(progress.done, seconds_left, figures), refresh=now - self._drawn_at > 0.1
         )
-        if now - self._drawn > 0.1:
-            self._drawn = now
+        if now - self._drawn_at > 0.1:
+            self._drawn_at = now
 
     def show_evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
@@ -187,16 +188,16 @@ class LiveConsole:
             )
             self._console.print(Text(heads, style="bold"))
         cells = [f"{values[name]:.2f}" if name in values else "" for name in self._names]
-        steps = sum(progress.steps for progress in self._since)
+        steps = sum(progress.steps for progress in self._steps)
         before = after = ("", "")
         if steps:
-            loss = sum(progress.loss * progress.steps for progress in self._since) / steps
+            loss = sum(progress.loss * progress.steps for progress in self._steps) / steps
             speed = steps / sum(
-                progress.steps / max(progress.images_per_second, 1e-9) for progress in self._since
+                progress.steps / max(progress.images_per_second, 1e-9) for progress in self._steps
             )
-            before = (str(self._since[-1].pixels), f"{loss:.3f}")
-            after = (format_number(speed), format_clock(self._since[-1].training_seconds))
-        self._since.clear()
+            before = (str(self._steps[-1].pixels), f"{loss:.3f}")
+            after = (format_number(speed), format_clock(self._steps[-1].training_seconds))
+        self._steps.clear()
         epoch = f"{self._facts.epoch(done):.4g}"
         self._console.print(
             Text(self._format_row(epoch, *before, *cells, *after, format_clock(seconds)))

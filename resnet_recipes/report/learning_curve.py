@@ -18,7 +18,7 @@ _Z = 1.959964  # quantile of the normal distribution for a 95% interval
 
 
 def describe_learning_curves(seed_groups: Iterable[SeedGroup]) -> Iterator[str]:
-    """Yield the predicted gain and cost of twice the images, from runs with other `data.share`."""
+    """Yield the predicted gain and cost of twice the images, from runs on fractions of them."""
     import numpy as np  # help pages do not need it
 
     series: dict[Any, list[tuple[int, float, float, SeedGroup]]] = defaultdict(list)

@@ -52,20 +52,20 @@ class PairedDifference(NamedTuple):
         correctly (Bonett and Price, 2012, J. Educ. Behav. Stat. 37). Seeds are assumed to vary
         equally in both groups.
         """
-        sides = [_collect_points(group) for group in (first, second)]
-        shared = sides[0].keys() & sides[1].keys()
+        points = [_collect_points(group) for group in (first, second)]
+        shared = points[0].keys() & points[1].keys()
         if not shared:
             return None
         differences: list[float] = []
         for images in shared:
-            means = [map(fmean, zip(*side[images], strict=True)) for side in sides]
-            differences += [ours - theirs for ours, theirs in zip(*means, strict=True)]
-        count, groups = len(differences), [side[images] for side in sides for images in shared]
+            means = [map(fmean, zip(*each[images], strict=True)) for each in points]
+            differences += [one - other for one, other in zip(*means, strict=True)]
+        count, groups = len(differences), [each[images] for each in points for images in shared]
         freedom = sum(len(runs) - 1 for runs in groups)
         squares = sum(len(runs) * pvariance(map(sum, runs)) for runs in groups)
         scale = sum(1 / len(runs) for runs in groups) / max(1, freedom) / count**2
         variance = pvariance([*differences, 100.0, -100.0]) / (count + 2)
-        has_single = any(all(len(side[each]) == 1 for each in shared) for side in sides)
+        has_single = any(all(len(each[images]) == 1 for images in shared) for each in points)
         is_one_sided = bool(freedom) and has_single
         return cls(count, fmean(differences), variance, squares * scale, freedom, is_one_sided)
 

@@ -26,7 +26,7 @@ class ProgressLine(AbstractContextManager):
         self.task, self._unit, self._stream = task, unit, stream or sys.stderr
         self._live: Live | None = None  # on a terminal only
         self._every = 0.1 if is_live(self._stream) else every
-        self._shown = time.monotonic()
+        self._shown_at = time.monotonic()
         self._first: tuple[int, float] | None = None  # count and time of the first call
 
     def __call__(self, done: int, total: int) -> None:
@@ -35,9 +35,9 @@ class ProgressLine(AbstractContextManager):
         if self._first is None or done < self._first[0]:
             self._first = (done, now)
         first, start = self._first
-        if now - self._shown < self._every:
+        if now - self._shown_at < self._every:
             return
-        self._shown, text = now, f"{done:,} of {total:,} {self._unit}"
+        self._shown_at, text = now, f"{done:,} of {total:,} {self._unit}"
         if done > first:
             text += f", {format_clock((now - start) / (done - first) * (total - done))} left"
         if not is_live(self._stream):
@@ -46,7 +46,7 @@ class ProgressLine(AbstractContextManager):
         self._draw(done, total, text)
 
     def say(self, line: str) -> None:
-        """Show a line that stays, above the bar."""
+        """Remove the bar, and show a line that stays."""
         self.__exit__()
         self._stream.write(f"{line}\n")
         self._stream.flush()

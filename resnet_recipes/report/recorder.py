@@ -39,8 +39,8 @@ class Evaluation(NamedTuple):
 class Recorder:
     """Writes and displays the measurements of the training loop, on rank 0.
 
-    Writing is best effort: a full disk is reported once and does not stop training. All values are
-    plain numbers, so nothing here waits for a device.
+    A full disk is reported once and does not stop training. All values are plain numbers, so
+    nothing here waits for a device.
     """
 
     def __init__(
@@ -128,7 +128,6 @@ class Recorder:
         """Log an evaluation of the averaged weights, the raw weights, or both.
 
         It took `seconds`, including `raw_seconds` for the raw weights, after the averaged weights.
-        The weights of the best evaluation are kept.
         """
         values: Record = {
             "examples": (averaged or raw).examples,
@@ -173,7 +172,7 @@ class Recorder:
         self._console.show_stop(done, reason, fix)
 
     def finish(self, done: int, seconds: float, files: WeightFiles) -> Summary:
-        """Close the record, write and show the summary.
+        """Log the end of the run, show the summary, and write it.
 
         `seconds` are the training seconds of the complete run. Raises OSError if the summary cannot
         be written.

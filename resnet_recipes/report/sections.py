@@ -99,7 +99,7 @@ def _build_data_sections(
     ]
     rows = [
         {"series": one, "name": name, "title": _name_group(group, name)}
-        | _group_row(group, price or 0.0)
+        | _make_group_row(group, price or 0.0)
         for group, one, name in zip(groups, series, names, strict=True)
         if group.top1 and group.mean("minutes") and group.mean("wall_minutes")
     ]
@@ -310,7 +310,7 @@ def _make_figures(
             yield Figure(f"{prefix}{name}", caption, charts.plot_accuracy(rows, key, title, others))
 
 
-def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
+def _make_group_row(group: SeedGroup, price: float) -> dict[str, Any]:
     """Return the row of plots and tables for finished runs that differ only in their seeds."""
     first, mean = group.runs[0], group.mean("top1_percent") or 0.0
     images = _count_images(first, "eval_examples")

@@ -16,8 +16,7 @@ def format_title(summary: Summary) -> str:
     """Return the first line: recipe, duration, number of sessions, and devices."""
     resumed = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
     epochs = f"{summary.epochs:.4g} epoch{'' if summary.epochs == 1 else 's'}"
-    length = f"{epochs}, {summary.steps:,} steps{resumed}"
-    return f"{summary.recipe}: {length}, on {summary.devices}"
+    return f"{summary.recipe}: {epochs}, {summary.steps:,} steps{resumed}, on {summary.devices}"
 
 
 class Line(NamedTuple):
@@ -87,9 +86,9 @@ def _describe_published(summary: Summary) -> Iterator[Line]:
     published, reached = summary.published, summary.ema or summary.raw
     if published is None or reached is None:
         return
-    length = f" after {published.epochs} epochs" if published.epochs else ""
-    took = f" in {published.time}" if published.time else ""
-    yield Line("published", f"top-1 {published.top1:5.2f}%{length}{took}")
+    duration = f" after {published.epochs} epochs" if published.epochs else ""
+    duration += f" in {published.time}" if published.time else ""
+    yield Line("published", f"top-1 {published.top1:5.2f}%{duration}")
     if published.hardware or published.source:
         yield Line("", "; ".join(text for text in (published.hardware, published.source) if text))
     if published.epochs and abs(published.epochs - summary.epochs) <= 0.1 * published.epochs:

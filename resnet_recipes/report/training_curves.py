@@ -28,8 +28,8 @@ QUANTITIES = {
 }
 
 
-def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
-    """Return the section on labeled runs; `mark` is the prefix of its figures' names."""
+def make_section(runs: Mapping[str, RunRecord], prefix: str) -> PageSection:
+    """Return the section on labeled runs; the names of its figures start with `prefix`."""
     best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
     chosen = {name: runs[name] for name in best[:MAX_RUNS]}
     points = [
@@ -37,7 +37,7 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     ]
     figures = [
         Figure(
-            f"{mark}course-{key}",
+            f"{prefix}course-{key}",
             "The bands are 95% intervals." if key == "top1_percent" else "",
             charts.plot_curve(points, key, title),
         )
@@ -51,7 +51,7 @@ def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
             "stop discards."
         )
         figures.append(
-            Figure(f"{mark}phases", caption, charts.plot_phases(bars), has_own_legend=True)
+            Figure(f"{prefix}phases", caption, charts.plot_phases(bars), has_own_legend=True)
         )
     note = f"Only the {MAX_RUNS} most accurate of {len(runs)} runs are shown."
     text = [note] if len(runs) > MAX_RUNS else []

@@ -205,10 +205,10 @@ def _make_plot(name: str, **values: object) -> Spec:
 def _fill(name: str, **values: object) -> Spec:
     """Return a specification with its placeholders replaced."""
 
-    def value(text: str) -> object:
+    def replace(text: str) -> object:
         return values[text[1:]] if text.startswith("$") else text
 
-    return _map_texts(_PLOTS[name], value)
+    return _map_texts(_PLOTS[name], replace)
 
 
 def _map_texts(value: Any, change: Callable[[str], object]) -> Any:
