@@ -39,7 +39,6 @@ FACTORS = {
     "average": ("none", "ema"),
 }
 
-
 VAL_IMAGES = 500  # of all classes together, where this study splits a folder
 
 
@@ -146,9 +145,9 @@ def make_design() -> list[tuple[int, ...]]:
     return rows + [tuple(1 - level for level in row) for row in rows]
 
 
-def list_settings(levels: dict[str, str], rates: dict[str, float]) -> list[str]:
+def list_settings(levels: dict[str, str], lr_by_optimizer: dict[str, float]) -> list[str]:
     """Return the settings of a combination of levels."""
-    backbone = rates[levels["optimizer"]] * (1 if levels["backbone"] == "rate" else 1 / 3)
+    backbone = lr_by_optimizer[levels["optimizer"]] * (1 if levels["backbone"] == "rate" else 1 / 3)
     head = backbone * (1 if levels["head"] == "rate" else 10)
     arguments = [
         *list_optimizer_settings(levels["optimizer"], head, backbone),

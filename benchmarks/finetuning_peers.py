@@ -254,10 +254,10 @@ def make_val_transform() -> T.Compose:
 def open_folder(tuning: FineTuning, name: str, transform: Callable) -> datasets.ImageFolder:
     """Return the images of a split; other files are skipped."""
 
-    def is_photograph(path: str) -> bool:
+    def is_image(path: str) -> bool:
         return path.lower().endswith((".jpg", ".jpeg", ".png"))
 
-    return datasets.ImageFolder(tuning.images / name, transform, is_valid_file=is_photograph)
+    return datasets.ImageFolder(tuning.images / name, transform, is_valid_file=is_image)
 
 
 def open_epochs(tuning: FineTuning, size: int, transform: Callable) -> Iterable[DataLoader]:

@@ -82,12 +82,12 @@ def main() -> None:
 def measure(arm: str, training: Training) -> dict[str, str]:
     """Return the accuracy and cost of an arm."""
     began, cpu_began = time.monotonic(), sum(os.times()[:4])  # also of ended children
-    trained = (
+    result = (
         train_with_fastai(training) if arm == "fastai" else train_with_resnet_recipes(arm, training)
     )
     return {
-        "top1_percent": f"{trained.top1:.3f}",
-        "pflops": f"{trained.pflops:.6g}",
+        "top1_percent": f"{result.top1:.3f}",
+        "pflops": f"{result.pflops:.6g}",
         "mean_minutes": "",  # other programs disturb the clock
         "cpu_minutes": f"{(sum(os.times()[:4]) - cpu_began) / 60:.1f}",
         "wall_minutes": f"{(time.monotonic() - began) / 60:.1f}",
@@ -105,7 +105,7 @@ def train_with_resnet_recipes(arm: str, training: Training) -> TrainingResult:
 def list_changes(arm: str, training: Training) -> list[str]:
     """Return the changes to a packaged recipe: 128 px, and durations that suit a short run.
 
-    Methods, strengths and crops stay. The lr is scaled linearly from 2.048 for 2,048 images.
+    Methods, strengths and crops stay. The lr is scaled linearly with the batch.
     """
     original = rr.compose(arm)
     resized = round(original.data.eval_resize * SIZE / original.data.eval_size)
@@ -184,7 +184,7 @@ def train_with_fastai(training: Training) -> TrainingResult:
 
 
 def count_flops(model: nn.Module) -> float:
-    """Return the operations of a forward and backward pass of one image."""
+    """Return the FLOPs of a forward and backward pass of one image."""
     images = torch.randn(2, 3, SIZE, SIZE)
     with FlopCounterMode(display=False) as counter:
         model(images).sum().backward()

@@ -36,8 +36,8 @@ from tests.data.native.batch import JPEGS, Batch
 from tests.images import encode_image, make_photo
 
 SANITIZED_LIBRARY = Path(__file__).parents[1] / "build" / "sanitized" / PATH.name
-SIDE = 33  # pixels; a line is not a multiple of the vector size
-MIN_SIDE, MAX_SIDE = 72, 140  # original sizes, px; the small level is used from 2 * SIDE on
+SIZE = 33  # pixels; a line is not a multiple of the vector size
+MIN_SIZE, MAX_SIZE = 72, 140  # original sizes, px; the small level is used from 2 * SIZE on
 BATCH_SECONDS = 60  # seconds; a decoder that takes longer for 100 small images hangs
 
 
@@ -62,7 +62,7 @@ class Images(NamedTuple):
     sizes: np.ndarray  # height, width [n, 2]
     raw: np.ndarray  # bool [n]
 
-    def make_small(self, rng: np.random.Generator) -> np.ndarray:
+    def make_small_levels(self, rng: np.random.Generator) -> np.ndarray:
         """Return SMALL [n]: these images as small levels, valid while this object lives.
 
         Some have another checksum or size, or are omitted.
@@ -73,14 +73,14 @@ class Images(NamedTuple):
         pointers["size"], pointers["raw"] = self.sizes, self.raw
         pointers["crc"] = [zlib.crc32(source) for source in self.sources]
         pointers["crc"][rng.random(len(pointers)) < 0.05] ^= 1
-        pointers["size"][rng.random(len(pointers)) < 0.05] = rng.integers(1, MAX_SIDE, 2)
+        pointers["size"][rng.random(len(pointers)) < 0.05] = rng.integers(1, MAX_SIZE, 2)
         pointers["data"][rng.random(len(pointers)) < 0.5] = 0
         return pointers
 
 
 def make_picture(rng: np.random.Generator) -> Image.Image:
     """Return an image of random size."""
-    return make_photo(int(rng.integers(1 << 32)), *rng.integers(MIN_SIDE, MAX_SIDE, 2).tolist())
+    return make_photo(int(rng.integers(1 << 32)), *rng.integers(MIN_SIZE, MAX_SIZE, 2).tolist())
 
 
 def make_jpegs(rng: np.random.Generator) -> list[np.ndarray]:
@@ -131,8 +131,8 @@ def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> It
     """
     order = np.random.default_rng(len(sources)).permutation(len(sources))
     reordered = {name: np.asarray(column)[order] for name, column in columns.items()}
-    once = Batch(sources, SIDE, **columns)
-    again = Batch([sources[index] for index in order], SIDE, **reordered)
+    once = Batch(sources, SIZE, **columns)
+    again = Batch([sources[index] for index in order], SIZE, **reordered)
     again.pixels.fill(255)
     tickets = engine.submit(once.rows), engine.submit(again.rows)
     status = once.rows["status"]
@@ -162,12 +162,12 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
 
     for _ in range(0, count, 100):
         images, halves, corner = make_images(), make_images(), rng.uniform(0, 20, (100, 2))
-        small = halves.make_small(rng)
+        small = halves.make_small_levels(rng)
         has_small = small["data"][:, None] != 0
         rest = np.where(has_small, images.sizes[:, ::-1] - corner, rng.uniform(1, 60, (100, 2)))
         columns = {
             "geometry": rng.choice([BOX, CENTER], 100),
-            "resize": SIDE + rng.integers(0, 9, 100),
+            "resize": SIZE + rng.integers(0, 9, 100),
             "filter": rng.integers(0, 2, 100),
             "mirror": rng.random(100) < 0.5,
             "whole": rng.random(100) < 0.5,
@@ -202,7 +202,7 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
                 "box": np.concatenate([corner, rest], axis=1),
             }
             if half is not None and len(half) == len(beton):
-                columns["small"] = halves.make_small(rng)
+                columns["small"] = halves.make_small_levels(rng)
             counts.update(decode_twice(engine, images.sources, columns))
     return counts
 

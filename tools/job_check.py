@@ -35,9 +35,9 @@ for mount in task.get("file_mounts", {}).values():
 TRAINJOB_PROGRAM = """
 import sys, yaml
 from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
-given = yaml.safe_load(sys.stdin)
-read = TrainerV1alpha1TrainJob.from_dict(given).to_dict()
-assert read == given, f"the API has no such fields: {given} became {read}"
+job = yaml.safe_load(sys.stdin)
+copy = TrainerV1alpha1TrainJob.from_dict(job).to_dict()
+assert copy == job, f"the API has no such fields: {job} became {copy}"
 """
 
 RENDEZVOUS_VARIABLES = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}

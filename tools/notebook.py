@@ -24,7 +24,7 @@ def list_figures(notebook: dict) -> list[set[str]]:
 
 
 def main() -> None:
-    """Execute the notebook in place; takes a minute."""
+    """Execute the notebook, which takes a minute, then store or compare its output."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     stored = list_figures(notebook)
     names: dict[str, object] = {}

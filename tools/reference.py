@@ -47,7 +47,6 @@ FIRST_RECIPES = ("finetune", "gentle", "small", "mild", "medium", "hot", "demo")
 #: Keys of a published result, in the order of a table's columns.
 RESULT_KEYS = ("top1", "epochs", "minutes", "hardware", "source")
 
-
 FOLDER = Path(__file__).parents[1] / "docs/reference"
 
 
@@ -263,13 +262,13 @@ def _format_card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str
         yield from _format_table(f"{key}.", item, ["name"])
 
 
-def _format_table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterator[str]:
+def _format_table(prefix: str, section: type, omitted: Collection[str] = ()) -> Iterator[str]:
     """Yield a table of settings: the first sentence of each comment, and the others below it."""
     yield "| key | value | default | meaning |\n|---|---|---|---|"
     types, limits = get_type_hints(section), get_limits(section)
     notes = []
     for row in list_settings(section):
-        if row.name in left_out:
+        if row.name in omitted:
             continue
         if not row.meaning:
             raise ValueError(f"{prefix}{row.name} has no comment that explains it")

@@ -3,7 +3,7 @@
 #
 #     tools/release_check.sh
 set -uo pipefail
-shopt -s lastpipe         # so that a loop at the end of a pipe can say that something is wrong
+shopt -s lastpipe         # so that a loop at the end of a pipe can set `wrong`
 cd "$(dirname "$0")/.."
 
 wrong=0

@@ -61,14 +61,14 @@ def parse_arguments() -> argparse.Namespace:
 def run_call(name: str, arguments: argparse.Namespace, log: RowLog) -> None:
     """Run the parts of a call that fit into the remaining time."""
     call, factor = CALLS[name], QUICK_TIME_FACTOR if arguments.quick else 1
-    ends = time.monotonic() + factor * call.seconds
+    deadline = time.monotonic() + factor * call.seconds
     print(f"{name}: at most {factor * call.seconds} s")
     for part in call.parts:
         if arguments.only and part.name not in arguments.only:
             continue
         if part.module == "accuracy":
             part = part._replace(arguments=(str(arguments.images), f"runs/{arguments.out.stem}"))
-        left = min(factor * part.seconds, ends - time.monotonic())
+        left = min(factor * part.seconds, deadline - time.monotonic())
         for row in run_part(part._replace(seconds=left), arguments.device, arguments.quick):
             log.add(part.name, row)
     for row in compute_ratios(log.measured):

@@ -28,7 +28,7 @@ def _list_steps(*names: str, seconds: int = 60) -> tuple[Part, ...]:
 
 
 MACHINE = Part("machine", 60, "machine")
-#: Seconds, including compiling the kernels on a new machine.
+#: Steps with time to compile the kernels on a new machine.
 COMPILING_STEPS = _list_steps("ours, Mild", seconds=120)
 
 #: Correctness comes before speed, and decisive measurements come before explanations. Each call may

@@ -22,7 +22,7 @@ SIZES, BATCH = (224, 88, 176), 256
 
 
 def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
-    """Yield the speed of each distinct convolution, and the total fraction of the roofline."""
+    """Yield the speed of each operation of each convolution, and their fraction of the roofline."""
     torch.backends.cudnn.benchmark = search == "searched"
     model, batch = ("resnet18", 2) if quick else ("resnet50", BATCH)
     for size in (32,) if quick else SIZES:
@@ -49,7 +49,7 @@ def _measure(
     least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
     for kind, call in list_calls(shape, *make_operands(shape, batch, device)).items():
         taken = measure_seconds(call, device, times=3, repeats=repeats)
-        share = f", {least / taken:.2f} of the roofline" if gpu else ""
+        fraction = f", {least / taken:.2f} of the roofline" if gpu else ""
         yield {
             "case": f"{case}, {kind}",
             "value": flops / taken / 1e12,
@@ -57,7 +57,7 @@ def _measure(
             "gigabytes_per_second": moved / taken / 1e9,
             "microseconds": 1e6 * taken,
             "least_microseconds": 1e6 * least,
-            "note": f"{moved / taken / 1e9:,.0f} GB/s, {1e6 * taken:,.0f} us{share}",
+            "note": f"{moved / taken / 1e9:,.0f} GB/s, {1e6 * taken:,.0f} us{fraction}",
         }
 
 

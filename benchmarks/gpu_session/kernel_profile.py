@@ -57,8 +57,8 @@ def _measure_kernels(case: str, events: list, device: torch.device) -> Iterator[
     }
     yield {"case": f"{case}: all of them", "value": total} | unit
     for kind, spent in kinds.items():
-        share = f"{100 * spent / total:.1f}%"
-        yield {"case": f"{case}: {kind}", "value": spent, "note": share} | unit
+        percentage = f"{100 * spent / total:.1f}%"
+        yield {"case": f"{case}: {kind}", "value": spent, "note": percentage} | unit
     for name, spent in taken.most_common():
         yield unit | {
             "case": f"{case}: {name[:40]}",

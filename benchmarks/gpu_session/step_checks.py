@@ -116,7 +116,7 @@ def _check_largest_batch(device: torch.device) -> dict:
 
 
 def _check_overflow(device: torch.device) -> dict:
-    """Let float16 overflow: weights and statistics must not change."""
+    """Let float16 overflow; count the floating-point tensors of the model that change."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).to(device)
     precision = Precision(device, torch.float16, model)
     optimizer = DecoupledSGDW(lr=0.1).build(model)

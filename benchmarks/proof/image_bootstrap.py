@@ -29,8 +29,8 @@ def compute_difference(first: list[Path], second: list[Path]) -> tuple[float, fl
         raise SystemExit("the files list different images")
     means = [np.mean([[run[file] for file in files] for run in group], axis=0) for group in groups]
     points = 100 * (means[0] - means[1])
-    drawn = np.random.default_rng(0).integers(0, len(files), (BOOTSTRAP_SAMPLES, len(files)))
-    return float(points.mean()), float(points[drawn].mean(axis=1).std(ddof=1))
+    samples = np.random.default_rng(0).integers(0, len(files), (BOOTSTRAP_SAMPLES, len(files)))
+    return float(points.mean()), float(points[samples].mean(axis=1).std(ddof=1))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The table of a proof: accuracy per seed, cost, and paired differences with intervals."""
+"""The cells of a proof: accuracy per seed, cost, and paired differences with intervals."""
 
 import csv
 import math

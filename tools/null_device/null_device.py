@@ -86,12 +86,12 @@ def _make_like(x: Tensor, shape: tuple[int, ...], of: Tensor) -> Tensor:
 def _launch_convolution(x, weight, bias, stride, padding, dilation, *_):
     nhwc = x.is_contiguous(memory_format=torch.channels_last)
     launch(f"cudnn convolution {'NHWC' if nhwc else 'NCHW'} {x.dtype}")
-    sides = [
+    sizes = [
         (x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1) // stride[i]
         + 1
         for i in range(2)
     ]
-    y = _make_like(x, (x.shape[0], weight.shape[0], *sides), x)
+    y = _make_like(x, (x.shape[0], weight.shape[0], *sizes), x)
     return y if bias is None else y.add_(bias.view(-1, 1, 1))  # separately, as in torch
 
 

@@ -94,10 +94,9 @@ def make_run(name: str, changes: list[str]) -> Run:
     pixels = torch.empty(BATCH, size, size, 3, dtype=torch.uint8, pin_memory=True)
     distill = recipe.methods.distill
     has_outputs = distill is not None and distill.labels  # soft labels
-    taught = torch.empty(BATCH, 1000, pin_memory=True) if has_outputs else None
-    batch = RawBatch(
-        pixels.permute(0, 3, 1, 2), torch.zeros(BATCH, dtype=torch.int64, pin_memory=True), taught
-    )
+    outputs = torch.empty(BATCH, 1000, pin_memory=True) if has_outputs else None
+    labels = torch.zeros(BATCH, dtype=torch.int64, pin_memory=True)
+    batch = RawBatch(pixels.permute(0, 3, 1, 2), labels, outputs)
     loader = SimpleNamespace(
         batches=lambda *_: iter(lambda: batch, None), skipped=(), close=lambda: None
     )
@@ -115,7 +114,7 @@ def record_steps(run: Run) -> list[list[str]]:
 
 
 def measure_cpu_ms(run: Run) -> float:
-    """Return the CPU time of a plain step, on all threads."""
+    """Return the median CPU time of a step, on all threads."""
     laps = observe_steps(run, time.process_time)
     return round(1e3 * median(b - a for a, b in pairwise(laps)), 1)
 
