@@ -75,7 +75,7 @@ class RunResult(NamedTuple):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Contents of summary.json. Raises NotReadyError after a stop or on a full disk."""
+        """Contents of summary.json. Raises NotReadyError after a stop, or without the file."""
         if self.stopped:
             clause = f"has no summary: it was stopped ({self.stopped})"
             raise NotReadyError.at(self.folder, clause, f"resnet-train --resume {self.folder}")
@@ -90,7 +90,7 @@ def compose(
     For example, `compose("hot", "~methods.sam", {"optimizer.lr": 0.1}, epochs=16)`.
 
     In your own Hydra application, `recipe` may also be the part of its config that contains a
-    recipe; it then takes no changes. Raises RecipeError with every problem.
+    recipe; it then takes no changes. Raises RecipeError if the recipe or a change is not valid.
     """
     arguments = _format_changes(changes, settings)
     if isinstance(recipe, str | os.PathLike):
@@ -139,10 +139,9 @@ def adopt_network(result: Composed) -> Composed:
         return result  # the plan reports their problem
     if about.architecture != recipe.model.name:
         return result  # also a problem
-    brought = about.methods().methods
     adopted = {
         name: method
-        for name, method in brought.items()
+        for name, method in about.methods().methods.items()
         if getattr(recipe.methods, name) is None
         and not any(f"{key}.".startswith(f"methods.{name}.") for key in result.origin.settings)
     }
@@ -168,11 +167,10 @@ def plan(
 ) -> Plan:
     """Return the plan of a run of `recipe` on `ranks` devices.
 
-    Without `data.root`, it assumes ImageNet.
-
-    Counting many images takes a while; `on_progress` gets lines of text. Raises RecipeError with
-    everything that prevents the run, NotReadyError if images or pretrained weights cannot be used.
-    Without `needs_weights`, missing pretrained weights are only a note.
+    Without `data.root`, it assumes ImageNet. Counting many images takes a while; `on_progress` gets
+    lines of text. Raises RecipeError if the recipe does not fit the images and devices, or its name
+    is taken, NotReadyError if images or pretrained weights cannot be used. Without `needs_weights`,
+    missing pretrained weights are only a note.
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
@@ -236,12 +234,11 @@ def prepare(
 ) -> Path:
     """Create the folder of a new run and return it.
 
-    `resnet-train --resume FOLDER` trains it, on this or another machine.
-
-    `planned` is the result of `plan(recipe)`, if you have it; it saves a second count of the
-    images. The folder records `command`. Raises RecipeError if the name is taken, NotReadyError if
-    a run with the name is running or a validation image is unreadable, and NotDoneError if a
-    measurement for `launch.budget` or `batch.bn_size=auto` fails.
+    `resnet-train --resume FOLDER` trains it, on this or another machine. `planned` is the result
+    of `plan(recipe)`, if you have it; it saves a second count of the images. The folder records
+    `command`. Raises RecipeError like `plan`, NotReadyError if a run with the name is running or a
+    validation image is unreadable, and TrainingError if a measurement for `launch.budget` or
+    `batch.bn_size=auto` fails.
     """
     with _create(_check(recipe), planned, command) as locked:
         return locked.path
@@ -262,7 +259,7 @@ def _create(
 
 
 def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
-    """Return a recipe with its origin, checked. Raises RecipeError with every problem."""
+    """Return a recipe with its origin. Raises RecipeError if it is not valid."""
     if isinstance(recipe, Composed):
         return recipe
     if not isinstance(recipe, Recipe):
@@ -305,17 +302,17 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
             launch = LaunchFacts(start)
             process = RankProcess(folder, 0, sys.stderr, launch, interruption, heartbeat, notify)
             code = run_task(process)
-            ended = Ending(code, message=interruption.reason if code else "")
+            ending = Ending(code, message=interruption.reason if code else "")
         except BaseException as error:
-            ended = make_ending(error)
+            ending = make_ending(error)
             raise
         finally:
             seconds = time.monotonic() - start
-            ended = replace(ended, step=heartbeat.step, seconds=seconds, time=time.time())
-            write_ending(folder / EXIT, ended)
+            ending = replace(ending, step=heartbeat.step, seconds=seconds, time=time.time())
+            write_ending(folder / EXIT, ending)
     if interruption.signal:
         signal.raise_signal(interruption.signal)
-    return RunResult(folder, ended.message if ended.code else "")
+    return RunResult(folder, ending.message if ending.code else "")
 
 
 def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
@@ -348,9 +345,7 @@ def teach(
     """Store the outputs of a recipe's teacher for its images; return the file.
 
     `top` is the number of largest outputs to store per image, or "all". `cycle` is the number of
-    epochs of full-size crops to store; 0 stores the crops of this run.
-
-    Works like `resnet-recipes teach`, on all devices of this machine. Progress goes to stderr.
+    epochs of full-size crops to store; 0 stores the crops of this run. Progress goes to stderr.
     Raises RecipeError and NotReadyError like `plan`, TrainingError if it was stopped or failed. A
     second call continues the file.
     """
@@ -427,7 +422,7 @@ def _open(place: object, arguments: Sequence[str]) -> "TrainedNetwork":
 
 
 def _locate(place: object) -> Path:
-    """Return the path of a run or a file. Raises NotReadyError if it does not exist."""
+    """Return the path of a run or a file. Raises RecipeError if `place` does not name one."""
     if not isinstance(place, str | os.PathLike):
         rule = f"must name a run, a checkpoint or a weights file, and is {_describe_type(place)}"
         raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))

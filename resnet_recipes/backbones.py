@@ -213,6 +213,6 @@ def get_library(name: str) -> str:
     return name.partition(":")[0] if ":" in name else "torchvision"
 
 
-def read_facts(model: nn.Module) -> Mapping[str, Any]:
+def get_pretrained_cfg(model: nn.Module) -> Mapping[str, Any]:
     """Return the `pretrained_cfg` of a timm network; empty for any other."""
     return getattr(model, "pretrained_cfg", {})

@@ -29,7 +29,7 @@ _DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE
 
 
 def train(argv: Sequence[str] | None = None) -> int:
-    """Run `resnet-train` and return its exit code."""
+    """Run `resnet-train` and return its exit code; without `argv`, exit with it."""
     if argv is not None:
         return run_guarded(registry.train, argv)
     protect_output()
@@ -39,7 +39,7 @@ def train(argv: Sequence[str] | None = None) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `resnet-recipes` and return its exit code."""
+    """Run `resnet-recipes` and return its exit code; without `argv`, exit with it."""
     if argv is not None:
         return run_guarded(registry.run, argv)
     protect_output()

@@ -43,7 +43,7 @@ def plan_network(name: str) -> tuple[ModelConfig, BuiltNetworkFacts, int]:
     """Return the model settings of a network, its facts, and its image size."""
     model = ModelConfig(name, **find_implied_settings(name))
     facts = BuiltNetworkFacts(model, 10, Stack({}))
-    network_facts = backbones.read_facts(backbones.build_structure(name, 10, model.args))
+    network_facts = backbones.get_pretrained_cfg(backbones.build_structure(name, 10, model.args))
     return model, facts, network_facts.get("input_size", (3, 224))[1]
 
 

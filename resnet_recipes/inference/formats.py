@@ -56,7 +56,7 @@ def _read_torchvision(path: Path, about: NetworkDescription) -> Program:
 
 
 def _write_timm(network: Network, path: Path) -> None:
-    about, config_of_timm = network.about, backbones.read_facts(network.model)
+    about, config_of_timm = network.about, backbones.get_pretrained_cfg(network.model)
     _write_weights(network, path)
     facts = {
         "num_classes": about.num_classes,

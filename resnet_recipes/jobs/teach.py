@@ -25,7 +25,7 @@ from resnet_recipes.planning.teachers import (
     describe_file,
     find_soft_label_problems,
     make_cycle,
-    make_missing_teacher,
+    make_missing_teacher_problem,
 )
 from resnet_recipes.recipe.schema import get_enabled
 from resnet_recipes.training import distributed
@@ -70,11 +70,11 @@ def _make_plan(composed: "Composed", say: Say) -> Plan:
     try:
         return plan_here(composed, say)
     except RecipeError as error:
-        is_taught = any(
-            one.network_setting for one in get_enabled(composed.recipe.methods).values()
-        )
+        methods = get_enabled(composed.recipe.methods).values()
         problems = [_keep_settings(problem) for problem in error.problems]
-        raise type(error)(problems + ([] if is_taught else _list_missing_teachers())) from None
+        if not any(method.network_setting for method in methods):
+            problems += _list_missing_teacher_problems()
+        raise type(error)(problems) from None
 
 
 def _keep_settings(problem: Problem) -> Problem:
@@ -83,8 +83,8 @@ def _keep_settings(problem: Problem) -> Problem:
     return problem._replace(fix=tuple(fixes))
 
 
-def _list_missing_teachers() -> list[Problem]:
-    return [make_missing_teacher(method) for method in ORDER if method.network_setting]
+def _list_missing_teacher_problems() -> list[Problem]:
+    return [make_missing_teacher_problem(method) for method in ORDER if method.network_setting]
 
 
 def plan_soft_labels(
@@ -104,7 +104,7 @@ def plan_soft_labels(
     plan = _make_plan(composed, say)
     RecipeError.raise_if_any(find_soft_label_problems(plan))
     if not any(teacher.network for teacher in plan.teachers):
-        raise RecipeError(_list_missing_teachers())
+        raise RecipeError(_list_missing_teacher_problems())
     sizes, classes = make_cycle(plan, int(cycle)).image_sizes, plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples
     outputs_per_image = classes if top == "all" else min(int(top), classes)

@@ -20,15 +20,13 @@ def advise(
 ) -> Iterator[str]:
     """Yield a note for each setting that works but may not be intended.
 
-    A note is a clause without a period; its next lines are settings to try instead.
-
-    `stack` has the methods that act on the images of the recipe, `origin` the settings that the
-    user set.
+    A note is a clause without a period; its next lines are settings to try instead. `stack` has the
+    methods that act on the images of the recipe, `origin` the settings that the user set.
     """
     for name in get_enabled(recipe.methods):
         if name not in stack.methods:
             yield f"{name} is skipped: synthetic images are not augmented"
-    yield from _advise_on_length(recipe, horizon, recipe.batch.global_size // rank_size, origin)
+    yield from _advise_on_duration(recipe, horizon, recipe.batch.global_size // rank_size, origin)
     for method in stack:
         yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
     yield from _advise_on_batch(recipe, rank_size)
@@ -39,7 +37,7 @@ def advise(
         )
 
 
-def _advise_on_length(
+def _advise_on_duration(
     recipe: Recipe, horizon: Horizon, ranks: int, origin: Origin
 ) -> Iterator[str]:
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))

@@ -83,7 +83,7 @@ class Speeds:
         return self.seconds_at(image_size).median * self.images_per_device * self.devices
 
     def bottleneck_at(self, image_size: int) -> str:
-        """Return the bottleneck: loader, all-reduce, step, or a part of the step."""
+        """Return what limits the speed at an image size."""
         if self.load_seconds(image_size) > self.seconds_at(image_size).median:
             return "loader"
         if self.all_reduce_seconds > MAX_ALL_REDUCE_FRACTION * self.step_seconds(image_size):
@@ -164,7 +164,7 @@ class Estimate:
 
 
 class MinuteBounds(NamedTuple):
-    """The minimum and maximum minutes of a run."""
+    """The minimum and maximum training minutes of a run."""
 
     low: float
     high: float
@@ -284,7 +284,7 @@ def _get_path(key: str) -> Path:
 
 
 def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
-    """Return the `count` epochs of a run to time; `sizes` are by epoch.
+    """Return the epochs of a run to time: at most `count`, or three; `sizes` are by epoch.
 
     If the image size is constant, these are the first epochs. Otherwise they are the first two,
     since the first fills caches and is timed as the second, and one epoch at each of some other

@@ -46,15 +46,15 @@ def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "Net
     without values, which takes seconds for some, so the facts are kept for other plans.
     """
     key = f"{model} {classes} {list(methods)}"
-    if key not in _MADE:
-        is_closed = model.name in NETWORKS and not model.arguments
-        facts_class = ResNetFacts if is_closed else BuiltNetworkFacts
-        _MADE[key] = facts_class(model, classes, methods)
-    return _MADE[key]
+    if key not in _FACTS:
+        is_plain = model.name in NETWORKS and not model.arguments
+        facts_class = ResNetFacts if is_plain else BuiltNetworkFacts
+        _FACTS[key] = facts_class(model, classes, methods)
+    return _FACTS[key]
 
 
 class ResNetFacts:
-    """A ResNet of the recipes, whose facts are computed from its layers without torch."""
+    """A ResNet of the recipes; its facts are computed from its layers."""
 
     is_random_in_forward, is_predicted, text = False, True, ""
 
@@ -94,10 +94,10 @@ class BuiltNetworkFacts:
         self.is_random_in_forward = not is_resnet
         library = backbones.get_library(model.name)
         is_initialized_by_library = model.init == "library" and not model.weights
-        drawn = f", initialized by {library}" if is_initialized_by_library else ""
+        origin = f", initialized by {library}" if is_initialized_by_library else ""
         kernels = "" if is_resnet else "; fused GPU operations exist only for ResNets"
-        built = "".join(f", {key}={str(value).lower()}" for key, value in model.args.items())
-        self.text = built + drawn + kernels
+        arguments = "".join(f", {key}={str(value).lower()}" for key, value in model.args.items())
+        self.text = arguments + origin + kernels
 
     @cached_property
     def _changed(self) -> nn.Module:
@@ -113,7 +113,7 @@ class BuiltNetworkFacts:
     def problems(self) -> Iterator[Problem]:
         """Yield the settings and methods that do not apply to this network."""
         model, network = self._model, self._plain
-        names = backbones.read_facts(network).get("classifier")
+        names = backbones.get_pretrained_cfg(network).get("classifier")
         head = network.get_parameter(f"{backbones.find_classifier(network)}.weight")
         if isinstance(names, tuple | list) or len(head) != self._classes:
             clause = "has several classifiers, or its classifier is not its last layer"
@@ -124,7 +124,7 @@ class BuiltNetworkFacts:
             )
 
     def size_problems(self, image_sizes: Collection[int], eval_size: int) -> Iterator[Problem]:
-        """Yield the sizes that the network rejects, with its messages."""
+        """Yield the problem of the sizes that the network rejects, if there are any."""
         reasons = {
             image_size: self._explain_rejection(image_size)
             for image_size in dict.fromkeys((*image_sizes, eval_size))
@@ -138,7 +138,7 @@ class BuiltNetworkFacts:
         clause = Statement(
             f"{self._model.name} does not take images of {sizes} px: {reasons[rejected[-1]]}"
         )
-        native = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
+        native = backbones.get_pretrained_cfg(self._plain).get("input_size", (3, 224))[1]
         removed = [
             f"'~methods.{method.name}'"
             for method in self._methods
@@ -199,4 +199,4 @@ class BuiltNetworkFacts:
 #: The facts about a network that a plan uses.
 NetworkFacts = ResNetFacts | BuiltNetworkFacts
 
-_MADE: dict[str, NetworkFacts] = {}  # by everything that defines a network
+_FACTS: dict[str, NetworkFacts] = {}  # by everything that defines a network

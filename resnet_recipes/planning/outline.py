@@ -21,7 +21,7 @@ BLANK: OutlineRow = ("", "")
 
 
 def format_lines(rows: Iterable[OutlineRow], width: int = 80) -> list[str]:
-    """Return rows as plain lines of at most `width` columns, wrapped under their label."""
+    """Return rows as plain lines, wrapped at `width` columns next to their label."""
     return format_facts(rows, width, LABEL_COLUMNS, 2)
 
 
@@ -69,10 +69,10 @@ def iterate_notes(plan: Plan) -> Iterator[OutlineRow]:
 def describe_details(plan: Plan) -> Iterator[OutlineRow]:
     """Yield rows on the details of a run: figures with units, and a sentence for each method."""
     recipe, model = plan.recipe, plan.recipe.model
-    length = f"{format_length(plan)}{_describe_scaling(plan)}"
+    duration = f"{format_epochs(plan)}{_describe_scaling(plan)}"
     yield (
         "duration",
-        f"{length} of {format_count(plan.steps_per_epoch, 'step')}: "
+        f"{duration} of {format_count(plan.steps_per_epoch, 'step')}: "
         f"{format_count(plan.total_steps, 'step')}{_describe_target(plan)}",
     )
     yield (
@@ -134,7 +134,7 @@ def describe_extras(plan: Plan) -> Iterator[OutlineRow]:
         yield "" if index else "published", format_published(result)
 
 
-def format_length(plan: Plan) -> str:
+def format_epochs(plan: Plan) -> str:
     """Return the duration of the run in epochs."""
     epochs = float(plan.epochs)
     return f"{epochs:{'g' if epochs >= 100 else '.3g'}} epoch{'' if epochs == 1 else 's'}"

@@ -45,7 +45,7 @@ class InitialWeights(NamedTuple):
     is_stable_phase: bool = False  # whether the run continues the other run after its stable phase
     details: tuple[str, ...] = ()  # weights that are loaded, replaced and frozen
     methods: tuple[tuple[str, bool], ...] = ()  # network methods, and whether the run keeps them
-    notes: tuple[str, ...] = ()  # open questions about them; the next lines of each are for pasting
+    notes: tuple[str, ...] = ()  # on them; the next lines of each are commands or settings
 
     def __str__(self) -> str:
         if self.is_stable_phase:
@@ -60,7 +60,7 @@ class InitialWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run will do, derived once by `make_plan` and read by all other code."""
+    """Everything that a run will do: the recipe, and what `make_plan` derives from it."""
 
     recipe: Recipe
     facts: DataFacts

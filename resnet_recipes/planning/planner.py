@@ -27,8 +27,8 @@ def make_plan(
     """Derive the plan of a valid recipe.
 
     With `reads_teachers`, teacher networks and soft labels are read; they must be on this
-    machine. Raises RecipeError with every conflict with data and ranks, NotReadyError if a teacher
-    cannot be read. Suggestions do not scale a value that the user set.
+    machine. Raises RecipeError if recipe, data and ranks conflict, NotReadyError if a library is
+    not installed or a teacher cannot be read.
     """
     stack = make_stack(recipe, facts)
     problems = list(_find_problems(recipe, facts, world_size, stack, origin))
@@ -52,7 +52,7 @@ def _find_problems(
     stack: Stack,
     origin: Origin,
 ) -> Iterator[Problem]:
-    """Yield everything that prevents planning a valid recipe."""
+    """Yield the conflicts of a valid recipe with its data and ranks."""
     yield from _find_batch_problems(recipe, facts, world_size, origin)
     yield from _find_class_problems(recipe, facts)
     if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
@@ -60,7 +60,7 @@ def _find_problems(
         yield Problem("data.order", recipe.data.order, clause, "data.order=random")
     yield from (problem.under("methods") for problem in stack.problems())
     if recipe.batch.global_size <= facts.train_examples:
-        yield from _find_length_problems(recipe, recipe.horizon(facts.train_examples))
+        yield from _find_duration_problems(recipe, recipe.horizon(facts.train_examples))
 
 
 def _get_image_location(recipe: Recipe, facts: DataFacts) -> str:
@@ -108,7 +108,7 @@ def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
         yield Problem("data.root", location, f"has {count} class; a classifier needs at least 2")
 
 
-def _find_length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
+def _find_duration_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
     if not horizon.total_steps:
         ratio = recipe.scale_schedule_ratio
         clause = f"{'' if ratio == 1 else f'times ssr={ratio} '}is less than one step"

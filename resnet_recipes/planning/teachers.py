@@ -83,7 +83,7 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
             continue
         key, source = _find_setting(method)
         if not source:
-            raise RecipeError([make_missing_teacher(type(method))])
+            raise RecipeError([make_missing_teacher_problem(type(method))])
         from resnet_recipes.network.open import open_network
 
         try:
@@ -97,8 +97,8 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
         yield OpenTeacher(method, network)
 
 
-def make_missing_teacher(method: type[Method]) -> Problem:
-    """Return the problem of a method without a trained network."""
+def make_missing_teacher_problem(method: type[Method]) -> Problem:
+    """Return the problem of a method for which the recipe names no trained network."""
     key = f"methods.{method.name}.{method.network_setting}"
     fix = Hint(f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME")
     return Problem(key, None, "a trained network", fix, kind=Kind.MISSING)
@@ -200,7 +200,7 @@ def make_cycle(plan: Plan, epochs: int) -> Plan:
 
 
 def find_soft_label_problems(plan: Plan) -> Iterator[Problem]:
-    """Yield the settings that mix images, so that outputs cannot be stored per image."""
+    """Yield the problems of settings with which outputs cannot be stored per image."""
     for method in plan.new_stack():
         if method.provides("transform_batch") and method.changes == "images":
             clause = "samples new values for each batch, after a stored teacher has seen the images"

@@ -70,7 +70,7 @@ def test_sweep_builds_a_network_once_to_count_it(sweeps, run_command, monkeypatc
     monkeypatch.setattr(
         backbones, "build_structure", lambda *args: built.append(args) or structure(*args)
     )
-    monkeypatch.setattr(network_facts, "_MADE", {})
+    monkeypatch.setattr(network_facts, "_FACTS", {})
     run_command(f"resnet-train -m small {TINY} seed=1,2,3,4 --dry-run")
     assert len(built) == 2  # the library network and the changed network
 

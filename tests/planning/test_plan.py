@@ -329,7 +329,7 @@ def test_make_plan_shares_networks_only_if_equal(monkeypatch):
     monkeypatch.setattr(
         backbones, "build_structure", lambda *args: built.append(args) or structure(*args)
     )
-    monkeypatch.setattr(network_facts, "_MADE", {})
+    monkeypatch.setattr(network_facts, "_FACTS", {})
     base = "model.name=resnet18 model.stem=small data.train_size=32 data.eval_size=32"
     arguments = ["seed=1", "seed=2", "model.width=0.5", "methods.blurpool={}"]
     plans = [
