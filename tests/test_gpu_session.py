@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.checks import get_error
+from tests.tables import parse_rows
 
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 
@@ -116,17 +117,19 @@ def test_convolutions_run_in_channels_last(kernel, stride, session):
 
 @pytest.mark.parametrize(
     ("kernel", "kind"),
-    [
-        ("_reduce", "BatchNorm"),
-        ("void at::native::batch_norm_collect_statistics_channels_last_kernel", "BatchNorm"),
-        ("_scatter", "blur"),
-        ("void at::native::conv_depthwise2d_forward_kernel", "blur"),
-        ("void at::native::(anonymous namespace)::max_pool_backward_nhwc<c10::BF", "max pool"),
-        ("sm90_xmma_wgrad_indexed_implicit_gemm_bf16bf16", "convolutions and last layer"),
-        ("void cublasLt::splitKreduce_kernel<32, 16, int", "convolutions and last layer"),
-        ("void at::native::reduce_kernel<512, 1", "others"),
-        ("void at::native::_scatter_gather_elementwise_kernel", "others"),
-    ],
+    parse_rows(
+        """
+_reduce | BatchNorm
+void at::native::batch_norm_collect_statistics_channels_last_kernel | BatchNorm
+_scatter | blur
+void at::native::conv_depthwise2d_forward_kernel | blur
+void at::native::(anonymous namespace)::max_pool_backward_nhwc<c10::BF | max pool
+sm90_xmma_wgrad_indexed_implicit_gemm_bf16bf16 | convolutions and last layer
+void cublasLt::splitKreduce_kernel<32, 16, int | convolutions and last layer
+void at::native::reduce_kernel<512, 1 | others
+void at::native::_scatter_gather_elementwise_kernel | others
+"""
+    ),
 )
 def test_kernels_are_classified_by_name(kernel, kind, session):
     from kernel_profile import classify

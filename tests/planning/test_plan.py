@@ -225,14 +225,16 @@ def test_plan_of_synthetic_images_skips_image_augmentation(backend):
 
 @pytest.mark.parametrize(
     ("arguments", "belongs_to"),
-    [
-        ("", ""),
-        ("ssr=2 seed=7 data=/images gpus=8 run=a data.workers=3", ""),
-        ("bs=1024 gpus=8", "unchanged mild"),
-        ("optimizer=lamb", "unchanged mild"),
-        ("~methods.blurpool", "unchanged mild"),
-        ("data.crop_scale=[0.35,1]", "unchanged mild"),
-    ],
+    parse_rows(
+        """
+ |
+ssr=2 seed=7 data=/images gpus=8 run=a data.workers=3 |
+bs=1024 gpus=8 | unchanged mild
+optimizer=lamb | unchanged mild
+~methods.blurpool | unchanged mild
+data.crop_scale=[0.35,1] | unchanged mild
+"""
+    ),
 )
 def test_published_results_belong_to_the_unchanged_recipe(arguments, belongs_to):
     composed = compose("mild", arguments.split(), needs_data=False)

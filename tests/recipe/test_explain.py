@@ -88,38 +88,38 @@ def test_supported_settings_of_other_tools_suggest_ours(typed, fix):
 
 @pytest.mark.parametrize(
     "typed",
-    [
-        "bn_momentum=0.1",
-        "bn_eps=1e-3",
-        "split_bn=true",
-        "lr_noise=0.4",
-        "color_jitter_prob=0.8",
-        "mixup_prob=0.8",
-        "optim.top_k=3",
-        "optim.peft=lora",
-        "unfreeze=true",
-        "nbs=64",
-        "gp=avg",
-        "multi_scale=true",
-        "precision.tf32=true",
-        "evaluation.k=3",
-        "model.head=mlp",
-        "methods.lora={}",
-        "methods.grad_cam={}",
-        "methods.progressive_unfreezing={}",
-        "optimizer.layer_decay=0.75",
-        "methods.swa={}",
-        "methods.focal_loss={}",
-        "data.rotation=15",
-        "gradient_accumulation_steps=2",
-        "kd_model_name=resnet101",
-        "min_lr=1e-5",
-        "crop_pct=0.95",
-        "opt=muon",
-        "in_chans=4",
-        "log=trackio",
-        "scale=0.5",
-    ],
+    """
+bn_momentum=0.1
+bn_eps=1e-3
+split_bn=true
+lr_noise=0.4
+color_jitter_prob=0.8
+mixup_prob=0.8
+optim.top_k=3
+optim.peft=lora
+unfreeze=true
+nbs=64
+gp=avg
+multi_scale=true
+precision.tf32=true
+evaluation.k=3
+model.head=mlp
+methods.lora={}
+methods.grad_cam={}
+methods.progressive_unfreezing={}
+optimizer.layer_decay=0.75
+methods.swa={}
+methods.focal_loss={}
+data.rotation=15
+gradient_accumulation_steps=2
+kd_model_name=resnet101
+min_lr=1e-5
+crop_pct=0.95
+opt=muon
+in_chans=4
+log=trackio
+scale=0.5
+""".strip().splitlines(),
 )
 def test_unsupported_settings_of_other_tools_suggest_none(typed):
     (problem,) = get_recipe_error("mild", typed).problems
@@ -130,16 +130,16 @@ def test_unsupported_settings_of_other_tools_suggest_none(typed):
 
 @pytest.mark.parametrize(
     "typed",
-    [
-        "!methods.ema",
-        "methods.-ema",
-        "methods.no_ema",
-        "no_ema",
-        "no_ema=true",
-        "methods.ema=disabled",
-        "methods.ema=never",
-        "~ema",
-    ],
+    """
+!methods.ema
+methods.-ema
+methods.no_ema
+no_ema
+no_ema=true
+methods.ema=disabled
+methods.ema=never
+~ema
+""".strip().splitlines(),
 )
 def test_no_spelling_of_off_switches_a_method_on(typed):
     (problem,) = get_recipe_error("mild", typed).problems
@@ -191,18 +191,18 @@ def test_typing_errors_suggest_working_commands(typed, fix):
 
 @pytest.mark.parametrize(
     "typed",
-    [
-        "data.labels=labels.csv",
-        "methods.randaugment.magnitude=9",
-        "methods.mixup.a=0.2",
-        "test=images/val",
-        "run=$(date +%H:%M)",
-        "run=.",
-        "extends=hot",
-        "mean=[0.5,0.5,0.5]",
-        "max_samples=100",
-        "budget=overnight",
-    ],
+    """
+data.labels=labels.csv
+methods.randaugment.magnitude=9
+methods.mixup.a=0.2
+test=images/val
+run=$(date +%H:%M)
+run=.
+extends=hot
+mean=[0.5,0.5,0.5]
+max_samples=100
+budget=overnight
+""".strip().splitlines(),
 )
 def test_suggestions_never_change_section_or_meaning(typed):
     (problem,) = get_recipe_error("mild", typed).problems

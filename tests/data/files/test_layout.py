@@ -30,6 +30,7 @@ from tests.data.loaders import (
     explain_rejected_folder,
     make_small_config,
 )
+from tests.tables import parse_rows
 
 SWAPPED = {"ant": "bee", "bee": "ant", "cat": "cat"}
 
@@ -256,18 +257,20 @@ def test_nested_folders_become_classes_on_request(image_folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("train", "val", "more"),
-    [
-        ("train", "validation", "test"),
-        ("Training", "test", ""),
-        ("train", "Val", ""),
-        ("training_set", "test_set", "single_prediction"),
-        ("trainset", "valset", "testset"),
-        ("seg_train", "seg_test", "seg_pred"),
-        ("train_images", "val_images", "test_images"),
-        ("TrainImages", "TestImages", ""),
-        ("Train Data", "Validation Data", ""),
-        ("train2017", "val2017", ""),
-    ],
+    parse_rows(
+        """
+train | validation | test
+Training | test |
+train | Val |
+training_set | test_set | single_prediction
+trainset | valset | testset
+seg_train | seg_test | seg_pred
+train_images | val_images | test_images
+TrainImages | TestImages |
+Train Data | Validation Data |
+train2017 | val2017 |
+"""
+    ),
 )
 def test_foreign_split_names_are_read_and_reported(image_folder, tmp_path, train, val, more):
     (tmp_path / train).symlink_to(image_folder / "train")
