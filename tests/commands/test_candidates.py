@@ -58,6 +58,15 @@ def test_candidates_list_published_durations_and_pareto_front(imagenet, list_can
             assert not (is_faster and (row["top1_percent"] or 0) >= mine["top1_percent"])
 
 
+def test_own_runs_replace_published_accuracy(imagenet, list_candidates):
+    run = create_run_folder(Path("runs"), "a", top1=77.0, epochs=67.0)
+    (run / "data.json").write_text(json.dumps({"train_digest": IMAGENET_FACTS.train_digest}))
+    (row,) = [
+        row for row in list_candidates(IMAGES) if (row["recipe"], row["epochs"]) == ("mild", 67)
+    ]
+    assert (row["top1_percent"], row["accuracy"]) == (77.0, "1 own run")
+
+
 def test_candidates_within_time_list_most_accurate_first(imagenet, list_candidates):
     hours = 3000
     rows = list_candidates(f"{IMAGES} --within {hours}h")

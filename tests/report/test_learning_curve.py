@@ -75,21 +75,32 @@ def test_noisier_accuracies_widen_the_interval():
 
 
 @pytest.fixture
-def fit_fractions(tmp_path):
-    """Return a function that makes runs on fractions of 1,000 images and fits their curves."""
+def create_fractions(tmp_path):
+    """Return a function that creates runs on fractions of 1,000 images."""
 
-    def find(tops, duration="90ep", **facts):
+    def create(tops, duration="90ep", digest="a"):
         folders = []
         for (share, seed), top1 in tops.items():
             settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": duration}
             name = f"{share}-{seed}-{len(list(tmp_path.iterdir()))}"
             folder = create_run_folder(tmp_path, name, top1=top1, seed=seed, config=settings)
-            counts = {"train_examples": int(1000 * share), "eval_examples": 400, "eval_digest": "a"}
-            (folder / "data.json").write_text(json.dumps(counts | facts))
+            images = {"train_examples": int(1000 * share), "eval_examples": 400}
+            (folder / "data.json").write_text(json.dumps(images | {"eval_digest": digest}))
             folders.append(folder)
-        return list(describe_learning_curves(group_seeds(read_all(folders))))
+        return folders
 
-    return find
+    return create
+
+
+def describe_curves(folders):
+    """Return the sentences of the report about runs on fractions."""
+    return list(describe_learning_curves(group_seeds(read_all(folders))))
+
+
+@pytest.fixture
+def fit_fractions(create_fractions):
+    """Return a function that creates runs on fractions and fits their curves."""
+    return lambda *runs, **settings: describe_curves(create_fractions(*runs, **settings))
 
 
 def describe_gain(tops, variances, images=(100, 300, 1000)):
@@ -116,11 +127,12 @@ def test_gain_reports_that_a_size_has_one_run(fit_fractions):
     assert "excludes seed noise: a size has only one run" in text
 
 
-def test_learning_curve_needs_three_sizes_with_equal_settings(fit_fractions):
-    assert not fit_fractions({(1.0, 1): 90, (0.3, 1): 80})
-    assert not fit_fractions({(1.0, 1): 90, (0.3, 1): 80}) + fit_fractions(
-        {(0.1, 1): 60}, duration="30ep"
-    )
+@pytest.mark.parametrize("change", [{}, {"duration": "30ep"}, {"digest": "b"}])
+def test_learning_curve_needs_three_sizes_of_equal_runs(change, create_fractions):
+    two = create_fractions({(1.0, 1): 90, (0.3, 1): 80})
+    third = create_fractions({(0.1, 1): 60}, **change)
+    assert not describe_curves(two)
+    assert bool(describe_curves(two + third)) == (not change)
 
 
 def test_fractions_with_the_same_images_are_one_size(fit_fractions):

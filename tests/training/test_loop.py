@@ -61,6 +61,19 @@ def test_reached_target_saves_and_ends_run(make_run):
     assert recording.saved == [3]
 
 
+def test_pending_evaluation_precedes_first_step(make_run):
+    run = make_run("max_duration=4ba evaluation.interval=1dur")
+    recording, evaluated = RecordingReporter(run), []
+
+    def evaluate(done: int) -> None:
+        evaluated.append((done, len(recording.losses)))
+        run.has_pending_evaluation = False
+
+    run.has_pending_evaluation, recording.evaluate = True, evaluate
+    train(run, recording, first=2)
+    assert evaluated == [(2, 0), (4, 2)]
+
+
 @pytest.mark.parametrize("microbatches", [1, 2])
 def test_resumed_hot_run_is_bit_identical(make_run, microbatches):
     arguments = f"max_duration=7ba batch.bn_size={16 // microbatches} {HOT}"
@@ -101,6 +114,16 @@ def test_random_numbers_depend_on_seed_rank_and_step(make_run):
         assert len({*seeds}) == 2
         assert draws == [rng.random() for rng in generators]
         assert rates == [0.0, 0.05]
+
+
+def test_backbone_rate_scales_lr_of_backbone(make_run):
+    run = make_run(
+        "max_duration=2ba schedule.warmup=1ba model.weights=unread optimizer.backbone_rate=0.1"
+    )
+    record(run)
+    rates = {id(p): group["lr"] for group in run.optimizer.param_groups for p in group["params"]}
+    actual = [rates[id(layer.weight)] for layer in (run.model.conv1, run.model.fc)]
+    assert actual == pytest.approx([0.005, 0.05])
 
 
 def test_images_are_normalized_as_in_recipe(make_run):
