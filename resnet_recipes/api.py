@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Hint, Note, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, do_nothing
@@ -201,21 +201,18 @@ def _find_initial_weights(
     except AbsentError as error:
         if needs_weights:
             raise
-        fetch = error.problems[0].fixes[0]
-        note = f"the initial weights are not on this machine; to fetch them:\n{fetch}"
+        note = Note("the initial weights are not on this machine", error.problems[0].fixes[0])
         frozen = tuple(pretrained.describe_frozen(recipe.model))
         return InitialWeights(recipe.model.weights, details=frozen, notes=(note,))
     methods = recipe.methods
+    notes = [*iterate_notes(start.network), *start.iterate_notes(recipe.model, recipe.data)]
     return InitialWeights(
         str(start.network.path or recipe.model.weights),
         details=tuple(start.iterate_details(recipe.model)),
         methods=tuple(
             (name, getattr(methods, name) is not None) for name in start.about.method_settings
         ),
-        notes=(
-            *iterate_notes(start.network),
-            *start.iterate_notes(recipe.model, recipe.data),
-        ),
+        notes=tuple(map(Note, notes)),
     )
 
 

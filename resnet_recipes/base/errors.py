@@ -279,6 +279,21 @@ class NotYetError(NotReadyError):
     exit_code = ExitCode.PREEMPTED
 
 
+#: A row of a plan: a label and a text.
+LabeledText = tuple[str, str]
+
+
+class Note(NamedTuple):
+    """A fact that a user may want to act on; it never prevents a run."""
+
+    text: str  # a clause without a period
+    fix: Fix = ()  # as in a Problem
+
+    def list_rows(self, label: str = "note") -> list[LabeledText]:
+        """Return the rows to show: the note, and each line of advice."""
+        return [(label, self.text), *((get_label(each), each) for each in list_advice(self.fix))]
+
+
 class BrokenRuleError(ValueError):
     """A text breaks a rule; `clause` and `fix` are those of a Problem."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
-from resnet_recipes.base.errors import format_advice
+from resnet_recipes.base.errors import Note, format_advice
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe, plan_demo
@@ -120,8 +120,7 @@ def _note_large_images(plan: "Plan") -> LabeledRows:
     size = find_typical_size(data, plan.facts) if data.train_size <= MAX_SMALL_SIZE else 0
     if size > MAX_SMALL_SIZE:
         text = f"data.train_size={data.train_size} is for smaller images than these, of {size:g} px"
-        yield "note", text
-        yield "use", "recipe=finetune"
+        yield from Note(text, "recipe=finetune").list_rows()
 
 
 def _note_evaluations(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
@@ -132,14 +131,14 @@ def _note_evaluations(plan: "Plan", forecast: "RunForecast | None") -> LabeledRo
     interval = plan.evaluations.interval
     if evaluating <= training or interval >= plan.total_steps:
         return
-    yield (
-        "note",
-        f"evaluations take {forecast.format_time(60 * evaluating)}, more than training: "
-        f"{forecast.format_time(60 * training)}",
-    )
     epochs = ceil(interval * ceil(evaluating / training) / plan.steps_per_epoch)
     is_last = epochs * plan.steps_per_epoch >= plan.total_steps
-    yield "use", f"evaluation.interval={'1dur' if is_last else f'{epochs}ep'}"
+    note = Note(
+        f"evaluations take {forecast.format_time(60 * evaluating)}, more than training: "
+        f"{forecast.format_time(60 * training)}",
+        f"evaluation.interval={'1dur' if is_last else f'{epochs}ep'}",
+    )
+    yield from note.list_rows()
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:
@@ -171,12 +170,12 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
     if is_emulated(dtype):
         from resnet_recipes.planning.estimate import EMULATION_FACTOR
 
-        yield (
-            WARNING,
+        note = Note(
             f"this CPU has no instructions for {dtype}, so steps take about {EMULATION_FACTOR} "
             "times as long as in fp32",
+            "precision.dtype=fp32",
         )
-        yield "use", "precision.dtype=fp32"
+        yield from note.list_rows(WARNING)
 
 
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
@@ -260,14 +259,14 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
         return
-    has_gpu = bool(cuda.find_gpus().count)
-    measures = "; `resnet-recipes estimate` measures it" if has_gpu else ""
+    text = "unknown: this machine has no GPU"
+    if cuda.find_gpus().count:
+        text = "unknown; `resnet-recipes estimate` measures it"
     if timed := [result for result in plan.published if result.minutes and result.epochs]:
         nearby = find_nearest(timed, plan.epochs)
         owner = f" for {plan.published_recipe}" if plan.published_recipe else ""
         measured = (
             f"published{owner}: {nearby.time} for {nearby.epochs} epochs on {nearby.hardware}"
         )
-        yield "time", f"unknown{measures}; {measured}"
-    else:
-        yield "time", f"unknown{measures or ': this machine has no GPU'}"
+        text += f"; {measured}"
+    yield "time", text

@@ -13,7 +13,6 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
-    format_advice,
 )
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.commands.arguments import (
@@ -80,8 +79,7 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
 
     network = open_trained(path, arguments[1:], SETTINGS[usage.line.split()[1]])
     for note in iterate_notes(network.network):
-        text, *fixes = note.split("\n")
-        say("\n".join([f"note: {text}", *(f"      {format_advice(fix)}" for fix in fixes)]))
+        say(f"note: {note}")
     return network
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Note, Problem
 from resnet_recipes.base.section import Section
 
 #: Every point in a run where a method can act, in the order of the data: loading, the network, a
@@ -258,8 +258,8 @@ class Method(Section):
         """Return settings that restrict image size changes to the last `fraction` of a run."""
         return f"'~methods.{self.name}'"
 
-    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
-        """Yield advice on the settings, one sentence each.
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[Note]:
+        """Yield advice on the settings.
 
         `full_size` is the image size before any method, `others` are the enabled methods.
         """

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.base.duration import Duration, Horizon
+from resnet_recipes.base.errors import Note
 from resnet_recipes.base.limits import DurationOrZero, PositiveDuration
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.base.text import format_count
@@ -109,21 +110,21 @@ class EMA(Method):
             with torch.no_grad():
                 torch._foreach_copy_(weights, copies)
 
-    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[Note]:
         durations = [Duration.parse(text) for text in (self.half_life, self.update_interval)]
         half_life, interval = map(horizon.steps, durations)
         half_life_text, interval_text = (duration.to_words() for duration in durations)
         if max(half_life, interval) * 10 > horizon.total_steps:
             fitting = max(1, horizon.total_steps // 50)
             steps = format_count(horizon.total_steps, "step")
-            yield (
+            yield Note(
                 f"ema averages over too many steps (half-life {half_life_text}, updated every "
-                f"{interval_text}) for a run of {steps}, so its weights will lag\n"
+                f"{interval_text}) for a run of {steps}, so its weights will lag",
                 f"methods.ema.half_life={fitting}ba "
-                f"methods.ema.update_interval={max(1, fitting // 5)}ba"
+                f"methods.ema.update_interval={max(1, fitting // 5)}ba",
             )
         elif interval > half_life:
-            yield (
+            yield Note(
                 f"ema is updated every {interval_text} with a half-life of {half_life_text}, so "
                 "its average is little more than the latest weights"
             )

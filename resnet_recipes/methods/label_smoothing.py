@@ -11,7 +11,7 @@ from resnet_recipes.methods.base import Batch, Method, Now
 
 @dataclass
 class LabelSmoothing(Method):
-    """Spread a part of every target over all classes (Szegedy et al., 2016, arXiv:1512.00567).
+    """Spread a fraction of every target over all classes (Szegedy et al., 2016, arXiv:1512.00567).
 
     `targets <- (1 - smoothing) * targets + smoothing / K`; each row still sums to one.
     """

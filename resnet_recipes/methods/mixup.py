@@ -7,6 +7,7 @@ from typing import Annotated
 from torch import Tensor
 
 from resnet_recipes.base.duration import Horizon
+from resnet_recipes.base.errors import Note
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device, encode_one_hot
 
@@ -37,11 +38,12 @@ class MixUp(Method):
     # concentration of the Beta distribution, above 0
     alpha: Annotated[float, Bounds(above=0, fix="'~methods.mixup'")] = 0.2
 
-    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[Note]:
         if "label_smoothing" in others and horizon.epochs < 60:
-            yield (
+            yield Note(
                 "mixup with label_smoothing lowers accuracy in runs under 60 epochs (75.9 instead "
-                "of 76.3% at 30 epochs on ImageNet)\n'~methods.mixup'"
+                "of 76.3% at 30 epochs on ImageNet)",
+                "'~methods.mixup'",
             )
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:

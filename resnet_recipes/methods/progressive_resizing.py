@@ -10,7 +10,7 @@ import numpy as np
 import torch.nn.functional as F
 
 from resnet_recipes.base.duration import Duration, Horizon, is_duration, parse_fraction
-from resnet_recipes.base.errors import BrokenRuleError, Problem, Statement
+from resnet_recipes.base.errors import BrokenRuleError, Hint, Note, Problem, Statement
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, select_pixels
@@ -117,20 +117,21 @@ class ProgressiveResizing(Method):
             return f"'{key}.stairs=[[0ep,{self.initial_scale:g}],[{start},1.0]]'"
         return f"{key}.delay={start} {key}.finetune={float(fraction / 2):g}dur"
 
-    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[Note]:
         last = self.size_in_epoch(full_size, ceil(horizon.epochs) - 1, horizon)
         if last == full_size:
             return
         finetune = _parse_run_fraction(self.finetune)
         if self.stairs:
-            fix = ": the last of its stairs has a scale below 1"
+            fix = Hint("the last of its stairs has a scale below 1")
         elif finetune:
-            fix = f"\nepochs={ceil(1 / finetune)}"
+            fix = f"epochs={ceil(1 / finetune)}"
         else:
-            fix = "\nmethods.progressive_resizing.finetune=0.2dur"
-        yield (
+            fix = "methods.progressive_resizing.finetune=0.2dur"
+        yield Note(
             f"progressive_resizing does not reach full size ({last} of {full_size} pixels in the "
-            f"last epoch){fix}\n'~methods.progressive_resizing'"
+            "last epoch)",
+            (fix, "'~methods.progressive_resizing'"),
         )
 
     def loader_hints(self) -> Iterator[str]:

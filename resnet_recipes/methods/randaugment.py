@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from resnet_recipes.base.duration import Horizon
+from resnet_recipes.base.errors import Note
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.methods.base import ImageAugment, Method
 from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, Operation, RandomOps
@@ -51,12 +52,12 @@ class RandAugment(Method):
     severity: Annotated[float, Bounds(least=0.1, most=10)] = 10.0
     augmentation_set: Annotated[str, OneOf(*SETS)] = "all"  # all | safe | original
 
-    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[str]:
+    def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[Note]:
         if "stochastic_depth" in others and horizon.epochs < 180:
             better = "mild" if horizon.epochs < 60 else "medium"
-            yield (
-                "the strong regularization of `hot` pays off from 180 epochs (79.9% on ImageNet)"
-                f"\nrecipe={better}"
+            yield Note(
+                "the strong regularization of `hot` pays off from 180 epochs (79.9% on ImageNet)",
+                f"recipe={better}",
             )
 
     def augment_image(self) -> ImageAugment:

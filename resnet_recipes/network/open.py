@@ -63,12 +63,11 @@ def open_network(
 def iterate_notes(network: Network) -> Iterator[str]:
     """Yield reasons to doubt the network of a file."""
     about = network.about
-    matched = (
-        "tensors are matched by order and shape, because the file uses the names of another library"
-    )
+    if network.is_matched_by_order:
+        yield (
+            "the file uses the names of another library, so tensors are matched by order and shape"
+        )
     if network.is_described:
-        if network.is_matched_by_order:
-            yield f"read as {about.architecture}: {matched}"
         return
     mean = "/".join(f"{level / 255:.3g}" for level in about.mean)
     blur = ", without BlurPool," if about.architecture in NETWORKS else ""
@@ -76,8 +75,6 @@ def iterate_notes(network: Network) -> Iterator[str]:
         f"the file does not describe its network, and is read as {about.architecture}{blur} with "
         f"images normalized by a mean of {mean}"
     )
-    if network.is_matched_by_order:
-        yield matched
     for name, how in matching.find_lookalikes(about.architecture, about.arguments):
         yield (
             f"the file also fits {name}, which differs in {', '.join(how)}; if you are not sure "

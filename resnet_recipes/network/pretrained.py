@@ -44,14 +44,11 @@ class PretrainedWeights(NamedTuple):
         yield from describe_frozen(config)
 
     def iterate_notes(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
-        """Yield notes for the plan: image settings that the authors of the weights used.
-
-        Further lines of a note are settings to try.
-        """
+        """Yield notes for the plan: image settings that the authors of the weights used."""
         is_public = names.PUBLISHED_WEIGHTS.fullmatch(config.weights) or ":" in config.name
         others = [*_find_other_image_settings(self.about, images)]
         if is_public and others and not self.about.recipe:
-            yield f"the weights were published with other image settings\n{' '.join(others)}"
+            yield f"the weights were published with {' '.join(others)}"
 
 
 def describe_frozen(config: ModelConfig) -> Iterator[str]:

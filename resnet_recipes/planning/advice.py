@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from resnet_recipes.base.duration import Duration, Horizon
+from resnet_recipes.base.errors import Note
 from resnet_recipes.base.text import format_count
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
@@ -17,21 +18,21 @@ MIN_RANK_SIZE = 16
 
 def advise(
     recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, origin: Origin = PYTHON_ORIGIN
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Yield a note for each setting that works but may not be intended.
 
-    A note is a clause without a period; its next lines are settings to try instead. `stack` has the
-    methods that act on the images of the recipe, `origin` the settings that the user set.
+    `stack` has the methods that act on the images of the recipe, `origin` the settings that the
+    user set.
     """
     for name in get_enabled(recipe.methods):
         if name not in stack.methods:
-            yield f"{name} is skipped: synthetic images are not augmented"
+            yield Note(f"{name} is skipped: synthetic images are not augmented")
     yield from _advise_on_duration(recipe, horizon, recipe.batch.global_size // rank_size, origin)
     for method in stack:
         yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
     yield from _advise_on_batch(recipe, rank_size)
     if recipe.evaluation.sizes:
-        yield (
+        yield Note(
             f"evaluation.sizes applies to `resnet-recipes eval`; during training, the test size is "
             f"data.eval_size={recipe.data.eval_size}"
         )
@@ -39,20 +40,20 @@ def advise(
 
 def _advise_on_duration(
     recipe: Recipe, horizon: Horizon, ranks: int, origin: Origin
-) -> Iterator[str]:
+) -> Iterator[Note]:
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup * 2 > horizon.total_steps:
         percentage = f"{100 * warmup / horizon.total_steps:.0f}%"
-        yield (
+        yield Note(
             f"the warm-up takes {percentage} of the run, because "
-            f"schedule.warmup={recipe.schedule.warmup} does not shrink with the run"
-            "\nschedule.warmup=0.1dur"
+            f"schedule.warmup={recipe.schedule.warmup} does not shrink with the run",
+            "schedule.warmup=0.1dur",
         )
     size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, MIN_RANK_SIZE * ranks)
     if horizon.steps_per_epoch < 8 and size < recipe.batch.global_size:
         changes = f"bs={size} lr={scale_lr(recipe, size, origin):.3g}"
         steps = format_count(horizon.steps_per_epoch, "step")
-        yield f"an epoch has only {steps}; a smaller batch gives more\n{changes}"
+        yield Note(f"an epoch has only {steps}; a smaller batch gives more", changes)
 
 
 def scale_lr(recipe: Recipe, size: int, origin: Origin) -> float:
@@ -67,15 +68,15 @@ def scale_lr(recipe: Recipe, size: int, origin: Origin) -> float:
     return recipe.optimizer.lr * ratio**recipe.optimizer.lr_power
 
 
-def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
+def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[Note]:
     batch, optimizer = recipe.batch, recipe.optimizer
     if batch.bn_size == AUTO:
-        yield (
+        yield Note(
             "batch.bn_size=auto finds the largest size that fits in GPU memory at the start; "
             f"this plan assumes {rank_size} images, the step of one GPU"
         )
     elif int(batch.bn_size) > rank_size and not recipe.model.freezes_statistics:
-        yield (
+        yield Note(
             f"batch.bn_size={batch.bn_size} is more than the {rank_size} images of a step on each "
             f"device, so BatchNorm uses {rank_size}"
         )
@@ -84,7 +85,8 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
     usual = optimizer.usual_lr * (batch.global_size / 2048) ** optimizer.lr_power
     ratio = optimizer.lr / usual
     if not 0.2 <= ratio <= 5:
-        yield (
+        yield Note(
             f"lr={optimizer.lr:g} is {ratio:.3g} times the usual learning rate of {optimizer.name} "
-            f"for a batch of {batch.global_size}\nlr={usual:.3g}"
+            f"for a batch of {batch.global_size}",
+            f"lr={usual:.3g}",
         )

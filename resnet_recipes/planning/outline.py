@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import get_label
+from resnet_recipes.base.errors import Note
 from resnet_recipes.base.text import format_bytes, format_count, format_facts, format_number
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
@@ -60,10 +60,8 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
 
 def iterate_notes(plan: Plan) -> Iterator[OutlineRow]:
     """Yield notes on settings that a user may want to change before the start."""
-    for note in (*plan.facts.notes, *plan.notes):
-        text, *fixes = note.split("\n")
-        yield "note", text
-        yield from ((get_label(fix), fix) for fix in fixes)
+    for note in (*map(Note, plan.facts.notes), *plan.notes):
+        yield from note.list_rows()
 
 
 def describe_details(plan: Plan) -> Iterator[OutlineRow]:

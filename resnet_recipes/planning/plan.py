@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from resnet_recipes.base import schedule
 from resnet_recipes.base.duration import Duration, Horizon, Recurrence
+from resnet_recipes.base.errors import Note, list_advice
 from resnet_recipes.data.base import Batching, DataFacts
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.loading.slots import Capacity
@@ -45,7 +46,7 @@ class InitialWeights(NamedTuple):
     is_stable_phase: bool = False  # whether the run continues the other run after its stable phase
     details: tuple[str, ...] = ()  # weights that are loaded, replaced and frozen
     methods: tuple[tuple[str, bool], ...] = ()  # network methods, and whether the run keeps them
-    notes: tuple[str, ...] = ()  # on them; the next lines of each are commands or settings
+    notes: tuple[Note, ...] = ()  # on them
 
     def __str__(self) -> str:
         if self.is_stable_phase:
@@ -304,8 +305,8 @@ class Plan:
         return f"unchanged {self.recipe.name}" if differs else ""
 
     @cached_property
-    def notes(self) -> tuple[str, ...]:
-        """Notes on the initial weights and advice on the recipe; they never prevent a run.
+    def notes(self) -> tuple[Note, ...]:
+        """Notes on the initial weights and advice on the recipe.
 
         A run that extends another one cannot change its settings, so it gets none.
         """
@@ -346,7 +347,7 @@ class Plan:
             "data": {key: value for key, value in asdict(self.facts).items() if key != "sample"}
             | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
             "hooks": self.hooks,
-            "notes": list(self.notes),
+            "notes": [{"text": note.text, "fix": list_advice(note.fix)} for note in self.notes],
         }
 
 

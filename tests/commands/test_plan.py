@@ -80,7 +80,8 @@ def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
     text = " ".join(run_command("resnet-recipes plan mild launch.device=cuda").out.split())
     assert "1 x GPU (this machine has no GPU)" in text
-    assert "time unknown; published: 25.3 min for 32 epochs on 8x A100 80GB disk" in text
+    published = "published: 25.3 min for 32 epochs on 8x A100 80GB disk"
+    assert f"time unknown: this machine has no GPU; {published}" in text
     assert "1 x GPU (this machine has no GPU)" in run_command("resnet-recipes plan mild gpus=1").out
     text = run_command("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
     assert "time       unknown: this machine has no GPU\n" in text
@@ -178,7 +179,7 @@ def test_plan_without_weights_notes_the_fetching_command(
     text = " ".join(run_command(f"{command} finetune model.name=resnet18").out.split())
     assert "start from torchvision; only the classifier is trained" in text
     fetch = "torchvision.models.resnet18(weights='IMAGENET1K_V1')"
-    assert f'to fetch them: try python3 -c "import torchvision; {fetch}"' in text
+    assert f'are not on this machine try python3 -c "import torchvision; {fetch}"' in text
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     text = run_command(
         f"{command} finetune model.name=resnet18 model.weights=timm:resnet18.a1_in1k"

@@ -74,4 +74,4 @@ def test_fit_micro_batch_keeps_an_explicit_size():
 def test_plan_notes_that_bn_size_is_measured_later():
     plan = api.plan(compose("mild", AUTO))
     assert plan.bn_size == plan.rank_size
-    assert any("finds the largest size" in note for note in plan.notes)
+    assert any("finds the largest size" in note.text for note in plan.notes)

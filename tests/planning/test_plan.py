@@ -218,7 +218,7 @@ def test_plan_of_synthetic_images_skips_image_augmentation(backend):
     recipe.methods.trivial_augment = TrivialAugment()
     synthetic, photographs = (plan_small(recipe, backend=each) for each in ("synthetic", backend))
     assert "augment_image" not in synthetic.hooks
-    assert synthetic.notes[0].startswith("trivial_augment is skipped: synthetic")
+    assert synthetic.notes[0].text.startswith("trivial_augment is skipped: synthetic")
     assert photographs.hooks["augment_image"] == ["trivial_augment"]
     assert photographs.notes == synthetic.notes[1:]
 
