@@ -92,7 +92,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = do_nothing)
 
 
 def make_config(root: Path) -> DataConfig:
-    """Return settings that read a folder.
+    """Return settings that read a folder. Raises like `find_parts`.
 
     Without validation images, a tenth of the training images is set aside.
     """
@@ -163,7 +163,10 @@ class DecodedImages(NamedTuple):
 def decode_some(
     config: DataConfig, seconds: float, splits: Sequence[str] = SPLITS
 ) -> DecodedImages:
-    """Decode images of the splits in random order, for about `seconds`."""
+    """Decode images of the splits in random order, for about `seconds`.
+
+    Raises like `list_split`.
+    """
     listings = {split: list_split(config, split) for split in splits}
     ends = np.cumsum([len(listing) for listing in listings.values()])
     total = int(ends[-1])

@@ -28,10 +28,7 @@ _CHUNK_IMAGES = 256  # validation images that are compared together
 
 
 def check_similar(trained: TrainedNetwork, root: Path, progress: Progress = do_nothing) -> Finding:
-    """Return which validation images look like training images.
-
-    Raises NotReadyError if the images cannot be listed.
-    """
+    """Return which validation images look like training images. Raises like `find_similar`."""
     pairs = find_similar(trained, make_config(root), progress)
     lines = [
         f"{pair.cosine:.3f}  {pair.val}  {pair.train}"
@@ -60,8 +57,8 @@ def find_similar(
     """Return each validation image with its nearest training image, the most similar first.
 
     The features of all images are in memory, for a ResNet-50 8 kB per image. They are 0 for black
-    images, because unreadable images are replaced by black ones. Raises NotReadyError if the images
-    cannot be listed.
+    images, because unreadable images are replaced by black ones. Raises NotReadyError or OSError
+    if the images cannot be listed.
     """
     train, val = (list_split(config, split).paths for split in SPLITS)
     features: list[Tensor] = []

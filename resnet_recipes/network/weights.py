@@ -34,7 +34,8 @@ def write_weights(model: nn.Module, path: Path, description: NetworkDescription)
 
     The suffix selects the format: .safetensors, or torch.save for any other suffix. StochasticDepth
     factors are folded into the last BatchNorm of each block. BlurPool cannot be folded, so
-    inference with these weights needs its layers. `model` is not changed.
+    inference with these weights needs its layers. `model` is not changed. Raises OSError if the
+    file cannot be written.
     """
     state = fold_state(model)
     for name, tensor in state.items():

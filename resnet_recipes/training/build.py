@@ -109,7 +109,10 @@ def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None)
 
 
 def give_teachers(plan: Plan, methods: Stack, precision: Precision, graphs: Graphs | None) -> None:
-    """Give each method that needs a trained network its network."""
+    """Give each method that needs a trained network its network.
+
+    Raises NotReadyError if a network cannot be read, or has changed since the plan was made.
+    """
     for method, network in open_teachers(plan, methods):
         logits = build_teacher(network, precision, plan.recipe.data)
         method.take_network(logits if graphs is None else ReplayedNetwork(logits, graphs))

@@ -26,7 +26,8 @@ def write_soft_labels(
 ) -> bool:
     """Write a teacher's outputs for a rank's images in all incomplete epochs.
 
-    Returns whether all epochs are now complete; False if `is_stopped` on any rank.
+    Returns whether all epochs are now complete; False if `is_stopped` on any rank. Raises
+    NotReadyError if the teacher or the images differ from the plan.
     """
     missing, shape = arrays.find_missing_epochs(), arrays.values.shape
     wait_for_ranks()  # no rank writes before all ranks have read

@@ -42,7 +42,8 @@ class Files:
     def of(cls, config: DataConfig, split: str, digest: str = "") -> Self:
         """List "train" or "val".
 
-        Raises NotReadyError if names or sizes do not match `digest`, when given.
+        Raises NotReadyError if names or sizes do not match `digest`, if given, OSError if a folder
+        cannot be read.
         """
         listing = list_split(config, split)
         if digest and listing.digest != digest:

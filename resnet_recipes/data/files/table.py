@@ -94,7 +94,8 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
 def has_labels(table: Path) -> bool:
     """Return whether a table has a label column; other tables have captions or boxes.
 
-    For a CSV file, reads the first line; reads the rest only if that has no column names.
+    For a CSV file, reads the first line; reads the rest only if that has no column names. Raises
+    NotReadyError if the table is not valid, OSError if it cannot be read.
     """
     columns: list[str] = []
     if table.suffix.lower() != ".jsonl":

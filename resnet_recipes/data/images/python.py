@@ -210,7 +210,8 @@ def crop_center(
 
     The result is uint8 [image_size, image_size, 3]. With `fit` "squash" both sides become `resize`.
     With "pad" the longer side becomes `resize`, and the rest of the square has the color `mean`.
-    These are the timm crop modes "squash" and "border".
+    These are the timm crop modes "squash" and "border". Raises BadImageError if the image cannot be
+    decoded.
     """
     sizes = picture.height, picture.width
     if fit == "crop":

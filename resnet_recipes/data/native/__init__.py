@@ -90,7 +90,10 @@ def find_engine_fault() -> str:
 
 
 def describe() -> str:
-    """Describe the instruction set and libraries in use."""
+    """Describe the instruction set and libraries in use.
+
+    Raises UnavailableError if the native library cannot be used.
+    """
     return (
         f"{load_library().engine_instructions().decode()} instructions, "
         f"{load_library().engine_jpeg().decode()}"

@@ -117,7 +117,10 @@ def get_version(copy: str) -> str:
 
 
 def has_copy(config: DataConfig) -> bool:
-    """Return whether the cache has images of a URL; makes no requests."""
+    """Return whether the cache has images of a URL; makes no requests.
+
+    Raises NotReadyError if another user may have written to them.
+    """
     return disk.find_copy(config.cache, _make_name(config.root)) is not None
 
 
