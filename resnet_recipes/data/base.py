@@ -34,6 +34,10 @@ _Deviation = Annotated[float, Bounds(least=2, most=255)]
 Mean = tuple[_Level, _Level, _Level]
 Deviation = tuple[_Deviation, _Deviation, _Deviation]
 
+#: How an evaluation image is resized, and how one that is not square becomes square.
+EvalInterpolation = Annotated[str, OneOf("bilinear", "bicubic")]
+ImageFit = Annotated[str, OneOf("crop", "pad", "squash")]
+
 #: Height and width of a crop, in pixels.
 CropSize = Annotated[int, Bounds(least=8, most=1024)]
 
@@ -82,11 +86,11 @@ class DataConfig(Section):
     # decoder, bicubic pixels depend on the Pillow version.
     interpolation: Annotated[str, OneOf("bilinear", "bicubic", "random")] = "bilinear"
     # for evaluation images: bilinear | bicubic
-    eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
+    eval_interpolation: EvalInterpolation = "bilinear"
     # for evaluation images that are not square: crop | pad | squash. `crop` resizes the shorter
     # side to `data.eval_resize`, so the ends are lost. `pad` resizes the longer side, and fills the
     # rest with the mean color. `squash` resizes both sides. Training does not change.
-    fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
+    fit: ImageFit = "crop"
     # mean level of red, green and blue. The network receives (level - mean) / std. A run from
     # pretrained weights uses the values of the weights, unless you set `data.mean` or `data.std`.
     mean: Mean = MEAN

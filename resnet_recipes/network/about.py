@@ -7,9 +7,17 @@ from typing import Annotated, Any
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.field_types import WrongTypeError, convert, get_field_types
-from resnet_recipes.base.limits import Bounds, OneOf, find_broken_limits
+from resnet_recipes.base.limits import Bounds, find_broken_limits
 from resnet_recipes.base.reading import parse_json
-from resnet_recipes.data.base import MEAN, STD, DataConfig, Deviation, Mean
+from resnet_recipes.data.base import (
+    MEAN,
+    STD,
+    DataConfig,
+    Deviation,
+    EvalInterpolation,
+    ImageFit,
+    Mean,
+)
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
@@ -54,8 +62,8 @@ class NetworkDescription:
     train_size: NetworkSize = 224  # pixels, size of the training crop
     eval_resize: NetworkSize = 256  # pixels, shorter side before the center crop
     eval_size: NetworkSize = 224  # pixels, size of the center crop
-    eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
-    fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"  # see DataConfig
+    eval_interpolation: EvalInterpolation = "bilinear"
+    fit: ImageFit = "crop"  # see DataConfig
     mean: Mean = MEAN  # mean of red, green and blue, 0..255
     std: Deviation = STD
     flip: bool = False  # whether accuracy was measured with horizontal flips averaged
