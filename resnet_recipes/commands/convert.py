@@ -142,7 +142,7 @@ def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:
         f"{format_bytes(expected.free_bytes)} free, about {format_clock(60 * expected.minutes)} "
         f"(measured on {expected.sampled_images})"
     ]
-    if names := expected.left_out:
+    if names := expected.ignored_files:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         lines.append(f"skipped, because train and val come from other files: {names[0]}{more}")
     if expected.resumed_images:

@@ -21,7 +21,7 @@ from resnet_recipes.data.native import describe, find_engine_fault
 from resnet_recipes.data.remote.local_copy import Stopped
 from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_betons, survey_files
-from resnet_recipes.data.synthetic import Synthetic
+from resnet_recipes.data.synthetic import SyntheticBatches
 
 __all__ = [
     "Batching",
@@ -123,7 +123,9 @@ def open_train(
     if the images cannot be read or differ from the facts.
     """
     if facts.backend == "synthetic":
-        return TrainLoader(config, batching, Synthetic(facts.train_examples, len(facts.classes)))
+        return TrainLoader(
+            config, batching, SyntheticBatches(facts.train_examples, len(facts.classes))
+        )
     source = _open_source(config, facts, "train")
     pipeline = build_train_pipeline(
         source, config, batching, augment, _make_name(config, facts, "train")
@@ -139,7 +141,7 @@ def open_eval(config: DataConfig, facts: DataFacts, batching: Batching) -> EvalL
     Raises NotReadyError if they cannot be read or differ from the facts.
     """
     if facts.backend == "synthetic":
-        images = Synthetic(facts.eval_examples, len(facts.classes), epoch=-1)
+        images = SyntheticBatches(facts.eval_examples, len(facts.classes), epoch=-1)
         return EvalLoader(config, batching, images)
     source, name = _open_source(config, facts, "val"), _make_name(config, facts, "val")
     return EvalLoader(config, batching, build_eval_pipeline(source, config, batching, name))

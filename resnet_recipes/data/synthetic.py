@@ -49,7 +49,7 @@ class SyntheticImages:
         return RawBatch(pixels.permute(0, 3, 1, 2), labels)
 
 
-class Synthetic(BatchSource):
+class SyntheticBatches(BatchSource):
     """Generated batches."""
 
     def __init__(self, examples: int, classes: int, epoch: int | None = None):

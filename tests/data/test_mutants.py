@@ -15,7 +15,7 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data import convert as convert_module
-from resnet_recipes.data.convert.encode import ConvertOptions, Original
+from resnet_recipes.data.convert.encode import ConvertOptions, OriginalImages
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine
@@ -50,7 +50,7 @@ def test_damaged_image_is_rejected_equally_everywhere(tmp_path):
         (tmp_path / name).write_bytes(data)
         why = explain_rejected_image(data)
         rejected_count += bool(why)
-        source = Original.from_listing(
+        source = OriginalImages.from_listing(
             Listing.build(str(tmp_path), [("a", name, len(data))]), tmp_path
         )
         assert check_image(tmp_path / name).bad == why
@@ -101,7 +101,7 @@ def test_damaged_beton_is_rejected_by_doctor_and_convert(small_beton, tmp_path, 
         findings = [finding for finding in check_data(target) if finding.level == "fix"]
         rejected_count += bool(findings)
         try:
-            source = Original.from_beton(target)
+            source = OriginalImages.from_beton(target)
         except NotReadyError:
             assert findings
             continue

@@ -23,7 +23,7 @@ from resnet_recipes.base.processes import ProcessPool
 from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, get_partial_path
-from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
+from resnet_recipes.data.convert.encode import ConvertOptions, EncodedImage
 from resnet_recipes.data.convert.splits import Split, count_finished, plan_files
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
@@ -49,7 +49,7 @@ class Forecast(NamedTuple):
     resumed_images: int  # images finished by an interrupted attempt
     sampled_images: int  # images that were measured
     unreadable: tuple[str, ...]  # images of the sample that cannot be read, with reasons
-    left_out: tuple[str, ...]  # files of the source that are not converted
+    ignored_files: tuple[str, ...]  # files of the source that are not converted
 
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
@@ -87,7 +87,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         resumed_images=resumed,
         sampled_images=len(chosen),
         unreadable=tuple(unreadable),
-        left_out=tuple(chain(*(levels[0].source.left_out for levels in files))),
+        ignored_files=tuple(chain(*(levels[0].source.ignored_files for levels in files))),
     )
 
 
@@ -184,14 +184,14 @@ def _choose_page_size(options: ConvertOptions) -> int:
 
 def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:
     """Write the description of a file whose samples are written, and read it back."""
-    left_out = order[writer.records["size"] == 0]
-    if len(left_out) == len(split):
+    unreadable = order[writer.records["size"] == 0]
+    if len(unreadable) == len(split):
         raise NotReadyError.at(split.source.path, "has no readable image")
     writer.finish(
         {
             "classes": split.source.classes,
             "source": split.source.path,
-            "skipped": tuple(map(split.source.images.path, left_out)),
+            "skipped": tuple(map(split.source.images.path, unreadable)),
             "split": split.name if split.name in SPLITS else "",
             "source_sha256": split.fingerprint,
             "options": asdict(split.options),
@@ -237,7 +237,7 @@ def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:
         encoded = source.encode(index, levels[0].options, len(levels) > 1)
         if isinstance(encoded, str):
             unreadable.append((source.images.path(index), encoded))
-            encoded = [Encoded(0, 0, 0, b"")] * len(levels)
+            encoded = [EncodedImage(0, 0, 0, b"")] * len(levels)
         for of_level, (mode, height, width, data) in zip(samples, encoded, strict=True):
             record = (mode, width, height, 0, 0, zlib.crc32(data), source.images.labels[index])
             of_level.append((record, data))

@@ -19,7 +19,7 @@ from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, ChangedError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early, has_usual_chroma, read_frame_size
-from resnet_recipes.data.images.python import Readable
+from resnet_recipes.data.images.python import LabeledImages
 from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
 
 WRITE_MODES = ("raw", "proportion", "jpg")
@@ -53,7 +53,7 @@ class ConvertOptions(Section):
         return self.workers or count_cores()
 
 
-class Encoded(NamedTuple):
+class EncodedImage(NamedTuple):
     """One image ready to be written."""
 
     mode: int  # JPEG or RAW
@@ -62,7 +62,7 @@ class Encoded(NamedTuple):
     data: bytes
 
 
-def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
+def encode(image: Pixels, index: int, options: ConvertOptions) -> EncodedImage:
     """Encode one image. Raises BadImageError if it cannot be decoded, or is too large.
 
     In `jpg` mode, a JPEG with usual chroma subsampling within the size limit is kept byte for byte.
@@ -73,7 +73,7 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     is_kept = options.write_mode == "jpg" and options.levels == 1 and isinstance(image, Picture)
     if is_kept and max(image.height, image.width) <= longest and _is_plain(image.data):
         image.check()
-        return Encoded(JPEG, image.height, image.width, image.data)
+        return EncodedImage(JPEG, image.height, image.width, image.data)
     pixels = image.shrink(*compute_shrunk_size(image.height, image.width, options.max_resolution))
     height, width, _ = pixels.shape
     if max(height, width) > _MAX_DIMENSION:
@@ -85,12 +85,12 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
         uniform = sample_uniforms(options.seed, 0, np.array([index]), 1).item()
         compress = uniform < options.compress_probability
     if not compress:
-        return Encoded(RAW, height, width, pixels.tobytes())
+        return EncodedImage(RAW, height, width, pixels.tobytes())
     buffer = io.BytesIO()
     restart = _RESTART if options.levels == 2 else 0
     picture = Image.fromarray(pixels)
     picture.save(buffer, "JPEG", quality=options.jpeg_quality, restart_marker_blocks=restart)
-    return Encoded(JPEG, height, width, buffer.getvalue())
+    return EncodedImage(JPEG, height, width, buffer.getvalue())
 
 
 def _is_plain(data: bytes) -> bool:
@@ -103,15 +103,15 @@ def _is_plain(data: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class Original:
+class OriginalImages:
     """Labeled images in a fixed order; small enough to send to another process."""
 
-    images: Readable
+    images: LabeledImages
     path: str  # their source: a folder or a file
     classes: tuple[str, ...]
     # changes when images are added, removed, renamed, or replaced by images of another size
     fingerprint: str
-    left_out: tuple[str, ...] = ()  # other files, which do not belong to a split
+    ignored_files: tuple[str, ...] = ()  # other files, which do not belong to a split
     groups: np.ndarray | None = None  # int64 [N], images to read together; None: no groups
 
     @classmethod
@@ -133,7 +133,7 @@ class Original:
 
     def encode(
         self, index: int, options: ConvertOptions, has_half: bool = False
-    ) -> list[Encoded] | str:
+    ) -> list[EncodedImage] | str:
         """Encode one image, and with `has_half` its half-size level; or return a read error."""
         try:
             image = self.images.read(index)

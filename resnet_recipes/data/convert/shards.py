@@ -15,7 +15,7 @@ import numpy as np
 from resnet_recipes.base.errors import Hint, NotReadyError, Statement
 from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
-from resnet_recipes.data.convert.encode import Original
+from resnet_recipes.data.convert.encode import OriginalImages
 from resnet_recipes.data.convert.tar import Member, iterate_members
 from resnet_recipes.data.files.table import LABEL
 from resnet_recipes.data.images import decode
@@ -101,7 +101,7 @@ class ParquetShards(Shards):
         return decode.Picture(images[row])
 
 
-def find_shards(src: Path) -> dict[str, Original]:
+def find_shards(src: Path) -> dict[str, OriginalImages]:
     """Return the images of the shards in a folder, under "train" and "val", or all under "".
 
     Empty without shards. Raises NotReadyError if the shards cannot be used, OSError if a folder
@@ -118,7 +118,7 @@ def find_shards(src: Path) -> dict[str, Original]:
     if empty := [path for path, shard in listings.items() if not shard]:
         raise NotReadyError.at(empty[0], "has no images", Hint("remove it, or make it again"))
     classes = _find_classes(src, listings)
-    left_out, sources = tuple(str(path) for path in files if path not in listings), {}
+    ignored_files, sources = tuple(str(path) for path in files if path not in listings), {}
     for split, paths in named.items():
         images, groups = kind({path: listings[path] for path in paths}, classes), None
         if not tars:  # a row group is read as a unit
@@ -127,8 +127,10 @@ def find_shards(src: Path) -> dict[str, Original]:
         identity = repr([(path.name, path.stat().st_size) for path in paths]).encode()
         fingerprint = hashlib.sha256(identity + images.offsets.tobytes()).hexdigest()
         folder = os.path.realpath(os.path.commonpath(paths))
-        sources[split] = Original(images, folder, tuple(classes), fingerprint, left_out, groups)
-        left_out = ()  # report them only once
+        sources[split] = OriginalImages(
+            images, folder, tuple(classes), fingerprint, ignored_files, groups
+        )
+        ignored_files = ()  # report them only once
     return sources
 
 

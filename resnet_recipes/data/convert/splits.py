@@ -14,7 +14,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import Sidecar, make_half_source
 from resnet_recipes.data.beton.writer import get_partial_path, read_journal
-from resnet_recipes.data.convert.encode import ConvertOptions, Original
+from resnet_recipes.data.convert.encode import ConvertOptions, OriginalImages
 from resnet_recipes.data.convert.shards import find_shards
 from resnet_recipes.data.files.class_folders import find_doubts
 from resnet_recipes.data.files.layout import find_parts, list_split
@@ -31,7 +31,7 @@ class Split:
     """One .beton file to make."""
 
     name: str  # "train", "val", or the stem of the file name
-    source: Original
+    source: OriginalImages
     target: Path
     options: ConvertOptions
     is_half: bool = False  # small level of the previous file
@@ -130,13 +130,13 @@ def count_finished(files: list[list[Split]]) -> int:
     return next((number for number, is_complete in enumerate(complete) if not is_complete), 0)
 
 
-def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
+def _find_sources(src: Path, options: ConvertOptions) -> dict[str, OriginalImages]:
     """Return the images under "train" and "val", or all under "".
 
     Raises NotReadyError if there are none, or if their classes are doubtful.
     """
     if src.suffix == ".beton":
-        return {"": Original.from_beton(src)}
+        return {"": OriginalImages.from_beton(src)}
     config = DataConfig(
         root=str(src),
         val_share=options.val_share,
@@ -150,13 +150,15 @@ def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     parts = find_parts(src)
     if "val" in parts or options.val_share:
         survey_files(config)
-        return {split: Original.from_listing(list_split(config, split), src) for split in SPLITS}
+        return {
+            split: OriginalImages.from_listing(list_split(config, split), src) for split in SPLITS
+        }
     if all((src / f"{split}.beton").is_file() for split in SPLITS):
-        return {split: Original.from_beton(src / f"{split}.beton") for split in SPLITS}
+        return {split: OriginalImages.from_beton(src / f"{split}.beton") for split in SPLITS}
     part = parts.get("train") or parts[""]
     listing = part.listing(config)
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
     if options.nested_classes is None and not part.is_table:
         NotReadyError.raise_if_any(find_doubts(part.path, listing))
-    return {"": Original.from_listing(listing, src)}
+    return {"": OriginalImages.from_listing(listing, src)}

@@ -4,7 +4,7 @@ import numpy as np
 
 from resnet_recipes.data.base import Augment, Batching, DataConfig
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.images.memory import Shrunk
+from resnet_recipes.data.images.memory import ShrunkImages
 from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
@@ -45,7 +45,7 @@ def build_eval_pipeline(
 
 def _shrink(source: Source, config: DataConfig, name: str) -> Source:
     """Return the images, shrunk to `data.memory_pixels` if it is set."""
-    return Shrunk(source, int(config.memory_pixels), name) if config.memory_pixels else source
+    return ShrunkImages(source, int(config.memory_pixels), name) if config.memory_pixels else source
 
 
 def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:

@@ -24,7 +24,7 @@ CHECK_INTERVAL_SECONDS = 0.1
 _USED, _CAPACITY, _CLOSED, _LEAST = range(4)
 
 
-class Shrunk:
+class ShrunkImages:
     """The images of another source, shrunk to a longer side of at most `longest`.
 
     An image is decoded completely and shrunk by area averaging. Its pixels depend only on the image

@@ -21,7 +21,7 @@ from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.native.rows import CENTER, CROP, DISTORTED, make_blank_rows, put_operations
 
 
-class Readable(Protocol):
+class LabeledImages(Protocol):
     """Labeled images; picklable, because workers may be processes."""
 
     @property
@@ -38,7 +38,7 @@ class Readable(Protocol):
         """
 
 
-class Source(Readable, Protocol):
+class Source(LabeledImages, Protocol):
     """The images of one split, for Python and for the engine."""
 
     @property

@@ -63,9 +63,9 @@ def fetch_outline(config: DataConfig) -> DataOutline:
             )
         return DataOutline(complete / remote.table_name, note)
     copy = remote.copy(config.cache)
-    start, before, total = time.monotonic(), copy.fetched, copy.contents.size
+    start, before, total = time.monotonic(), copy.fetched_bytes, copy.contents.size
     copy.outline(lambda: time.monotonic() > start + _SAMPLE_SECONDS)
-    fetched, speed = copy.fetched, ""
+    fetched, speed = copy.fetched_bytes, ""
     if before < fetched < total:
         rate = (fetched - before) / (time.monotonic() - start)
         minutes = max(1, (total - fetched) / rate / 60)

@@ -66,8 +66,8 @@ class Copy:
         return self.final if self.final.is_dir() else self._part
 
     @property
-    def fetched(self) -> int:
-        """Number of bytes fetched."""
+    def fetched_bytes(self) -> int:
+        """The number of bytes fetched."""
         return sum(self._pieces[number].size for number in self._read_journal())
 
     def outline(self, stopped: Stopped) -> None:
@@ -130,7 +130,7 @@ class Copy:
 
         def is_done() -> bool:
             done = self._read_journal()
-            self._show(progress, self.fetched)
+            self._show(progress, self.fetched_bytes)
             return self.final.is_dir() or all(number in done for number in parts)
 
         with self._lock(lambda: stopped() or is_done()) as has_lock:
@@ -141,7 +141,7 @@ class Copy:
 
     def _fetch_now(self, parts: Sequence[int], progress: Progress, stopped: Stopped) -> None:
         """Fetch pieces in parallel. Raises the first error; keeps fetched pieces."""
-        done, fetched = self._read_journal(), self.fetched
+        done, fetched = self._read_journal(), self.fetched_bytes
         ahead = (number for number in parts if number not in done)
         with (
             open(self._journal, "ab", buffering=0) as journal,

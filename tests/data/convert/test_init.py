@@ -21,7 +21,7 @@ from resnet_recipes.data.beton import METADATA_START, open_beton
 from resnet_recipes.data.beton import writer as beton_writer
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from resnet_recipes.data.convert import convert, forecast
-from resnet_recipes.data.convert.encode import ConvertOptions, Original
+from resnet_recipes.data.convert.encode import ConvertOptions, OriginalImages
 from tests.checks import get_error
 from tests.data.loaders import CLASSES, RAW, SMALL_PAGE, read_samples
 from tests.forks import is_alive
@@ -309,7 +309,7 @@ def test_special_files_in_class_folders_are_skipped(with_bad_images, tmp_path):
 
 def test_source_truncated_after_open_is_named(betons, tmp_path):
     shutil.copytree(betons, tmp_path, dirs_exist_ok=True)
-    source = Original.from_beton(tmp_path / "val.beton")
+    source = OriginalImages.from_beton(tmp_path / "val.beton")
     os.truncate(tmp_path / "val.beton", METADATA_START)
     assert source.encode(0, RAW) == "is damaged: the file was truncated after it was opened"
 

@@ -115,7 +115,7 @@ def test_changed_shard_is_another_source(image_folder, tmp_path):
     shards = find_shards(tmp_path)
     assert shards["val"].fingerprint == alone["val"].fingerprint
     assert shards["train"].fingerprint != alone["train"].fingerprint
-    assert forecast(tmp_path, tmp_path / "out", RAW).left_out == (str(other),)
+    assert forecast(tmp_path, tmp_path / "out", RAW).ignored_files == (str(other),)
 
 
 def test_row_groups_stay_together_in_random_order(image_folder, tmp_path):

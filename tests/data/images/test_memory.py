@@ -22,7 +22,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.images import memory
-from resnet_recipes.data.images.memory import Shrunk
+from resnet_recipes.data.images.memory import ShrunkImages
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.augmentations import Darken
 from tests.data.loaders import (
@@ -164,7 +164,7 @@ def _read_all(pickled: bytes) -> None:
 @requires_engine
 def test_shrunk_images_are_shared_by_name(copied_mixed_images):
     files, name = Files.of(make_memory_config(copied_mixed_images), "train"), f"test {os.getpid()}"
-    source = Shrunk(files, LONGEST, name)
+    source = ShrunkImages(files, LONGEST, name)
     pickled = pickle.dumps(source)
     process = multiprocessing.get_context("fork").Process(target=_read_all, args=(pickled,))
     process.start()
@@ -173,7 +173,7 @@ def test_shrunk_images_are_shared_by_name(copied_mixed_images):
     decoded = [index for index in range(len(source)) if source._arrays["entries"][index]]
     assert len(decoded) == len(source) - 2  # Python decodes two
     assert all(source.read(index).width for index in decoded)
-    another = Shrunk(files, LONGEST, name)  # found by name
+    another = ShrunkImages(files, LONGEST, name)  # found by name
     assert another.read(0).pixels().tobytes() == source.read(0).pixels().tobytes()
 
 
@@ -247,7 +247,7 @@ def test_images_whose_memory_was_freed_are_decoded_again(
 @requires_engine
 def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
     files, name = Files.of(make_memory_config(mixed_images), "train"), f"test freed {os.getpid()}"
-    source = Shrunk(files, 90, name)
+    source = ShrunkImages(files, 90, name)
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
     before = _measure_kilobytes(os.getpid(), name)[0]
     assert 1000 * before > 0.9 * sum(map(len, expected)) > 300_000
@@ -259,7 +259,7 @@ def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory)
     free_memory[0] = 200_000
     freed = 1024 * (before - _measure_kilobytes(os.getpid(), name)[0])
     assert freed == pytest.approx(110_000, abs=2 * mmap.PAGESIZE)
-    late = Shrunk(files, 90, name)  # joins the existing memory
+    late = ShrunkImages(files, 90, name)  # joins the existing memory
     for each in (source, late):
         assert [each.read(index).pixels().tobytes() for index in range(len(each))] == expected
     assert 1024 * (before - _measure_kilobytes(os.getpid(), name)[0]) == freed
@@ -267,7 +267,7 @@ def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory)
 
 @requires_engine
 def test_image_memory_stays_after_another_process_freed(mixed_images, free_memory, monkeypatch):
-    source = Shrunk(
+    source = ShrunkImages(
         Files.of(make_memory_config(mixed_images), "train"), 90, f"test twice {os.getpid()}"
     )
     expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
@@ -307,7 +307,7 @@ def test_exhausted_image_memory_accepts_no_more_images(mixed_images, monkeypatch
     monkeypatch.setattr(memory, "RESERVE", 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: free["bytes"])
     monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
-    source = Shrunk(
+    source = ShrunkImages(
         Files.of(make_memory_config(mixed_images), "train"), LONGEST, f"closed {os.getpid()}"
     )
     is_in_memory = []
