@@ -20,10 +20,9 @@ def estimate_speedup(threads: int) -> float:
 
     Assumes that the second thread of a core adds 20%.
     """
-    threads = min(threads, count_cores())
-    physical = (
-        count_cores() / 2 if SMT.exists() and SMT.read_text().strip() == "1" else count_cores()
-    )
+    cores = count_cores()
+    has_two_threads = SMT.exists() and SMT.read_text().strip() == "1"
+    threads, physical = min(threads, cores), cores / (1 + has_two_threads)
     return threads if threads < physical else physical + 0.2 * (threads - physical)
 
 
@@ -56,10 +55,9 @@ def get_available_memory() -> int:
     """
     lines = Path("/proc/meminfo").read_text().splitlines()
     rows = dict(line.split(":", 1) for line in lines)
+    groups = Path("/proc/self/cgroup").read_text()
     free = int(rows["MemAvailable"].split()[0]) * 1024
-    return min(
-        free, get_group_memory(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup").read_text())
-    )
+    return min(free, get_group_memory(Path("/sys/fs/cgroup"), groups))
 
 
 def get_group_memory(root: Path, groups: str) -> int:
@@ -86,10 +84,8 @@ def _get_available(
     group: Path, limit_file: str, usage_file: str, cache_entry: str, shared_entry: str
 ) -> int:
     """Return the limit of a cgroup minus its memory that cannot be reclaimed."""
-    if (
-        not (group / limit_file).exists()
-        or (limit := (group / limit_file).read_text().strip()) == "max"
-    ):
+    path = group / limit_file
+    if not path.exists() or (limit := path.read_text().strip()) == "max":
         return NO_LIMIT
     rows = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     reclaimable = int(rows.get(cache_entry, 0)) - int(rows.get(shared_entry, 0))

@@ -205,7 +205,7 @@ def to_text(value: object) -> str:
 
 
 class RecipeError(Exception):
-    """All problems of a command or a recipe, collected before anything has started."""
+    """Problems of a command or a recipe that prevent it from starting."""
 
     exit_code = ExitCode.RECIPE
 

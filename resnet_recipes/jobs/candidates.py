@@ -64,7 +64,7 @@ class Candidate(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The candidates of all recipes."""
+    """The result of `find_candidates`."""
 
     candidates: list[Candidate]  # best first, or by recipe
     reason: str  # why the first candidate is the best; empty if it is not known to be

@@ -1,4 +1,4 @@
-"""Run a teacher on every image of every epoch of a run, and store its outputs."""
+"""Run a teacher on the images of a run, and store its outputs."""
 
 import os
 from pathlib import Path

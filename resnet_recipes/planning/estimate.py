@@ -94,17 +94,9 @@ class Speeds:
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Return the speeds from the JSON of `asdict`."""
         times, rates = value["seconds_per_image"], value["loader_images_per_second"]
-        return cls(
-            **value
-            | {
-                "seconds_per_image": {
-                    int(image_size): tuple(map(float, times[image_size])) for image_size in times
-                },
-                "loader_images_per_second": {
-                    int(image_size): float(rates[image_size]) for image_size in rates
-                },
-            }
-        )
+        seconds = {int(image_size): tuple(map(float, times[image_size])) for image_size in times}
+        speeds = {int(image_size): float(rates[image_size]) for image_size in rates}
+        return cls(**value | {"seconds_per_image": seconds, "loader_images_per_second": speeds})
 
 
 class Quartiles(NamedTuple):

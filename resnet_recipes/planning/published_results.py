@@ -74,13 +74,10 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
     durations = sorted(accuracy_at, reverse=True)
     if not (durations and durations[-1] < epochs < durations[0]):
         return None
-    reciprocals, accuracies = (
-        [1 / duration for duration in durations],
-        [accuracy_at[duration] for duration in durations],
-    )
     import numpy as np  # help pages do not need it
 
-    top1 = float(np.interp(1 / epochs, reciprocals, accuracies))
+    accuracies = [accuracy_at[duration] for duration in durations]
+    top1 = float(np.interp(1 / epochs, [1 / duration for duration in durations], accuracies))
     return Accuracy(top1, f"interpolated, within {INTERPOLATION_ERROR}")
 
 

@@ -216,7 +216,7 @@ def find_soft_label_problems(plan: Plan) -> Iterator[Problem]:
 def read_soft_labels(plan: Plan, method: Method) -> Teacher:
     """Read the soft labels that a method uses, and compare their settings with the run.
 
-    Raises NotReadyError if the file cannot be used, RecipeError with every difference.
+    Raises NotReadyError if the file cannot be used, RecipeError if it does not suit the run.
     """
     key = f"methods.{method.name}.{method.soft_labels_setting}"
     path = Path(getattr(method, method.soft_labels_setting))

@@ -132,7 +132,7 @@ def _compose_links(
 def from_config(config: Mapping[str, Any]) -> Recipe:
     """Return the recipe in a node of another Hydra application's config.
 
-    Raises RecipeError with every problem except missing data.
+    Raises RecipeError if it is not valid; data may be missing.
     """
     try:
         recipe, problems = build_recipe(hydra_compose.resolve_references(config))
@@ -224,9 +224,7 @@ def _apply_implied_settings(
 
     Changes, and settings in the file that names the network, take precedence.
     """
-    model = tree.get("model")
-    if not isinstance(model, dict):
-        return
+    model = tree["model"]
     explicit = {override.key.removeprefix("model.") for override in changed}
     for _, document in reversed(links if "name" not in explicit else []):
         section = document.tree.get("model")

@@ -50,7 +50,7 @@ _VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else 
 
 
 def is_unlisted(value: str) -> bool:
-    """Return whether a value is a sweep without a list of values, which only Hydra can run."""
+    """Return whether a value is a sweep without a list of values, such as interval(0,1)."""
     return value.startswith(("interval(", "glob("))
 
 

@@ -119,7 +119,7 @@ class Library:
         self.user = {} if self._folder == package else _find_files(self._folder)
 
     def list_entries(self) -> list[Entry]:
-        """Return every recipe with a valid name, packaged recipes first, without hidden recipes."""
+        """Return the recipes with valid names; a user's recipe hides a packaged one."""
         return [
             self.find(name)
             for name in dict.fromkeys((*self.packaged, *self.user))

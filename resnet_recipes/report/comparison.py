@@ -108,7 +108,7 @@ def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
 def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
     """Label each group with its recipe, if there are several, and the settings that differ.
 
-    Groups with the same label differ only in their duration.
+    The duration and the fifth and later settings are omitted.
     """
     of_recipe: dict[str, list[dict[str, str]]] = {}
     keys = set[str]()

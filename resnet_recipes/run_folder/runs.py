@@ -44,7 +44,7 @@ _CLOCKS = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One run folder; values that were not recorded are None."""
+    """One run folder; values that were not recorded are None or empty."""
 
     folder: Path
     recipe: str = ""
