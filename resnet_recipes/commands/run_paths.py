@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from resnet_recipes.inference.trained_network import TrainedNetwork
     from resnet_recipes.recipe.schema import Recipe
 
-_WEIGHTS = "model.weights"
+#: Settings whose value may be a run by name, or `last`.
+_NETWORK_KEYS = ("model.weights", "methods.distill.teacher")
 
 #: Settings that name a run.
 _NAMING = ("run", "run.name", "run.root")
@@ -179,14 +180,14 @@ def replace_extend(arguments: Arguments) -> Arguments:
 
 
 def resolve_weights(arguments: Arguments) -> Arguments:
-    """Replace each run in model.weights by its path, which later runs do not change.
+    """Replace each run in the settings of networks by its path, which later runs do not change.
 
     Raises RecipeError for `last` in a command that resumes its own run.
     """
     for index, argument in enumerate(arguments.positional):
         key, _, value = argument.partition("=")
-        if key == _WEIGHTS:
-            paths = ",".join(_find_weights(name, arguments) for name in value.split(","))
+        if key in _NETWORK_KEYS:
+            paths = ",".join(_find_weights(key, name, arguments) for name in value.split(","))
             arguments.positional[index] = f"{key}={paths}"
     return arguments
 
@@ -198,7 +199,7 @@ def _reject_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
         raise RecipeError.of(key, name, clause, fix)
 
 
-def _find_weights(name: str, arguments: Arguments) -> str:
+def _find_weights(key: str, name: str, arguments: Arguments) -> str:
     """Return the path of a run by name; other weights are returned unchanged."""
     if (
         os.path.lexists(name)
@@ -206,10 +207,10 @@ def _find_weights(name: str, arguments: Arguments) -> str:
         or not names.RUN_NAME.fullmatch(name)
     ):
         return name
-    _reject_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
-    if path := find_run_path(_WEIGHTS, name):
+    _reject_last(key, name, arguments, f"{key}=runs/NAME")
+    if path := find_run_path(key, name):
         return str(path)
-    missing = make_missing_run_problem(_WEIGHTS, name)
+    missing = make_missing_run_problem(key, name)
     if name == LAST or len(missing.fixes) > 1:  # a similar run exists
         raise NotReadyError([missing])
     return name

@@ -35,6 +35,7 @@ def test_find_runs_prefers_path_to_run_name(runs):
     assert find_runs(["last"]) == [Path("last")]
 
 
+@pytest.mark.parametrize("key", ["model.weights", "methods.distill.teacher"])
 @pytest.mark.parametrize(
     ("typed", "path"),
     parse_rows(
@@ -47,10 +48,8 @@ resnet50.pt | resnet50.pt
 """
     ),
 )
-def test_weights_setting_accepts_run_names(runs, typed, path):
-    assert resolve_weights(Arguments({}, [f"model.weights={typed}"])).positional == [
-        f"model.weights={path}"
-    ]
+def test_network_setting_accepts_run_names(runs, key, typed, path):
+    assert resolve_weights(Arguments({}, [f"{key}={typed}"])).positional == [f"{key}={path}"]
 
 
 @pytest.mark.parametrize(
