@@ -136,7 +136,8 @@ class TrainedNetwork:
         `progress` is called at every batch with the approximate number of images that all ranks
         have evaluated, and the total number.
         """
-        batches, done = [], 0
+        batches: list[Outcomes] = []
+        done = 0
 
         def on_batch(outcomes: Outcomes) -> None:
             nonlocal done

@@ -123,7 +123,7 @@ class ProgressiveResizing(Method):
             return
         finetune = _parse_run_fraction(self.finetune)
         if self.stairs:
-            fix = Hint("the last of its stairs has a scale below 1")
+            fix: str = Hint("the last of its stairs has a scale below 1")
         elif finetune:
             fix = f"epochs={ceil(1 / finetune)}"
         else:
