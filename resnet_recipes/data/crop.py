@@ -22,9 +22,9 @@ def compute_tensorflow_crops(
 
     `sizes` [N, 2] are heights and widths of the images. The rule: width / height is uniform in
     `ratio`, and the height is uniform over values that keep the area within `scale`. Takes the
-    first of 100 attempts that fits, otherwise the full image. As in TensorFlow, a crop smaller than
-    the image never touches its right or bottom border. `uniforms` is [N, 4 * 100], from
-    `sample_uniforms`.
+    first of 100 attempts that fits, otherwise the full image. As in TensorFlow, a crop never
+    ends at the right or bottom border, unless it has the full width or height. `uniforms` is
+    [N, 4 * 100], from `sample_uniforms`.
     """
     image_height, image_width = np.split(sizes.astype(np.float64), 2, axis=1)
     ratio_uniforms, height_uniforms, top_uniforms, left_uniforms = np.moveaxis(

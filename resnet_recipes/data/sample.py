@@ -154,7 +154,7 @@ def _look_up(config: DataConfig, augment: Augment | None) -> CropSeconds:
 
 
 def _time_disk(parts: Collection[FilePart]) -> float:
-    """Return the seconds that the disk needs for an image; 0.0 if the page cache has all."""
+    """Return the seconds that the disk needs for an image; 0.0 if it had to read none."""
     start = time.monotonic()
     with ThreadPoolExecutor(SAMPLE_SIZE) as pool:
         is_cold = any([*pool.map(_read_cold, parts)])

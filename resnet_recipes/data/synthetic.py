@@ -22,7 +22,7 @@ _NOISE_IMAGES = 64
 class SyntheticImages:
     """Images of one size, on the device.
 
-    Each class has a coarse pattern to learn; the noise is new in every epoch.
+    Each class has a coarse pattern to learn; the noise changes with the epoch.
     """
 
     def __init__(self, image_size: int, classes: int = SYNTHETIC_CLASSES):

@@ -30,7 +30,7 @@ def fuse(model: nn.Module, operations: Operations) -> None:
     """Make the modules of `model` call `operations`, in place.
 
     BatchNorm is fused in the stem and blocks of torchvision ResNets, but not in other networks.
-    Max-pools and blurs change in every network. Parameters and state-dict keys stay the same.
+    3x3 max-pools and blurs change in every network. Parameters and state-dict keys stay the same.
     """
     for module in list(model.modules()) if operations.batch_norm is not batch_norm.unfused else ():
         if type(module) is ResNet and _is_fusable(module.bn1):

@@ -37,7 +37,7 @@ class ConvertOptions(Section):
     max_resolution: Annotated[int, Bounds(least=16, most=8192)] | None = 500
     compress_probability: ZeroToOne = 0.5  # proportion only
     jpeg_quality: Annotated[int, Bounds(least=1, most=100)] = 90
-    # 2: also write train.half.beton, for crops at less than half the size
+    # 2: also write train.half.beton, for crops of at least twice the output size
     levels: Annotated[int, OneOf(1, 2)] = 1
     shuffle: bool = True  # store in random order, so that neighbors in the file differ in class
     seed: int = 0  # for the order and the choice between JPEG and raw

@@ -131,7 +131,7 @@ class Pipeline(BatchSource):
         # batches in progress, and the futures of their workers
         self._ahead: deque[tuple[Rows, list[Future[list[int]]]]] = deque()
         self._skipped: set[int] = set()
-        self._reads = 0  # number of calls of `read`; only batches of the last one are valid
+        self._reads = 0  # calls of `read` and `close`; only batches of the last call are valid
         if torch.cuda.is_initialized():
             self.notes += self._slots.pin()
 

@@ -196,7 +196,7 @@ class Copy:
             self._journal.write_bytes(self._key)
 
     def _check(self, progress: Progress, stopped: Stopped) -> bool:
-        """Compare every file with its digest; False if stopped.
+        """Compare files with their digests, and large files with the store; False if stopped.
 
         Raises NotReadyError for the first file that differs.
         """
