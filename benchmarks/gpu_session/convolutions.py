@@ -45,7 +45,7 @@ def _measure(
 ) -> Iterator[dict]:
     """Yield the rows of a convolution's operations."""
     gpu = find_gpu(device)
-    flops, moved = batch * shape.flops, 2 * (batch * (shape.read + shape.written))
+    flops, moved = batch * shape.flops, 2 * (batch * (shape.input_elements + shape.output_elements))
     least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
     for kind, call in list_calls(shape, *make_operands(shape, batch, device)).items():
         taken = measure_seconds(call, device, times=3, repeats=repeats)

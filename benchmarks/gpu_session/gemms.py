@@ -126,7 +126,7 @@ def list_products(
 def _measure(case: str, shape: Convolution, batch: int, device: torch.device) -> Iterator[dict]:
     """Yield the row of each operation: the fastest tile, and cuDNN."""
     gpu, operands = find_gpu(device), make_operands(shape, batch, device)
-    flops, moved = batch * shape.flops, 2 * (batch * (shape.read + shape.written))
+    flops, moved = batch * shape.flops, 2 * (batch * (shape.input_elements + shape.output_elements))
     least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
     products, calls = list_products(*operands), list_calls(shape, *operands)
     for kind, product in products.items():

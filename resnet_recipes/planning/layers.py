@@ -44,7 +44,7 @@ class Convolution(NamedTuple):
     relu: bool = True  # whether its BatchNorm is followed by ReLU
     adds: bool = False  # whether the input of the block is added before the ReLU
     stage: int = 0  # 0: the stem; 1 to 4: layer1 to layer4
-    enters: bool = False  # whether its input is the output of the previous stage
+    is_first: bool = False  # whether its input is the output of the previous stage
 
     @property
     def output_size(self) -> int:
@@ -52,19 +52,19 @@ class Convolution(NamedTuple):
         return (self.input_size - 1) // self.stride + 1
 
     @property
-    def read(self) -> int:
+    def input_elements(self) -> int:
         """Number of input elements."""
         return self.inputs * self.input_size**2
 
     @property
-    def written(self) -> int:
+    def output_elements(self) -> int:
         """Number of output elements."""
         return self.outputs * self.output_size**2
 
     @property
     def flops(self) -> int:
         """FLOPs of the forward pass for one image."""
-        return 2 * self.inputs * self.kernel**2 * self.written
+        return 2 * self.inputs * self.kernel**2 * self.output_elements
 
     @property
     def weights(self) -> int:
@@ -77,7 +77,9 @@ class Convolution(NamedTuple):
         `frozen` is the number of frozen stages, counted from the input.
         """
         is_trained = self.stage >= frozen
-        has_gradient = is_trained and self.stage > 0 and not (self.enters and self.stage == frozen)
+        has_gradient = (
+            is_trained and self.stage > 0 and not (self.is_first and self.stage == frozen)
+        )
         return 1 + is_trained + has_gradient
 
 
@@ -95,15 +97,15 @@ def iterate_convolutions(model: str, image_size: int) -> Iterator[Convolution]:
             stride = 2 if stage > 1 and is_first else 1
             output_size = (size - 1) // stride + 1
             if is_deep:
-                yield Convolution(channels, width, 1, 1, size, stage=stage, enters=is_first)
+                yield Convolution(channels, width, 1, 1, size, stage=stage, is_first=is_first)
                 yield Convolution(width, width, 3, stride, size, stage=stage)
                 yield Convolution(width, outputs, 1, 1, output_size, adds=True, stage=stage)
             else:
-                yield Convolution(channels, width, 3, stride, size, stage=stage, enters=is_first)
+                yield Convolution(channels, width, 3, stride, size, stage=stage, is_first=is_first)
                 yield Convolution(width, outputs, 3, 1, output_size, adds=True, stage=stage)
             if stride > 1 or channels != outputs:
                 yield Convolution(
-                    channels, outputs, 1, stride, size, relu=False, stage=stage, enters=is_first
+                    channels, outputs, 1, stride, size, relu=False, stage=stage, is_first=is_first
                 )
             size, channels = output_size, outputs
 

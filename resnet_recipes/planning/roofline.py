@@ -121,10 +121,10 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
 def count_traffic(work: Work) -> Counter[str]:
     """Return the memory traffic in bytes per image and step, by kind of operation."""
     layers, fused = _list_layers(work), work.fused
-    outputs = sum(layer.written for layer in layers)
-    sums = sum(layer.written for layer in layers if layer.adds)
-    activated = sum(layer.written for layer in layers if layer.relu)
-    stem, last = layers[0].written, layers[-1].written
+    outputs = sum(layer.output_elements for layer in layers)
+    sums = sum(layer.output_elements for layer in layers if layer.adds)
+    activated = sum(layer.output_elements for layer in layers if layer.relu)
+    stem, last = layers[0].output_elements, layers[-1].output_elements
     pooled = stem if work.blur else stem // 4
     elements = Counter(
         {
@@ -170,7 +170,7 @@ def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
         + weights * (4 * copies + BYTES_PER_ACTIVATION)
     )
     # an evaluation cannot use the memory of a CUDA graph
-    widest = max(layer.written for layer in _list_layers(work))
+    widest = max(layer.output_elements for layer in _list_layers(work))
     evaluation = 3 * BYTES_PER_ACTIVATION * widest * work.batch if work.fused else 0
     return RESERVED_BYTES + MAX_ALLOCATOR_FACTOR * used + evaluation
 
@@ -178,13 +178,15 @@ def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
 def count_kept_bytes(work: Work) -> int:
     """Return the bytes per image that a forward pass keeps for the backward pass."""
     layers = _list_layers(work)
-    stem = layers[0].written
+    stem = layers[0].output_elements
     pooled = stem if work.blur else stem // 4
-    elements = sum(layer.written * (2 if layer.relu else 1) for layer in layers)
+    elements = sum(layer.output_elements * (2 if layer.relu else 1) for layer in layers)
     elements -= stem if work.fused else 0  # input of the fused pool
     if work.fused and work.blur:
         # only the blurred outputs, and the halved inputs besides the full ones
-        halves = sum(layer.read // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2))
+        halves = sum(
+            layer.input_elements // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2)
+        )
         elements += halves + stem // 4
     else:
         elements += pooled + sum(read + read // stride**2 for read, stride in _iterate_blurs(work))
@@ -211,8 +213,8 @@ def _list_passes(work: Work) -> tuple[tuple[float, float], ...]:
     for layer in _list_layers(work):
         # the blur takes the stride
         is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2
-        read = layer.read // 4 if is_blurred else layer.read
-        moved = BYTES_PER_ACTIVATION * (read + layer.written + layer.weights / work.batch)
+        read = layer.input_elements // 4 if is_blurred else layer.input_elements
+        moved = BYTES_PER_ACTIVATION * (read + layer.output_elements + layer.weights / work.batch)
         passes += [(layer.flops, moved)] * layer.passes()
     return tuple(passes)
 
@@ -223,7 +225,7 @@ def _iterate_blurs(work: Work) -> Iterator[tuple[int, int]]:
     A blur follows the max pool, and precedes each strided convolution.
     """
     if work.blur:
-        yield _list_layers(work)[0].written, 2
+        yield _list_layers(work)[0].output_elements, 2
         for layer in _list_layers(work)[1:]:
             if layer.stride == 2:
-                yield layer.read, 2 if layer.kernel == 1 else 1
+                yield layer.input_elements, 2 if layer.kernel == 1 else 1

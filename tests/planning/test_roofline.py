@@ -118,10 +118,12 @@ def test_blur_traffic_is_one_read_and_write():
     stem, *layers = iterate_convolutions("resnet50", 64)
     kinds = count_traffic(Work("resnet50", 64, 1, blur=True, fused=True))
     halved, whole = (
-        sum(layer.read for layer in layers if layer.stride == 2 and layer.kernel == kernel)
+        sum(
+            layer.input_elements for layer in layers if layer.stride == 2 and layer.kernel == kernel
+        )
         for kernel in (1, 3)
     )
-    assert kinds["blur"] == 5 * (stem.written + halved) + 8 * whole
+    assert kinds["blur"] == 5 * (stem.output_elements + halved) + 8 * whole
 
 
 #: Measured by NVIDIA PyTorch examples (A100 in 21.03; V100), timm with PyTorch 1.12 (RTX 3090), and
