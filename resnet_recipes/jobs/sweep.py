@@ -103,9 +103,9 @@ class Sweep:
         """Return whether the checkpoint that a run continues is not saved yet."""
         other, _ = self._parents.get(name, ("", 0))
         is_coming = other in (*self._waiting, *(child.name for child in self._active))
-        return is_coming and not self._has_parent(name)
+        return is_coming and not self._has_parent_checkpoint(name)
 
-    def _has_parent(self, name: str) -> bool:
+    def _has_parent_checkpoint(self, name: str) -> bool:
         """Return whether the checkpoint that a run continues is complete."""
         other, step = self._parents[name]
         file = self.root / other / CHECKPOINTS / CHECKPOINT.format(step)
@@ -114,7 +114,7 @@ class Sweep:
     def _start(self, name: str) -> None:
         arguments, head = self.runs[name], self._format_head(name)
         other, _ = self._parents.get(name, ("", 0))
-        if other in self._failed and not self._has_parent(name):
+        if other in self._failed and not self._has_parent_checkpoint(name):
             self._failed[name] = self._failed[other]
             self.say(f"{head}: needs the stable phase of {other}")
             return

@@ -81,7 +81,7 @@ def _find_value(links: Links, key: str) -> object:
     if key == "epochs":
         base, ratio = _find_value(links, "max_duration"), _find_value(links, "scale_schedule_ratio")
         recipe = Recipe(max_duration=base, scale_schedule_ratio=ratio)
-        return str(recipe.length).removesuffix("ep") if is_duration(base) else None
+        return str(recipe.duration).removesuffix("ep") if is_duration(base) else None
     full = expand_short_name(key, "1")[0].partition("=")[0]
     trees = [link.document.tree for link in reversed(links)]
     for tree in (*trees, frozen_recipe.to_tree(Recipe())):

@@ -70,15 +70,15 @@ class Recipe(Section):
         return parse_fraction(self.scale_schedule_ratio)
 
     @property
-    def length(self) -> Duration:
+    def duration(self) -> Duration:
         """`max_duration` times scale_schedule_ratio, in full units: 28.8ep becomes 28ep."""
         return Duration.parse(self.max_duration).scale(self.ratio)
 
     def horizon(self, examples: int) -> Horizon:
         """Return the duration of a run on `examples` training images."""
         steps = count_steps_per_epoch(examples, self.batch.global_size)
-        scale = steps if self.length.unit == "ep" else 1
-        return Horizon(int(self.length.value * scale), steps)
+        scale = steps if self.duration.unit == "ep" else 1
+        return Horizon(int(self.duration.value * scale), steps)
 
     def milestones(self, horizon: Horizon) -> list[int]:
         """Return the steps of the schedule's milestones, stretched like the run."""
