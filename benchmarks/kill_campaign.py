@@ -178,7 +178,7 @@ def compute_state_digest(state: dict[str, Any]) -> str:
 
 
 def train_uninterrupted(root: Path) -> dict[int, str]:
-    """Train without faults; return the digest of every checkpoint by step."""
+    """Train without faults; return the digest of every checkpoint by step. Exits if this fails."""
     run = CampaignRun(root, "uninterrupted")
     run.start("checkpoint.keep=1000", "checkpoint.interval=1ba")
     if run.process.wait() != 0:

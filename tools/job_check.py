@@ -64,7 +64,10 @@ def run_on_two_nodes(
 
 
 def run_skypilot(arguments: list[str]) -> Path:
-    """Run a task on two nodes, stop one node, and start both again; return its run."""
+    """Run a task on two nodes, stop one node, and start both again; return its run.
+
+    Exits if neither node reports that it was stopped.
+    """
     text = generate_job("skypilot", *arguments, "nodes=2", "gpus=1", "--storage", "volume")
     validate(SKYPILOT_PROGRAM, "skypilot==0.14.1", text)
     bucket = generate_job("skypilot", *arguments, "gpus=1", "--storage", "s3://bucket/folder")

@@ -156,7 +156,7 @@ def run_job_pairs(arguments: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs of an uninterrupted run and a run that Slurm started, for two runs.
 
     One has two srun tasks, and each task is a rank. The other is requeued once manually, and by its
-    time limit as often as needed.
+    time limit as often as needed. Exits if it does not complete.
     """
     run_command("resnet-train", *arguments, "gpus=2", "run=uninterrupted")
     uninterrupted = Path("runs/uninterrupted")
@@ -172,7 +172,10 @@ def run_job_pairs(arguments: list[str]) -> list[tuple[Path, Path]]:
 
 
 def run_array_pairs(arguments: list[str]) -> list[tuple[Path, Path]]:
-    """Return pairs: each run of an uninterrupted sweep, and the run of the same array task."""
+    """Return pairs: each run of an uninterrupted sweep, and the run of the same array task.
+
+    Exits if a task does not complete, or if none was requeued.
+    """
     sweep = "-m", *arguments, "seed=1,2", "gpus=1"
     run_command("resnet-train", *sweep, "run.root=uninterrupted")
     number, text = submit(*sweep, "--time", "10")

@@ -36,7 +36,7 @@ class LoaderProcess:
         self.measure_rate(5 + sum(1 for _ in (inputs.root / "train").glob("*/*")) // BATCH)
 
     def measure_rate(self, batches: int) -> float:
-        """Read some batches; return images per CPU-second. Queues are full before and after."""
+        """Read some batches; return images per CPU-second. Exits if the loader has failed."""
         before = self._wait_until_idle()
         with suppress(BrokenPipeError):  # the process may have ended
             print(batches, file=self._process.stdin, flush=True)

@@ -126,7 +126,7 @@ def plan_soft_labels(
 
 
 def run_task(process: RankProcess) -> int:
-    """Store a rank's part of the outputs."""
+    """Store a rank's part of the outputs. Raises NotReadyError if the file was replaced."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
     from resnet_recipes.training.soft_labels import write_soft_labels

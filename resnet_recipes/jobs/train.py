@@ -119,7 +119,10 @@ def train_other_rank(run: Run, process: RankProcess, spans: Spans) -> int:
 def train_first_rank(
     run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, spans: Spans
 ) -> int:
-    """Train as rank 0, which writes the results and reports to the user."""
+    """Train as rank 0, which writes the results and reports to the user.
+
+    Raises TrainingError if the results cannot be written, and any error of the training.
+    """
     (first, _), is_task = spans[0], bool(read_task(process.folder))
     recorder.begin(first, run.clock.seconds(), run.has_pending_evaluation)
     run.notes.listen(lambda text: recorder.log_note(max(first, process.heartbeat.step), text))

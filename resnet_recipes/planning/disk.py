@@ -19,7 +19,7 @@ class Disk(NamedTuple):
 
     checkpoint_bytes: int  # bytes of one checkpoint
     checkpoints: int  # number of checkpoints; an old one is deleted once the next is safe
-    weight_bytes: int  # bytes of all files with the final weights
+    weight_bytes: int  # bytes of all files with weights after the training
 
     @property
     def total_bytes(self) -> int:
