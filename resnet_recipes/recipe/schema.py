@@ -49,7 +49,8 @@ class Recipe(Section):
     max_duration: Annotated[str, IsDuration(units=("ep", "ba"))] = "90ep"
     # factor on max_duration and the milestones, not on the warm-up
     scale_schedule_ratio: Annotated[float, _STRETCH] = 1.0
-    seed: Annotated[int, Bounds(least=0, most=2**32 - 1)] = 42  # seed of all random choices
+    # seed of random numbers, except those of data.seed and data.val_seed
+    seed: Annotated[int, Bounds(least=0, most=2**32 - 1)] = 42
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
