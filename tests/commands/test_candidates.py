@@ -141,9 +141,18 @@ def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_c
     output = " ".join(run_command(f"resnet-recipes estimate {OWN}").out.split())
     assert "small: data.train_size=32 is for smaller images than these, of 200 px" in output
     assert "finetune needs its weights first; to fetch them: python" in output
-    assert "small 16" in " ".join(
-        run_command(f"resnet-recipes estimate {OWN} data.train_size=128").out.split()
-    )
+
+
+@pytest.mark.parametrize(
+    ("side", "train_size", "is_skipped"), [(96, 32, False), (97, 96, True), (97, 97, False)]
+)
+def test_candidates_omit_recipes_up_to_96_pixels(
+    small_images, list_candidates, side, train_size, is_skipped
+):
+    for image in small_images.rglob("*.jpg"):
+        Image.new("RGB", (side, side)).save(image)
+    rows = list_candidates(f"{OWN} data.train_size={train_size}")
+    assert ("small" not in {row["recipe"] for row in rows}) == is_skipped
 
 
 @pytest.mark.parametrize("names", [["ffcv_rn50", "finetune", "mild"], ["ffcv_rn50", "finetune"]])

@@ -13,6 +13,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs.resume import iterate_unfinished_runs
 from resnet_recipes.recipe.frozen_recipe import freeze_with_digest, read
 from resnet_recipes.run_folder.lock import LockedFolder
+from tests.data.loaders import requires_engine
 from tests.data.remote.web_server import serve_folder
 from tests.fixtures import Streams
 from tests.images import create_random_images
@@ -146,6 +147,15 @@ def test_resume_keeps_the_measured_micro_batch(started_runs, run_command, explai
     run_command(f"{START} --resume auto run=mine batch.bn_size=auto", 75)
     assert read(CONFIG).batch.bn_size == 16
     assert "this run uses 16" in explain_rejected_resume("batch.bn_size=auto")
+
+
+@requires_engine
+def test_resume_keeps_the_size_of_images_in_memory(run_folders, run_command, tmp_path):
+    images, sizes = create_random_images(tmp_path / "images"), []
+    for _ in range(2):
+        run_command(f"{PHOTOS} data={images} cache=ram run=mine --resume auto", 75)
+        sizes.append(read(CONFIG).data.memory_pixels)
+    assert sizes == [64, 64]
 
 
 @pytest.mark.parametrize("arguments", ["workers=3", "--dry-run"])

@@ -114,7 +114,7 @@ def test_fused_network_matches_outputs_gradients_and_statistics(network, methods
     assert torch.allclose(fused(x), expected, rtol=1e-8)
 
 
-def test_fuse_keeps_keys_and_fuses_every_batchnorm():
+def test_fuse_keeps_keys_and_fuses_norms_and_blocks():
     unfused, model = build_empty_resnet50(), build_empty_resnet50()
     before, kinds = dict(model.named_parameters()), [type(module) for module in model.modules()]
     fuse(model, Operations())
@@ -128,6 +128,8 @@ def test_fuse_keeps_keys_and_fuses_every_batchnorm():
     assert all(isinstance(model.get_submodule(name), FusedBatchNorm2d) for name in norms)
     downsampling = [f"layer{stage}.0.downsample.1" for stage in (1, 2, 3, 4)]
     assert [name for name, relu in norms.items() if not relu] == downsampling
+    blocks = [block for stage in (1, 2, 3, 4) for block in model.get_submodule(f"layer{stage}")]
+    assert [block.twice for block in blocks] == [True] * 15 + [False]
 
 
 @pytest.mark.parametrize("stride", [1, 2])

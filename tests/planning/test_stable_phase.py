@@ -54,6 +54,13 @@ def test_find_departures_suggests_a_setting_that_works(arguments, fix):
     assert list(find_departures(plan_epochs(10, fixed), plan_epochs(20, fixed))) == []
 
 
+def test_find_departures_compares_sizes_of_incomplete_epoch():
+    """The stable phase ends within the ninth epoch, which has another size in the longer run."""
+    arguments = f"schedule.cooldown=15ba {RESIZING}.stairs=[[0ep,0.5],[0.8dur,1.0]]"
+    (problem,) = find_departures(plan_epochs(10, arguments), plan_epochs(20, arguments))
+    assert problem.key == RESIZING
+
+
 def test_find_chains_links_each_duration_to_the_shorter():
     plans = {
         f"{epochs}/{arguments}": plan_epochs(epochs, f"{arguments} {more}")

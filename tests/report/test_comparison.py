@@ -18,7 +18,10 @@ from tests.run_folders import create_run_folder
 
 def test_seeds_of_one_recipe_form_one_group(tmp_path):
     tops = (70.0, 70.6, 71.0)
-    same = [create_run_folder(tmp_path, f"s{i}", top1=top1, seed=i) for i, top1 in enumerate(tops)]
+    same = []
+    for i, top1 in enumerate(tops):
+        varying = {"checkpoint": {"keep": 2 + i}, "log": {"interval": f"{i}ba"}, "about": f"{i}"}
+        same.append(create_run_folder(tmp_path, f"s{i}", top1=top1, seed=i, config=varying))
     other = create_run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
     first, second = group_seeds(read_all([*same, other]))
     assert first.mean_top1 == pytest.approx(sum(tops) / 3)
