@@ -91,8 +91,8 @@ class DataConfig(Section):
     # side to `data.eval_resize`, so the ends are lost. `pad` resizes the longer side, and fills the
     # rest with the mean color. `squash` resizes both sides. Training does not change.
     fit: ImageFit = "crop"
-    # mean level of red, green and blue. The network receives (level - mean) / std. A run from
-    # pretrained weights uses the values of the weights, unless you set `data.mean` or `data.std`.
+    # mean level of red, green and blue. The network receives (level - mean) / std. If a run
+    # starts from weights, values that you do not set are those of the weights.
     mean: Mean = MEAN
     # standard deviation of red, green and blue, in the units of data.mean
     std: Deviation = STD
@@ -110,7 +110,8 @@ class DataConfig(Section):
     # decoded in the training process.
     workers: Annotated[int | str, Bounds(least=0, most=256, keyword="auto")] = "auto"
     prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
-    # for damaged training images: error | skip. `skip` replaces them with other images.
+    # for damaged training images: error | skip. `skip` replaces such an image by the next readable
+    # one. Damaged validation images are errors.
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"
     # copies of each image in a row, each with its own crop. An epoch keeps its number of steps, and
     # sees fewer distinct images.
