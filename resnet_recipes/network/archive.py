@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import Hint
+from resnet_recipes.base.names import DOCS
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.base.text import get_first_line
 from resnet_recipes.data.tensors import MAX_ENTRIES
@@ -63,6 +64,17 @@ class ArchiveError(ValueError):
 
     The message is a sentence without the path.
     """
+
+
+class ForeignObjectError(ArchiveError):
+    """The file contains an object, such as a complete network, instead of tensors."""
+
+    def __init__(self, name: str):
+        super().__init__(f"it names {name!a}, which tensors do not need: it may run code")
+        hint = "save tensors instead: torch.save(model.state_dict(), FILE)"
+        if name.startswith("ultralytics."):
+            hint = f"networks of Ultralytics cannot be loaded: {DOCS}/from/ultralytics"
+        self.fix = (Hint(hint),)
 
 
 class DamagedError(ArchiveError):
@@ -171,8 +183,7 @@ def _check_pickle(pickle: BytesIO) -> None:
         if count > _MAX_OPCODES:
             raise ArchiveError("its pickle is too long for tensors")
         if opcode.name == "GLOBAL" and argument not in _ALLOWED_GLOBALS:
-            name = str(argument).replace(" ", ".")
-            raise ArchiveError(f"it names {name!a}, which tensors do not need: it may run code")
+            raise ForeignObjectError(str(argument).replace(" ", "."))
         if opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4"):
             raise ArchiveError(
                 f"its pickle uses {opcode.name}, which tensors do not need: it may run code"

@@ -91,6 +91,18 @@ def test_pickle_with_code_is_rejected_and_not_run(payload, tmp_path):
     assert marker.exists()  # it runs without the check
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("timm.models.resnet ResNet", "state_dict()"), ("ultralytics.nn.tasks Model", "Ultralytics")],
+)
+def test_complete_network_is_rejected_with_hint(name, hint, tmp_path):
+    module, name = name.split()
+    path = write_torch_file(tmp_path / "weights.pt", f"c{module}\n{name}\n.".encode())
+    with pytest.raises(ArchiveError) as caught:
+        archive.read(path)
+    assert hint in caught.value.fix[0]
+
+
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("position", range(1, 5))
 def test_old_format_code_is_rejected_and_not_run(payload, position, tmp_path):
