@@ -172,6 +172,12 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         where = "" if config.sets_aside else " from both splits"
         hint = Hint(f"add images, or remove these folders{where}{unread}")
         yield make_problem(config.root, f"has no images in {join_first(empty)}", hint)
+    annotations = Path(config.root) / "val/val_annotations.txt"
+    if in_val == {"images"} and annotations.is_file():  # Tiny ImageNet
+        command = ("resnet-recipes", "doctor", "data", config.root, "--fix-val", str(annotations))
+        clause = "has no class folders in val; its list can sort the images"
+        yield make_problem(config.root, clause, shlex.join(command))
+        return
     pairs = [("train", in_train, "val", val, in_val), ("val", in_val, "train", train, in_train)]
     for split, in_split, other, listing, in_other in [] if config.sets_aside else pairs:
         hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
@@ -181,6 +187,8 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
             clause = f"has no images in {folders}, but has some in {split}"
             yield make_problem(config.root, clause, hint)
         if absent := [name for name in missing if name not in listing.classes]:
+            if {name.casefold() for name in absent} <= {name.casefold() for name in in_other}:
+                hint = Hint("the names differ only in case: rename the folders of one split")
             clause = f"has {join_first(absent)} in {split} but not in {other}"
             yield make_problem(config.root, clause, hint)
     if len(train.classes) < 2:

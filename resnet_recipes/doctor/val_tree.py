@@ -14,26 +14,29 @@ from resnet_recipes.data.root import list_classes
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:
     """Create and return ROOT-by-class to train on, with links train and val/CLASS/FILE.
 
-    Nothing is moved or copied. Each line of `class_map` has a file name, with or without suffix,
-    and its class, separated by comma, tab or space (LOC_val_solution.csv from Kaggle), or only a
-    class, for the files sorted by name (ILSVRC2012_validation_ground_truth.txt). Classes that are
-    numbers, from 1, need `names`: a file with the class folder of each number, in order. Raises
-    NotReadyError if a folder is missing, ROOT-by-class exists, a file has no class, or train lacks
-    a class.
+    Nothing is moved or copied. The files are in val or val/images. Each line of `class_map` has a
+    file name, with or without suffix, and its class, separated by comma, tab or space
+    (LOC_val_solution.csv from Kaggle), or only a class, for the files sorted by name
+    (ILSVRC2012_validation_ground_truth.txt). Classes that are numbers, from 1, need `names`: a file
+    with the class folder of each number, in order. Raises NotReadyError if a folder is missing,
+    ROOT-by-class exists, a file has no class, or train lacks a class.
     """
     root = Path(root).resolve()
     for folder in (root / "train", root / "val"):
         if not folder.is_dir():
             layout = Hint("this needs train/ with class folders, and val/ with image files")
             raise NotReadyError.at(folder, "", layout, Kind.ABSENT)
+    val = root / "val"
+    if (val / "images").is_dir():  # as in Tiny ImageNet
+        val /= "images"
     files = sorted(
         path.name
-        for path in (root / "val").iterdir()
+        for path in val.iterdir()
         if path.is_file() and path.name.lower().endswith(SUFFIXES)
     )
     target = root.with_name(f"{root.name}-by-class")
     if not files:
-        raise NotReadyError.at(root / "val", "has no image files outside of class folders")
+        raise NotReadyError.at(val, "has no image files outside of class folders")
     if target.exists():
         fix = (f"data={target}", f"rm -r {target}")
         raise NotReadyError.at(target, "already exists", fix)
@@ -48,7 +51,7 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
         for name in classes:
             (draft / "val" / name).mkdir(parents=True)
         for file, name in class_of.items():
-            (draft / "val" / name / file).symlink_to(root / "val" / file)
+            (draft / "val" / name / file).symlink_to(val / file)
         (draft / "train").symlink_to(root / "train")
     return target
 

@@ -52,6 +52,11 @@ def test_class_mismatches_are_reported_together(copied_images):
     assert "has no images in train/cat, but has some in val" in message
 
 
+def test_classes_that_differ_in_case_get_a_hint(copied_images):
+    shutil.move(copied_images / "val" / "bee", copied_images / "val" / "Bee")
+    assert explain_rejected_folder(copied_images).count("differ only in case") == 2
+
+
 def test_images_without_class_folders_are_one_problem(copied_images):
     for split in ("train", "val"):
         for path in list((copied_images / split).glob("*/*")):

@@ -35,6 +35,18 @@ def write_text(path: Path, text: str) -> Path:
     return path
 
 
+def test_val_tree_reads_tiny_imagenet_as_advised(root_with_flat_val):
+    """Its images are in val/images, and val/val_annotations.txt lists their classes."""
+    (root_with_flat_val / "val").rename(root_with_flat_val / "images")
+    (root_with_flat_val / "val").mkdir()
+    (root_with_flat_val / "images").rename(root_with_flat_val / "val/images")
+    annotations = write_text(root_with_flat_val / "val/val_annotations.txt", MAPS["tabs"])
+    (finding,) = check_data(root_with_flat_val)
+    assert finding.fix[0].split()[-2:] == ["--fix-val", str(annotations)]
+    tree = build_val_tree(root_with_flat_val, annotations)
+    assert get_exit_code(check_data(tree)) == 0
+
+
 @pytest.mark.parametrize("name", MAPS)
 def test_val_tree_links_images_without_moving_them(root_with_flat_val, tmp_path, name):
     before = sorted(root_with_flat_val.rglob("*"))
