@@ -196,6 +196,7 @@ def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
         global_size=plan.recipe.batch.global_size,
         flops=plan.flops,
         evaluations=plan.evaluations,
+        evaluation_pflops=plan.evaluation_flops / 1e15,
         published=tuple(plan.published),
         estimated_seconds=60 * estimate(plan, measured.speeds).minutes if measured else None,
         has_top5=plan.num_classes > 5,

@@ -142,8 +142,17 @@ class Plan:
     @property
     def evaluated_images(self) -> int:
         """Images of all evaluations, each as often as it is computed."""
-        evaluations = self.evaluations.count() + ("eval_weights" in self.hooks)
-        return evaluations * (1 + self.recipe.evaluation.flip) * self.facts.eval_examples
+        return (self.evaluations.count() + ("eval_weights" in self.hooks)) * self.evaluation_images
+
+    @property
+    def evaluation_images(self) -> int:
+        """Images of one evaluation, each as often as it is computed."""
+        return (1 + self.recipe.evaluation.flip) * self.facts.eval_examples
+
+    @property
+    def evaluation_flops(self) -> int:
+        """FLOPs of one evaluation."""
+        return self.evaluation_images * self.network.count_flops(self.recipe.data.eval_size).forward
 
     @property
     def saves(self) -> int:

@@ -80,7 +80,7 @@ class Pace:
         self._facts = facts
         self._seconds: float | None = None
         self._is_settled = False
-        self._evaluation = 0.0
+        self._evaluation: float | None = None  # seconds of the last one
 
     def observe(self, done: int, seconds_per_step: float, is_settled: bool) -> None:
         """Add a logged interval that ends after `done` steps.
@@ -100,10 +100,13 @@ class Pace:
     def seconds_left(self, done: int) -> float | None:
         """Estimate the seconds until the end, including evaluations.
 
-        None before the first measurement.
+        Before the first evaluation, evaluating is assumed to be as fast as training. None before
+        the first measurement.
         """
-        facts = self._facts
+        facts, evaluation = self._facts, self._evaluation
         if self._seconds is None:
             return None
+        if evaluation is None:
+            evaluation = self._seconds * facts.evaluation_pflops
         left = facts.pflops(facts.total_steps) - facts.pflops(done)
-        return self._evaluation * facts.evaluations.count(done) + self._seconds * left
+        return evaluation * facts.evaluations.count(done) + self._seconds * left

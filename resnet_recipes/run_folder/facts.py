@@ -62,6 +62,7 @@ class RunFacts:
     estimated_seconds: float | None = None  # training time, if this machine was measured before
     has_top5: bool = True  # whether there are more than five classes, so that top-5 varies
     shows_all_times: bool = False  # whether the summary shows all times, or only the training time
+    evaluation_pflops: float = 0.0  # compute of an evaluation
 
     def epoch(self, done: int) -> float:
         """Return the number of epochs in `done` steps."""
