@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.budget import fit_budget
     from resnet_recipes.jobs.resume import check_resume
 
-    if resumed := find_resumed(arguments):
+    if resumed := find_resumed(arguments, say):
         plan = check_resume(*resumed, say)
         if plan is None:
             return 0

@@ -15,6 +15,7 @@ from resnet_recipes.base.errors import (
     Statement,
 )
 from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.text import Say
 from resnet_recipes.commands.arguments import (
     Arguments,
     Usage,
@@ -106,8 +107,10 @@ def is_run(argument: str) -> bool:
     return path is not None and (path / CONFIG).is_file()
 
 
-def find_resumed(arguments: Arguments) -> Resumption | None:
+def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
     """Return the run given by --resume; None to start a new run.
+
+    `say` gets the reason if no run has the settings of --resume auto.
 
     Raises RecipeError if the run does not exist.
     """

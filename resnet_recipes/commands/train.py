@@ -100,13 +100,19 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
 
     if folder := external_launcher.find_restarted_run(find_root(arguments.positional)):
         return continue_run(folder, [], say)
-    if resumed := find_resumed(arguments):
+    reasons = list[str]()  # for a new run, printed after its checks
+    if resumed := find_resumed(arguments, reasons.append):
         return continue_run(*resumed, say)
     result = add_demo_images(compose_recipe(arguments))
     folder = external_launcher.find_restarted_run(
         Path(result.recipe.run.root)
     )  # a recipe may set run.root
-    return continue_run(folder, [], say) if folder else _create_run(result, arguments)
+    if folder:
+        return continue_run(folder, [], say)
+    locked = _create_run(result, arguments)
+    for reason in reasons:
+        say(reason)
+    return locked
 
 
 def add_demo_images(result: "Composed") -> "Composed":

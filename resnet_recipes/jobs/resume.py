@@ -128,7 +128,9 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     config = folder / CONFIG
     if not config.is_file():
         clause = "is not a run folder: it has no config.yaml"
-        raise RecipeError.of("--resume", str(folder), clause, "resnet-recipes runs")
+        is_inside = (folder.parent / CONFIG).is_file()  # weights or a checkpoint of a run
+        fix = f"--resume {shlex.quote(str(folder.parent))}" if is_inside else "resnet-recipes runs"
+        raise RecipeError.of("--resume", str(folder), clause, fix)
     if os.path.lexists(folder / TASK):
         clause = f"is the folder of a measurement or a check ({TASK}), which cannot be resumed"
         raise RecipeError.of("--resume", str(folder), clause, Hint("start a new run"))

@@ -146,7 +146,8 @@ class LockedFolder(HeldFolder):
                 if not _try_lock(self._lock):
                     self._lock.seek(0)
                     clause = f"is in use by another run ({_describe_holder(self._lock.read())})"
-                    fix = (f"resnet-recipes stop {path}", Hint("or wait until it ends"))
+                    stop = Hint(f"`resnet-recipes stop {path}` saves and ends it")
+                    fix = (f"resnet-recipes watch {path}", stop)
                     raise NotReadyError.at(path, clause, fix)
                 if not self.is_in_place:
                     clause = "was replaced by another command of the same name"

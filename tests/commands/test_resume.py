@@ -238,7 +238,9 @@ def test_resume_auto_starts_new_run_for_other_settings(run_folders, run_command,
     run_command(START, 75)
     message = run_command(f"{START} {argument} --resume auto", 75).err
     assert run_folders[1] != run_folders[0]
-    assert f"differs in {key}): starting a new one" in message
+    note = f"differs in {key}): starting a new one"
+    assert note in message
+    assert note not in run_command(f"{START} {argument} gpus=9 --resume auto", 2).err
 
 
 def test_resume_auto_rejects_name_with_other_settings(started_runs, run_command):
