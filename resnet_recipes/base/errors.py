@@ -74,9 +74,6 @@ class Value(str):
     """Another value for the same setting: "crop" for data.fit."""
 
 
-#: Environment variables without an underscore; messages print their names.
-_VARIABLES = ("RANK", "TMPDIR")
-
 #: Fixes: commands, settings and values that work if pasted, and hints.
 Fix = str | tuple[str, ...]
 
@@ -168,8 +165,8 @@ class Problem(NamedTuple):
 
     def _find_likely_names(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""
-        is_name = self.kind is Kind.UNKNOWN and len(self.fixes) == 1 and " " not in self.fixes[0]
-        return self.fixes if is_name else ()
+        is_name = self.kind is Kind.UNKNOWN and len(self.fixes) == 1
+        return self.fixes if is_name and not is_command(self.fixes[0]) else ()
 
     @property
     def _separator(self) -> str:
@@ -177,8 +174,8 @@ class Problem(NamedTuple):
 
     @property
     def _is_argument(self) -> bool:
-        """Whether the key is an argument in a usage line, such as RUN|FILE, not a variable."""
-        return bool(re.fullmatch("[A-Z|]+", self.key)) and self.key not in _VARIABLES
+        """Whether the key is an argument in a usage line, such as RUN|FILE."""
+        return bool(re.fullmatch("[A-Z|]+", self.key))
 
     def format_fix(self, fix: str) -> str:
         """Return the fix to run; a value is prefixed with its setting."""

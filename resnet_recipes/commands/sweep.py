@@ -109,6 +109,8 @@ def compose_points(
             )
             if not select_arguments(point_arguments, "recipe"):  # a budget selected the recipe
                 point_arguments = [f"recipe={point.origin.entry.name}", *point_arguments]
+            if name in runs:
+                say(f"note: two values of the sweep are equal: {name} is trained once")
             runs[name] = point, point_arguments
         except RecipeError as error:
             problems += [problem for problem in error.problems if problem not in problems]

@@ -30,6 +30,7 @@ def run(arguments: Arguments) -> int:
     errors = list[RecipeError]()
     for name in names:
         try:
+            name = name.removeprefix("recipe=")  # as other commands write it
             library.read_chain(name)  # reports an invalid file before imports that take seconds
             from resnet_recipes.recipe.compose import compose
 

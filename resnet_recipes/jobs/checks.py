@@ -73,8 +73,11 @@ def _check_images(config: DataConfig, say: Say) -> None:
 
 def _find_unreadable(config: DataConfig, decoded: DecodedImages) -> Iterator[Problem]:
     """Yield a problem for each split with unreadable images."""
+    only = "" if "train" in decoded.bad else "; only validation images were checked"
     for split, bad in decoded.bad.items():
-        skip = "data.on_bad_image=skip" if split == "train" else Hint("replace or delete them")
+        skip = (
+            "data.on_bad_image=skip" if split == "train" else Hint(f"replace or delete them{only}")
+        )
         if bad:
             clause = f"has unreadable images in {split}: {len(bad):,}, such as {bad[0]}"
             fix = (skip, _format_doctor_command(config))

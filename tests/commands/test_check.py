@@ -74,7 +74,7 @@ def test_train_rejects_unreadable_validation_images(unread_images, run_command):
     (unread_images / "val/pattern0/0.jpg").write_bytes(b"no image")
     message = run_command(f"resnet-train mild {FILES}", 3).err
     assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg is" in message
-    assert "      hint:  replace or delete them\n" in message
+    assert "      hint:  replace or delete them; only validation images were checked\n" in message
     swept = run_command(f"resnet-train -m mild {FILES} lr=1,2", 3).err
     assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg is" in swept
     assert not Path("runs").exists()

@@ -44,6 +44,12 @@ def test_sweep_dry_run_counts_runs_and_starts_none(sweeps, run_command):
     assert sweeps == []
 
 
+def test_sweep_notes_repeated_values(sweeps, run_command):
+    streams = run_command(f"resnet-train -m mild {TINY} seed=1,1 --dry-run")
+    assert "two values of the sweep are equal" in streams.err
+    assert "1 run:" in streams.out
+
+
 def test_sweep_of_one_run_prints_no_order(sweeps, run_command):
     out = run_command(f"resnet-train -m mild {TINY} seed=1 --dry-run").out
     assert "\n1 run:\n  mild-" in out
@@ -60,7 +66,9 @@ def test_sweep_names_write_fold_slash_as_of(sweeps, run_command, tmp_path):
 def test_sweep_dry_run_needs_no_weights(sweeps, run_command, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     arguments = f"resnet-train -m finetune {TINY} model.weights=torchvision lr=0.1,0.2"
-    assert "to fetch them:" in run_command(f"{arguments} --dry-run").out
+    assert (
+        "the initial weights are not on this machine" in run_command(f"{arguments} --dry-run").out
+    )
     assert "model.weights" in run_command(arguments, 3).err
     assert sweeps == []
 
