@@ -139,7 +139,7 @@ def adopt_network(result: Composed) -> Composed:
         return result  # the plan reports their problem
     if about.architecture != recipe.model.name:
         return result  # also a problem
-    adopted = {
+    new_methods = {
         name: method
         for name, method in about.methods().methods.items()
         if getattr(recipe.methods, name) is None
@@ -147,14 +147,14 @@ def adopt_network(result: Composed) -> Composed:
     }
     methods: Any = recipe.methods
     settings = result.origin.settings
-    adopted_normalization = {
+    normalization = {
         key: getattr(about, key) for key in ("mean", "std") if f"data.{key}" not in settings
     }
     return result._replace(
         recipe=replace(
             recipe,
-            methods=replace(methods, **adopted),
-            data=replace(recipe.data, **adopted_normalization),
+            methods=replace(methods, **new_methods),
+            data=replace(recipe.data, **normalization),
         )
     )
 
@@ -237,8 +237,8 @@ def prepare(
     validation image is unreadable, and TrainingError if a measurement for `launch.budget` or
     `batch.bn_size=auto` fails.
     """
-    with _create(_check(recipe), planned, command) as locked:
-        return locked.path
+    with _create(_check(recipe), planned, command) as locked_folder:
+        return locked_folder.path
 
 
 def _create(
@@ -291,10 +291,10 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     one_device = replace(recipe, launch=replace(recipe.launch, gpus=1))
     heartbeat = _LocalHeartbeat()
     with (
-        _create(result._replace(recipe=one_device)) as locked,
+        _create(result._replace(recipe=one_device)) as locked_folder,
         handle_signals(interruption.receive),
     ):
-        folder = locked.path
+        folder = locked_folder.path
         try:
             launch = LaunchFacts(start)
             process = RankProcess(folder, 0, sys.stderr, launch, interruption, heartbeat, notify)

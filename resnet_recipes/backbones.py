@@ -47,8 +47,8 @@ def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
     library, short = match.groups()
     require_network(name)
     clause = "cannot be set here: this program sets it from the recipe"
-    reserved = sorted(RESERVED_ARGUMENTS[library] & arguments.keys())
-    RecipeError.raise_if_any(Problem(f"model.args.{key}", None, clause) for key in reserved)
+    reserved_names = sorted(RESERVED_ARGUMENTS[library] & arguments.keys())
+    RecipeError.raise_if_any(Problem(f"model.args.{key}", None, clause) for key in reserved_names)
     try:
         return create_from_library(library, short, num_classes=num_classes, **arguments)
     except Exception as error:  # libraries may raise any exception for these arguments

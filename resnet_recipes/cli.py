@@ -60,8 +60,8 @@ def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int
         return ExitCode.NOT_READY
     try:
         code = run(argv)
-        if lost := find_lost_output():
-            raise TrainingError(f"the output could not be written: {lost}")
+        if reason := find_lost_output():
+            raise TrainingError(f"the output could not be written: {reason}")
         return code
     except (RecipeError, TrainingError) as error:
         print(format_error(error, starts, argv), file=sys.stderr)
@@ -144,11 +144,11 @@ def _format_lines(lines: Sequence[str], start: str) -> list[str]:
     """Return the lines of one error, indented and wrapped for the terminal."""
     first, *below = lines
     width = get_line_width()
-    formatted = wrap_text(first, width, start, "    ")
+    wrapped_lines = wrap_text(first, width, start, "    ")
     for line in below:
         glue = "(?<!,) " if line.startswith(("try:", "use:")) else ""
-        formatted += wrap_text(line, width, " " * 6, " " * 13, glue)
-    return formatted
+        wrapped_lines += wrap_text(line, width, " " * 6, " " * 13, glue)
+    return wrapped_lines
 
 
 def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] = ()) -> str:

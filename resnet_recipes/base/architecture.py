@@ -157,14 +157,18 @@ class ModelConfig(Section):
             return self.format_selection(f"{library}:{name}") + weights
         if self.name.endswith((".pt", ".pth", ".safetensors")):
             return f"model.weights={self.name}"
-        cleaned = re.sub("[^a-z0-9_]", "", self.name.lower())
+        plain_name = re.sub("[^a-z0-9_]", "", self.name.lower())
         # resnet50d and resnext50 are timm networks
-        ours = [name for name in NETWORKS if cleaned.endswith(name[6:]) and "next" not in cleaned]
-        matches = get_close_matches(cleaned, ours, n=1, cutoff=0.8)
-        if re.fullmatch("resnet[0-9]+", cleaned):
-            matches = get_close_matches(cleaned, NETWORKS, n=1)
+        ours = [
+            name for name in NETWORKS if plain_name.endswith(name[6:]) and "next" not in plain_name
+        ]
+        matches = get_close_matches(plain_name, ours, n=1, cutoff=0.8)
+        if re.fullmatch("resnet[0-9]+", plain_name):
+            matches = get_close_matches(plain_name, NETWORKS, n=1)
         return (
-            self.format_selection(matches[0] if matches else f"timm:{cleaned}") if cleaned else ""
+            self.format_selection(matches[0] if matches else f"timm:{plain_name}")
+            if plain_name
+            else ""
         )
 
     def format_selection(self, name: str) -> str:

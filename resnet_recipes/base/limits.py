@@ -52,9 +52,11 @@ class Bounds(Limit):
             return f"between {self.least} and {self.most}"
         if self == Bounds(above=0, fix=self.fix):
             return "positive"
-        named = {"at least": self.least, "above": self.above, "at most": self.most}
-        named["below"] = self.below
-        return " and ".join(f"{name} {end}" for name, end in named.items() if abs(end) < inf)
+        limits_by_name = {"at least": self.least, "above": self.above, "at most": self.most}
+        limits_by_name["below"] = self.below
+        return " and ".join(
+            f"{name} {end}" for name, end in limits_by_name.items() if abs(end) < inf
+        )
 
 
 class OneOf(Limit):

@@ -64,15 +64,15 @@ def parse_path(key: str, text: str) -> Path:
     if address := _ADDRESS.match(text):
         clause = "is an address, but only local files and folders can be read here"
         if key == "data.root":
-            supported = ", ".join(f"{each}://" for each in FETCHED_SCHEMES)
-            clause = f"must start with {supported}"
+            prefixes = ", ".join(f"{each}://" for each in FETCHED_SCHEMES)
+            clause = f"must start with {prefixes}"
         scheme, rest = address[1].lower(), text[address.end() :]
         fix: Fix = Hint("copy the images to a local folder, and pass that")
         if scheme == "file":
             fix = f"{'data=' if key == 'data.root' else ''}{shlex.quote(rest)}"
         elif copy := _COPY_COMMANDS.get(scheme):
-            named = rest.removeprefix("datasets/") if scheme == "hf" else text
-            fix = (copy.format(shlex.quote(named)), Hint("then use local instead of the address"))
+            target = rest.removeprefix("datasets/") if scheme == "hf" else text
+            fix = (copy.format(shlex.quote(target)), Hint("then use local instead of the address"))
         raise RecipeError.of(key, text, clause, fix)
     path = os.path.expanduser(text)  # Path.expanduser raises RuntimeError
     if path.startswith("~"):

@@ -48,8 +48,8 @@ def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
             for option in find_dataclasses(field_type)
             for inner in get_field_types(option)
         ]
-        meant = find_closest(key, [f"{prefix}{each}" for each in (*field_types, *inside)])
-        fix: Fix = meant or Hint(f"settings: {', '.join(field_types)}")
+        likely_name = find_closest(key, [f"{prefix}{each}" for each in (*field_types, *inside)])
+        fix: Fix = likely_name or Hint(f"settings: {', '.join(field_types)}")
         raise RecipeError.of(key, value, "unknown setting", fix, Kind.UNKNOWN)
     try:
         return convert(value, field_types[name])

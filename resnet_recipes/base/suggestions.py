@@ -116,8 +116,8 @@ def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Proble
 def find_value(flag: str, value: str, valid: Collection[str]) -> str:
     """Return the valid value of a flag that `value` stands for or misspells, or ""."""
     meaning = FOREIGN_VALUES.get(flag, {}).get(value.lower())
-    meant = meaning.replacement if meaning else find_misspelled(value, valid)
-    return meant and Value(meant)
+    likely_name = meaning.replacement if meaning else find_misspelled(value, valid)
+    return likely_name and Value(likely_name)
 
 
 def find_closest(name: str, names: Iterable[str]) -> str:
@@ -135,9 +135,9 @@ def find_closest(name: str, names: Iterable[str]) -> str:
         [] if find_misspelled(name, names) else _find_nearest_names(leaf, MEANINGS)
     ):
         key, equals, _ = MEANINGS[word].replacement.partition("=")
-        meant = expand_short_name(key, "1")[0].partition("=")[0] if equals else ""
-        if meant in names:
-            return meant
+        likely_name = expand_short_name(key, "1")[0].partition("=")[0] if equals else ""
+        if likely_name in names:
+            return likely_name
     return find_misspelled(name, names)
 
 
@@ -154,7 +154,7 @@ def _find_nearest_names(name: str, names: Iterable[str]) -> list[str]:
     """
     name = name[:80].lower().replace("-", "_").replace("/", ".").replace(":", ".")
     section, leaf = name.rpartition(".")[0], _get_leaf(name)
-    ranked: dict[int, list[str]] = {}
+    names_by_distance: dict[int, list[str]] = {}
     names = list(names)
     sections = {key.rpartition(".")[0] for key in names}
     for key in names:
@@ -166,8 +166,8 @@ def _find_nearest_names(name: str, names: Iterable[str]) -> list[str]:
         if slips is None or is_elsewhere or name.startswith(f"{key}."):
             continue
         far = _count_slips(_get_leaf(section), _get_leaf(key_section), 6)
-        ranked.setdefault(slips + (3 if far is None else far), []).append(key)
-    return ranked[min(ranked)] if ranked else []
+        names_by_distance.setdefault(slips + (3 if far is None else far), []).append(key)
+    return names_by_distance[min(names_by_distance)] if names_by_distance else []
 
 
 def _count_slips(typed: str, name: str, long: int) -> int | None:

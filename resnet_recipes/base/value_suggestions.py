@@ -41,12 +41,12 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
     group = key.removesuffix(".name")  # "optimizer", from optimizer.name
     if meaning := FOREIGN_VALUES.get(key, {}).get(text) or FOREIGN_VALUES.get(group, {}).get(text):
         return apply_meaning(problem, meaning)
-    meant = _find_value(cls, name, text)
-    if not meant or meant == _make_text(value, quotes=True):
+    likely_value = _find_value(cls, name, text)
+    if not likely_value or likely_value == _make_text(value, quotes=True):
         limits = get_limits(cls).get(name, ())
         hints = (limit.fix for limit in limits if isinstance(limit.fix, Hint))
         return problem if problem.fix else problem._replace(fix=next(hints, ()))
-    return problem._replace(fix=meant if "=" in meant else Value(meant))
+    return problem._replace(fix=likely_value if "=" in likely_value else Value(likely_value))
 
 
 def read_time(text: str) -> str:
@@ -145,8 +145,8 @@ def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> 
         unit = "ba" if unit == "ep" and number >= MIN_STEPS and name != "max_duration" else unit
     if unit == "%":
         number, unit = number / 100, "dur"
-    meant = f"{number:.12g}{unit}"
-    return meant if unit in units and number and is_duration(meant) else ""
+    likely_value = f"{number:.12g}{unit}"
+    return likely_value if unit in units and number and is_duration(likely_value) else ""
 
 
 def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:

@@ -47,8 +47,8 @@ def check_validation_folder(config: DataConfig) -> None:
 
     Raises NotReadyError if some are unreadable.
     """
-    decoded = decode_some(config, VALIDATION_SECONDS, ("val",))
-    NotReadyError.raise_if_any(_find_unreadable(config, decoded))
+    images = decode_some(config, VALIDATION_SECONDS, ("val",))
+    NotReadyError.raise_if_any(_find_unreadable(config, images))
 
 
 def _has_image_files(plan: Plan) -> bool:
@@ -61,20 +61,20 @@ def _check_images(config: DataConfig, say: Say) -> None:
 
     Raises NotReadyError if some are unreadable, except training images that the run skips.
     """
-    decoded = decode_some(config, DECODE_SECONDS)
+    images = decode_some(config, DECODE_SECONDS)
     command = _format_doctor_command(config)
-    if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):
+    if config.on_bad_image == "skip" and (skipped := images.bad.pop("train")):
         say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
-    NotReadyError.raise_if_any(_find_unreadable(config, decoded))
-    is_complete = decoded.count == decoded.total
+    NotReadyError.raise_if_any(_find_unreadable(config, images))
+    is_complete = images.count == images.total
     more = "" if is_complete else f" in {DECODE_SECONDS:.0f} s; {command} decodes all"
-    say(f"decoded {decoded.count:,} of {decoded.total:,} images{more}")
+    say(f"decoded {images.count:,} of {images.total:,} images{more}")
 
 
-def _find_unreadable(config: DataConfig, decoded: DecodedImages) -> Iterator[Problem]:
+def _find_unreadable(config: DataConfig, images: DecodedImages) -> Iterator[Problem]:
     """Yield a problem for each split with unreadable images."""
-    only = "" if "train" in decoded.bad else "; only validation images were checked"
-    for split, bad in decoded.bad.items():
+    only = "" if "train" in images.bad else "; only validation images were checked"
+    for split, bad in images.bad.items():
         skip = (
             "data.on_bad_image=skip" if split == "train" else Hint(f"replace or delete them{only}")
         )

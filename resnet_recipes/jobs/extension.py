@@ -100,11 +100,11 @@ def find_stable_state(plan: Plan) -> StableState | None:
 
 def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
     """Yield the settings in a run folder that differ from those used for its checkpoint."""
-    trained = state.get("recipe")
-    if not isinstance(trained, dict) or not is_plain_recipe(trained):
+    trained_recipe = state.get("recipe")
+    if not isinstance(trained_recipe, dict) or not is_plain_recipe(trained_recipe):
         yield Problem(str(folder / CHECKPOINTS), None, "has a checkpoint without its recipe")
         return
-    for problem in find_changed_settings(trained, recipe):
+    for problem in find_changed_settings(trained_recipe, recipe):
         yield problem._replace(where=str(folder / CONFIG))
 
 

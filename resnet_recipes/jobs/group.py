@@ -204,7 +204,7 @@ class Ranks:
         console = os.dup(_get_descriptor(sys.stderr, 2))  # descriptor 2 itself is the log of a rank
         launch._replace(console=console).write(folder)
         self._log = log
-        self._killed: set[int] = set()  # ranks killed by this launcher
+        self._killed_ranks: set[int] = set()  # ranks killed by this launcher
         self._processes = [
             subprocess.Popen(
                 build_command(folder),
@@ -241,7 +241,7 @@ class Ranks:
         The signal may also come from the rank itself, such as SIGSEGV.
         """
         for rank, process in enumerate(self._processes):
-            if (process.returncode or 0) < 0 and rank not in self._killed:
+            if (process.returncode or 0) < 0 and rank not in self._killed_ranks:
                 return KilledRank(rank, signal.Signals(-process.returncode).name)
         return None
 
@@ -259,7 +259,7 @@ class Ranks:
     def kill(self) -> None:
         """Kill the running ranks."""
         for rank in self.running:
-            self._killed.add(rank)
+            self._killed_ranks.add(rank)
             self._processes[rank].kill()
 
     def kill_leftovers(self) -> None:

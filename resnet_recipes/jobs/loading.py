@@ -68,16 +68,16 @@ def add_loading(plan: Plan, speeds: Speeds) -> Speeds:
     """Return speeds with loaders; on a CPU, they take the cores of training."""
     if not (supply := Supply.of(plan)):
         return speeds
-    loaded = replace(
+    new_speeds = replace(
         speeds,
         loader_images_per_second=supply.images_per_second,
         first_epoch_images_per_second=supply.first_epoch_images_per_second,
     )
     if plan.recipe.launch.device != "cpu" and cuda.find_gpus().count:
-        return loaded
+        return new_speeds
     size = plan.image_sizes[0]
-    seconds = loaded.seconds_at(size).median + loaded.load_seconds(size)
-    return replace(loaded, total_images_per_second=1 / seconds)
+    seconds = new_speeds.seconds_at(size).median + new_speeds.load_seconds(size)
+    return replace(new_speeds, total_images_per_second=1 / seconds)
 
 
 class Gain(NamedTuple):

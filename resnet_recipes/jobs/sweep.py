@@ -59,8 +59,8 @@ class Sweep:
         self._active: list[_Child] = []
         self._elsewhere: set[str] = set()  # names of runs that another command trains
         self._failed_once: set[str] = set()  # names of runs with a failed attempt
-        self._failed: dict[str, int] = {}  # exit codes by name
-        self._received: deque[int] = deque()  # signals that were not forwarded yet
+        self._failures: dict[str, int] = {}  # exit codes by name
+        self._signals: deque[int] = deque()  # signals that were not forwarded yet
         self._stop: int = ExitCode.DONE  # exit code of the sweep after a stop
 
     def train(self) -> int:
@@ -69,7 +69,7 @@ class Sweep:
         A failed run does not stop the others. A run that was stopped from outside ends the sweep.
         The same command continues it, since each run resumes.
         """
-        with handle_signals(self._received.append):
+        with handle_signals(self._signals.append):
             while self._active or (self._waiting and not self._stop):
                 while self._free and not self._stop and (name := self._take_next()):
                     self._start(name)
@@ -80,12 +80,12 @@ class Sweep:
             self.say("the sweep was stopped; run the same command to continue it")
             return self._stop
         self.say(
-            f"{len(self.runs) - len(self._failed)} of {len(self.runs)} runs are finished "
+            f"{len(self.runs) - len(self._failures)} of {len(self.runs)} runs are finished "
             f"in {self.root}"
         )
-        for name, code in self._failed.items():
+        for name, code in self._failures.items():
             self.say(f"  failed with exit code {code}: {name}")
-        return ExitCode.FAILED if self._failed else ExitCode.DONE
+        return ExitCode.FAILED if self._failures else ExitCode.DONE
 
     def _take_next(self) -> str:
         """Remove and return the first waiting run that can start now; "" if none can."""
@@ -114,8 +114,8 @@ class Sweep:
     def _start(self, name: str) -> None:
         arguments, head = self.runs[name], self._format_head(name)
         other, _ = self._parents.get(name, ("", 0))
-        if other in self._failed and not self._has_parent_checkpoint(name):
-            self._failed[name] = self._failed[other]
+        if other in self._failures and not self._has_parent_checkpoint(name):
+            self._failures[name] = self._failures[other]
             self.say(f"{head}: needs the stable phase of {other}")
             return
         if (self.root / name / SUMMARY).exists():
@@ -140,7 +140,7 @@ class Sweep:
                 output = os.open(log, _APPEND, 0o644)
             except OSError as error:
                 self._free.append(slot)
-                self._failed[name] = ExitCode.NOT_READY
+                self._failures[name] = ExitCode.NOT_READY
                 self.say(f"{head}: {log} cannot be written: {error.strerror}")
                 return
             self.say(f"{head} > {log}")
@@ -153,8 +153,8 @@ class Sweep:
 
     def _forward_signals(self) -> None:
         """Forward signals to the runs; Ctrl-C reaches them from the terminal."""
-        while self._received:
-            number = self._received.popleft()
+        while self._signals:
+            number = self._signals.popleft()
             self._stop = ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED
             for child in self._active if number != signal.SIGINT else ():
                 child.process.send_signal(number)
@@ -172,7 +172,7 @@ class Sweep:
             elif code and self._was_started_elsewhere(child.name, code):
                 self._waiting.append(child.name)
             elif code and not self._stop:
-                self._failed[child.name] = code
+                self._failures[child.name] = code
                 self.say(f"{self._format_head(child.name)}: failed with exit code {code}")
 
     def _was_started_elsewhere(self, name: str, code: int) -> bool:

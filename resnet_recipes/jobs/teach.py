@@ -112,10 +112,10 @@ def plan_soft_labels(
     shape = len(sizes), plan.recipe.data.repeats, plan.facts.train_examples, outputs_per_image
     start = make_header(describe_file(plan, int(cycle), device), shape, classes)
     labels, size_text = SoftLabelsPlan(plan, path, start, int(cycle)), format_bytes(start.size)
-    need, missing = f"the teacher's outputs need {size_text}", start.size
+    need, missing_bytes = f"the teacher's outputs need {size_text}", start.size
     if os.path.exists(labels.part):
-        missing = 0
-    NotReadyError.raise_if_any([find_folder_problem("--out", path.parent, missing, need)])
+        missing_bytes = 0
+    NotReadyError.raise_if_any([find_folder_problem("--out", path.parent, missing_bytes, need)])
     flops = images * sum(count_teacher_flops(plan.teachers, image_size) for image_size in sizes)
     say(
         f"{plan.teachers[0].text}: {outputs_per_image} outputs for each of {images:,} images in "

@@ -186,7 +186,7 @@ def write_weight_files(run: Run, folder: Path, last: Evaluation, done: int) -> W
 def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
     """Return the parts of a run's plan that the reports need."""
     plan = run.plan
-    measured = read_measurement(make_speed_key(plan))
+    measurement = read_measurement(make_speed_key(plan))
     return RunFacts(
         recipe=plan.recipe.name,
         folder=process.folder,
@@ -198,7 +198,7 @@ def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
         evaluations=plan.evaluations,
         evaluation_pflops=plan.evaluation_flops / 1e15,
         published=tuple(plan.published),
-        estimated_seconds=60 * estimate(plan, measured.speeds).minutes if measured else None,
+        estimated_seconds=60 * estimate(plan, measurement.speeds).minutes if measurement else None,
         has_top5=plan.num_classes > 5,
         shows_all_times=process.launch.shows_all_times
         or plan.recipe.evaluation.stop_at_top1 is not None,

@@ -38,18 +38,18 @@ class Disk(NamedTuple):
 def estimate_disk(recipe: Recipe, methods: Stack, network: NetworkFacts, saves: int) -> Disk:
     """Return the disk space of a run that saves a checkpoint `saves` times."""
     # BatchNorm statistics add at most 1%
-    weight_bytes, trained = (
+    weight_bytes, trained_bytes = (
         int(4 * 1.01 * n) for n in (network.parameters, network.trained_parameters)
     )
-    averaged = sum(method.extra_weights for method in methods if method.provides("eval_weights"))
+    averages = sum(method.extra_weights for method in methods if method.provides("eval_weights"))
     best = int(recipe.checkpoint.best != "off")  # a copy in every checkpoint, and a file
     # frozen weights have no optimizer state
     checkpoint_bytes = (
-        1 + averaged + best
-    ) * weight_bytes + recipe.optimizer.state_copies * trained
+        1 + averages + best
+    ) * weight_bytes + recipe.optimizer.state_copies * trained_bytes
     stable = int(recipe.schedule.name == "wsd")  # the last checkpoint of the stable phase is kept
     checkpoints = min(recipe.checkpoint.keep + 1 + stable, saves)
-    return Disk(checkpoint_bytes, checkpoints, (1 + averaged + best) * weight_bytes)
+    return Disk(checkpoint_bytes, checkpoints, (1 + averages + best) * weight_bytes)
 
 
 def find_lack_of_space(folder: Path, needed_bytes: int) -> Problem | None:

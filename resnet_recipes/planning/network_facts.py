@@ -100,7 +100,7 @@ class BuiltNetworkFacts:
         self.text = arguments + origin + kernels
 
     @cached_property
-    def _changed(self) -> nn.Module:
+    def _changed_network(self) -> nn.Module:
         """The network as changed by the methods, if all of them fit."""
         model = self._model
         network = backbones.build_structure(model.name, self._classes, model.arguments)
@@ -129,29 +129,29 @@ class BuiltNetworkFacts:
             image_size: self._explain_rejection(image_size)
             for image_size in dict.fromkeys((*image_sizes, eval_size))
         }
-        rejected = [image_size for image_size in sorted(reasons) if reasons[image_size]]
-        if not rejected:
+        rejected_sizes = [image_size for image_size in sorted(reasons) if reasons[image_size]]
+        if not rejected_sizes:
             return
-        is_evaluation = rejected == [eval_size]
+        is_evaluation = rejected_sizes == [eval_size]
         key = "data.eval_size" if is_evaluation else "data.train_size"
-        sizes = ", ".join(map(str, rejected))
+        sizes = ", ".join(map(str, rejected_sizes))
         clause = Statement(
-            f"{self._model.name} does not take images of {sizes} px: {reasons[rejected[-1]]}"
+            f"{self._model.name} does not take images of {sizes} px: {reasons[rejected_sizes[-1]]}"
         )
         native = backbones.get_pretrained_cfg(self._plain).get("input_size", (3, 224))[1]
-        removed = [
+        removals = [
             f"'~methods.{method.name}'"
             for method in self._methods
             if method.provides("loaded_size") or method.provides("size_after")
         ]
         settings = [f"data.train_size={native}", f"data.eval_size={native}"]
-        fix = " ".join(settings if is_evaluation else settings + removed)
+        fix = " ".join(settings if is_evaluation else settings + removals)
         if self._explain_rejection(native):
             fix = ""
         yield Problem(key, None, clause, fix)
 
     def _explain_rejection(self, image_size: int) -> str:
-        _ = self._changed  # errors of methods do not depend on the size
+        _ = self._changed_network  # errors of methods do not depend on the size
         try:
             self.count_flops(image_size)
         except Exception as error:  # a network may raise any exception for a size
@@ -164,7 +164,7 @@ class BuiltNetworkFacts:
         A layer has a second pass if its weights are trained, and a third pass if its input has a
         gradient.
         """
-        network = self._changed
+        network = self._changed_network
         layers = [one for one in network.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
         costs: list[LayerCost] = []
 
@@ -181,13 +181,13 @@ class BuiltNetworkFacts:
             # layers other than convolutions and linear layers
             rest = counter.get_total_flops() // 2 - FlopCount.of(costs).forward
             costs.append(LayerCost(rest, 1 if self._model.freeze == "backbone" else 3))
-            counted = FlopCount.of(costs)
+            result = FlopCount.of(costs)
             with torch.no_grad():
                 self._check(network.eval()(images))
         finally:
             for hook in hooks:
                 hook.remove()
-        return counted
+        return result
 
     def _check(self, output: object) -> None:
         """Raise ValueError unless an output is logits."""

@@ -95,10 +95,10 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
         f"train at {sizes}; evaluate at {recipe.data.eval_size} (resize to "
         f"{recipe.data.eval_resize}, {fit}center crop)",
     )
-    evaluated = _format_interval(plan, recipe.evaluation.interval)
-    saved = _format_interval(plan, recipe.checkpoint.interval)
-    between = "and" if evaluated == saved else f"{evaluated},"
-    yield "saving", f"evaluate {between} save a checkpoint {saved}"
+    evaluation_interval = _format_interval(plan, recipe.evaluation.interval)
+    checkpoint_interval = _format_interval(plan, recipe.checkpoint.interval)
+    between = "and" if evaluation_interval == checkpoint_interval else f"{evaluation_interval},"
+    yield "saving", f"evaluate {between} save a checkpoint {checkpoint_interval}"
     methods = [
         f"{method.name}: {_summarize(method)}" for method in plan.new_stack().methods.values()
     ]

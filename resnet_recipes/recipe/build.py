@@ -143,8 +143,8 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
     """Build one section; unknown names and values of the wrong type are problems."""
     result, field_types = cls(), get_field_types(cls)
     for key in (f"{prefix}{name}" for name in tree if name not in field_types):
-        meant = find_closest(key, get_setting_types())
-        problems.append(Problem(key, None, "unknown setting", meant, kind=Kind.UNKNOWN))
+        likely_name = find_closest(key, get_setting_types())
+        problems.append(Problem(key, None, "unknown setting", likely_name, kind=Kind.UNKNOWN))
     for name, field_type in field_types.items():
         if name not in tree:
             continue
@@ -172,8 +172,8 @@ def _choose_section(
         return sections[0], tree
     name = tree.get("name", sections[0].name)
     if not isinstance(name, str) or name not in names:
-        meant = find_closest(str(name), names)
-        fix = f"{key}={meant}" if meant else ""
+        likely_name = find_closest(str(name), names)
+        fix = f"{key}={likely_name}" if likely_name else ""
         problems.append(Problem(f"{key}.name", name, "", fix, tuple(names)))
         return sections[0], {}
     field_types = get_field_types(names[name])

@@ -240,13 +240,13 @@ def _apply_implied_settings(
 
 def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[Problem]:
     """Yield a problem for each removed method that is already off."""
-    on, accepted = _list_methods(links), set[str]()
+    on, allowed_names = _list_methods(links), set[str]()
     if any(override.key == "model.weights" for override in changed):
         # pretrained weights may switch these methods on
-        accepted = {method.name for method in ORDER if method.in_network}
+        allowed_names = {method.name for method in ORDER if method.in_network}
     for override in changed:
         section, _, name = override.key.partition(".")
-        if override.value is None and section == "methods" and name not in on | accepted:
+        if override.value is None and section == "methods" and name not in on | allowed_names:
             clause = Statement(f"{name} is not on in {links[-1][0].name}")
             yield Problem(override.typed, None, clause, describe_enabled_methods(on))
 

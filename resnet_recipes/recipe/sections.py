@@ -210,8 +210,8 @@ class LaunchConfig(Section):
             except BrokenRuleError as error:
                 fix = error.fix
                 if not fix:
-                    meant = read_budget(value)
-                    fix = Value(meant) if meant != value else ()
+                    likely_value = read_budget(value)
+                    fix = Value(likely_value) if likely_value != value else ()
                     is_budget = key == "budget"
                     if value.isdecimal() and float(value):
                         forms = (f"{value}h", f"{value}m", f"${value}")
@@ -243,9 +243,11 @@ class RunConfig(Section):
             )
             folder, _, last = self.name.rpartition("/")
             name = last if os.path.isdir(folder or "/") or folder == self.root else self.name
-            called = re.sub(r"[^\w.+-]+", "-", name, flags=re.ASCII).strip("-.")
+            valid_name = re.sub(r"[^\w.+-]+", "-", name, flags=re.ASCII).strip("-.")
             fix = (
-                f"run={called}" if names.RUN_NAME.fullmatch(called) else Hint("as in run=baseline")
+                f"run={valid_name}"
+                if names.RUN_NAME.fullmatch(valid_name)
+                else Hint("as in run=baseline")
             )
             yield Problem("name", self.name, rule, fix)
         if self.name == "last":

@@ -287,8 +287,8 @@ def _make_key_problem(name: str) -> Problem:
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
         settings = {expand_short_name(word, "1")[0].partition("=")[0]: word for word in SHORT_NAMES}
-        meant = find_closest(plain_name, [*settings, *SHORT_NAMES])
-        if not (fix := settings.get(meant, meant)):
+        likely_name = find_closest(plain_name, [*settings, *SHORT_NAMES])
+        if not (fix := settings.get(likely_name, likely_name)):
             unknown = Problem(plain_name.strip("_"), None, "unknown setting", kind=Kind.UNKNOWN)
             return add_key_meaning(unknown)._replace(key=name)
     return Problem(name, None, "unknown setting", fix, kind=Kind.UNKNOWN)

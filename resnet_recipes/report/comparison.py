@@ -135,15 +135,15 @@ def label_runs(groups: Iterable[SeedGroup], labels: Iterable[str]) -> dict[str, 
     """
     pairs = list(zip(groups, labels, strict=True))
     counts = Counter(run.name for group, _ in pairs for run in group.runs)
-    labeled: dict[str, RunRecord] = {}
+    runs_by_label: dict[str, RunRecord] = {}
     for group, group_label in pairs:
         for run in group.runs:
             facts = [group_label] if len(pairs) > 1 else []
             if len(group.runs) > 1:
                 facts.append(f"seed {read_settings(run.folder).get('seed')}")
             label = str(run.folder) if counts[run.name] > 1 else run.name
-            labeled[f"{label} ({', '.join(facts)})" if facts else label] = run
-    return labeled
+            runs_by_label[f"{label} ({', '.join(facts)})" if facts else label] = run
+    return runs_by_label
 
 
 def _find_own_settings(

@@ -193,9 +193,9 @@ class Recorder:
         trackers, self._trackers = self._trackers, ()
         for tracker in trackers:
             tracker.end(self._is_finished)
-        ended = time.monotonic()
+        ended_at = time.monotonic()
         for tracker in trackers:
-            tracker.wait(self._console.show_note, ended)
+            tracker.wait(self._console.show_note, ended_at)
             self._show_failures(tracker)
         self._console.close()
 

@@ -74,8 +74,10 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
             section.title += f" on {head.title}"
         yield from (head, *others)
         published = published or comparable
-    if damaged := [f"{run.name}: {run.reason}" for run in runs if run.state == "unreadable"]:
-        yield PageSection("Unreadable runs", notes=damaged)
+    if unreadable_notes := [
+        f"{run.name}: {run.reason}" for run in runs if run.state == "unreadable"
+    ]:
+        yield PageSection("Unreadable runs", notes=unreadable_notes)
     if not sets:
         yield PageSection("Accuracy", figures=list(_make_figures([], published, 0.0, "")))
     if published:
@@ -103,22 +105,22 @@ def _build_data_sections(
         for group, one, name in zip(groups, series, names, strict=True)
         if group.top1 and group.mean("minutes") and group.mean("wall_minutes")
     ]
-    labeled = label_runs(groups, names)
-    trailing = [
+    runs_by_label = label_runs(groups, names)
+    ema_notes = [
         f"In {name}, the raw weights reach {run.better_raw:.2f}% top-1, more than EMA."
-        for name, run in labeled.items()
+        for name, run in runs_by_label.items()
         if run.better_raw
     ]
-    extended = [
+    extension_notes = [
         f"{name} continues from the stable phase of {run.extends}."
-        for name, run in labeled.items()
+        for name, run in runs_by_label.items()
         if run.extends
     ]
     front = list(charts.find_pareto(rows, "minutes"))
     head = _make_headline(runs, front, price, _judge_best(groups, names))
     curves = describe_learning_curves(groups)
     advice = _advise_next(runs)
-    yield replace(head, text=[*head.text, *trailing, *extended, *curves, *advice])
+    yield replace(head, text=[*head.text, *ema_notes, *extension_notes, *curves, *advice])
     if len(rows) > 1 or (rows and published):
         figures = list(_make_figures(rows, published, price or 0.0, prefix))
         yield PageSection("Accuracy", figures=figures)
@@ -130,8 +132,8 @@ def _build_data_sections(
             if _name_group(group, name) in titles
             for run in group.runs
         }
-        yield PageSection("All runs", tables=[_make_run_table(labeled, front_folders, price)])
-    yield make_section(labeled, prefix)
+        yield PageSection("All runs", tables=[_make_run_table(runs_by_label, front_folders, price)])
+    yield make_section(runs_by_label, prefix)
 
 
 def _identify_data(run: RunRecord) -> tuple[object, ...]:
@@ -195,16 +197,18 @@ def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
         )
     if len(resumable) > MAX_RESUMABLE:
         yield f"{len(resumable) - MAX_RESUMABLE} more runs can be resumed: resnet-recipes runs"
-    finished = [run for run in runs if run.state == "finished" and run.top1_percent is not None]
-    if finished:
-        best = max(finished, key=lambda run: run.top1_percent or 0.0)
+    finished_runs = [
+        run for run in runs if run.state == "finished" and run.top1_percent is not None
+    ]
+    if finished_runs:
+        best = max(finished_runs, key=lambda run: run.top1_percent or 0.0)
         yield f"Next: resnet-recipes predict {shlex.quote(str(best.folder))} IMAGES"
 
 
 def _judge_best(groups: Sequence[SeedGroup], names: Sequence[str]) -> Iterator[str]:
     """Yield whether the best group is more accurate than the second, on the same images."""
-    finished = [pair for pair in zip(groups, names, strict=True) if pair[0].top1]
-    best = sorted(finished, key=lambda pair: -(pair[0].mean_top1 or 0.0))[:2]
+    finished_runs = [pair for pair in zip(groups, names, strict=True) if pair[0].top1]
+    best = sorted(finished_runs, key=lambda pair: -(pair[0].mean_top1 or 0.0))[:2]
     correct_images = [
         [correct for run in group.runs if (correct := CorrectImages.read(run.folder))]
         for group, _ in best

@@ -14,9 +14,9 @@ from resnet_recipes.run_folder.summary import Summary
 
 def format_title(summary: Summary) -> str:
     """Return the first line: recipe, duration, number of sessions, and devices."""
-    resumed = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
+    sessions = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
     epochs = f"{summary.epochs:.4g} epoch{'' if summary.epochs == 1 else 's'}"
-    return f"{summary.recipe}: {epochs}, {summary.steps:,} steps{resumed}, on {summary.devices}"
+    return f"{summary.recipe}: {epochs}, {summary.steps:,} steps{sessions}, on {summary.devices}"
 
 
 class Line(NamedTuple):
@@ -46,13 +46,13 @@ def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
     """Yield the accuracy of the weights, and a warning if the EMA weights are far behind."""
     ema, raw = summary.ema, summary.raw
     raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
-    reached = ema or raw
-    if reached is not None:
+    metrics = ema or raw
+    if metrics is not None:
         averaged = " (EMA)" if ema else ""
-        images = f"on {reached.examples:,} images{averaged}"
-        yield Line("accuracy", f"{_format_metrics(reached)}   {images}")
-        correct = round(reached.top1 * reached.examples / 100)
-        low, high = compute_accuracy_interval(correct, reached.examples)
+        images = f"on {metrics.examples:,} images{averaged}"
+        yield Line("accuracy", f"{_format_metrics(metrics)}   {images}")
+        correct = round(metrics.top1 * metrics.examples / 100)
+        low, high = compute_accuracy_interval(correct, metrics.examples)
         yield Line("", f"95% interval of top-1: {low:.1f} to {high:.1f}%")
     if summary.best and summary.best_weights:
         name = Path(summary.best_weights).name
@@ -83,8 +83,8 @@ def _format_metrics(metrics: Metrics) -> str:
 
 def _describe_published(summary: Summary) -> Iterator[Line]:
     """Yield the nearest published result; add the difference if the durations are similar."""
-    published, reached = summary.published, summary.ema or summary.raw
-    if published is None or reached is None:
+    published, metrics = summary.published, summary.ema or summary.raw
+    if published is None or metrics is None:
         return
     duration = f" after {published.epochs} epochs" if published.epochs else ""
     duration += f" in {published.time}" if published.time else ""
@@ -92,7 +92,7 @@ def _describe_published(summary: Summary) -> Iterator[Line]:
     if published.hardware or published.source:
         yield Line("", "; ".join(text for text in (published.hardware, published.source) if text))
     if published.epochs and abs(published.epochs - summary.epochs) <= 0.1 * published.epochs:
-        yield Line("", f"this run: {reached.top1 - published.top1:+.2f} points")
+        yield Line("", f"this run: {metrics.top1 - published.top1:+.2f} points")
 
 
 def _describe_training(summary: Summary) -> Iterator[Line]:
@@ -114,12 +114,12 @@ def _describe_training(summary: Summary) -> Iterator[Line]:
         "checkpoints": summary.checkpoint_seconds,
     }
     parts["other"] = summary.wall_seconds - sum(parts.values())
-    listed = ", ".join(
+    parts_text = ", ".join(
         f"{name} {format_clock(seconds)}"
         for name, seconds in parts.items()
         if seconds >= 1 or name == "training"
     )
-    yield Line("wall time", f"{format_clock(summary.wall_seconds)}: {listed}")
+    yield Line("wall time", f"{format_clock(summary.wall_seconds)}: {parts_text}")
 
 
 def _describe_times(summary: Summary) -> Iterator[Line]:
@@ -133,8 +133,8 @@ def _describe_times(summary: Summary) -> Iterator[Line]:
         "checkpoints": summary.checkpoint_seconds,
         "compiling kernels and capturing CUDA graphs": summary.compile_seconds,
     }
-    measured = [(name, seconds) for name, seconds in times.items() if seconds is not None]
-    for index, (name, seconds) in enumerate(measured):
+    known_times = [(name, seconds) for name, seconds in times.items() if seconds is not None]
+    for index, (name, seconds) in enumerate(known_times):
         yield Line("" if index else "times", f"{format_clock(seconds):>8}   {name}")
     for index, (image_size, speed) in enumerate(summary.images_per_second_by_pixels.items()):
         yield Line(

@@ -31,9 +31,11 @@ QUANTITIES = {
 def make_section(runs: Mapping[str, RunRecord], prefix: str) -> PageSection:
     """Return the section on labeled runs; the names of its figures start with `prefix`."""
     best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
-    chosen = {name: runs[name] for name in best[:MAX_RUNS]}
+    best_runs = {name: runs[name] for name in best[:MAX_RUNS]}
     points = [
-        point | {"name": name} for name, run in chosen.items() for point in _read_points(run.folder)
+        point | {"name": name}
+        for name, run in best_runs.items()
+        for point in _read_points(run.folder)
     ]
     figures = [
         Figure(
@@ -44,7 +46,7 @@ def make_section(runs: Mapping[str, RunRecord], prefix: str) -> PageSection:
         for key, title in QUANTITIES.items()
         if _is_worth_plotting(points, key)
     ]
-    bars = [row | {"name": name} for name, run in chosen.items() for row in _iterate_phases(run)]
+    bars = [row | {"name": name} for name, run in best_runs.items() for row in _iterate_phases(run)]
     if bars:
         caption = (
             "The parts of the total time. Other: writing the weights at the end, and work that a "
@@ -55,15 +57,15 @@ def make_section(runs: Mapping[str, RunRecord], prefix: str) -> PageSection:
         )
     note = f"Only the {MAX_RUNS} most accurate of {len(runs)} runs are shown."
     text = [note] if len(runs) > MAX_RUNS else []
-    names = sorted({point["name"] for point in points}) if len(chosen) > 1 else ()
+    names = sorted({point["name"] for point in points}) if len(best_runs) > 1 else ()
     return PageSection("During the runs", text, legend=names, figures=figures)
 
 
 def _is_worth_plotting(points: Sequence[dict[str, Any]], key: str) -> bool:
     """Return whether a quantity changes over the epochs; for the accuracy, constancy is news."""
-    drawn = [point for point in points if point.get(key) is not None]
+    known_points = [point for point in points if point.get(key) is not None]
     fields = ("epoch",) if key == "top1_percent" else ("epoch", key)
-    return all(len({point[field] for point in drawn}) > 1 for field in fields)
+    return all(len({point[field] for point in known_points}) > 1 for field in fields)
 
 
 def _read_points(folder: Path) -> list[dict[str, Any]]:
@@ -103,10 +105,10 @@ def _iterate_phases(run: RunRecord) -> Iterator[dict[str, Any]]:
     steps, begins = filter_kind(records, "step"), filter_kind(records, "begin")
     if not steps:
         return
-    trained, waiting = steps[-1]["training_seconds"], compute_data_wait(records)
+    training_seconds, wait_fraction = steps[-1]["training_seconds"], compute_data_wait(records)
     parts = {
-        "training": trained * (1 - waiting),
-        "waiting for data": trained * waiting,
+        "training": training_seconds * (1 - wait_fraction),
+        "waiting for data": training_seconds * wait_fraction,
         "evaluation": sum(time_evaluations(records)),
         "checkpoints": sum(record["seconds"] for record in filter_kind(records, "saved")),
     }

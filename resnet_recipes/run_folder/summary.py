@@ -141,8 +141,8 @@ def time_epochs(records: Sequence[Record], size: int) -> dict[int, float]:
     """
     ends = [record for record in filter_kind(records, "step") if not record["step"] % size]
     clock = [0.0, *(record["training_seconds"] for record in ends)]
-    taken = (after - before for before, after in pairwise(clock))
-    return {end["step"] // size - 1: seconds for end, seconds in zip(ends, taken, strict=True)}
+    durations = (after - before for before, after in pairwise(clock))
+    return {end["step"] // size - 1: seconds for end, seconds in zip(ends, durations, strict=True)}
 
 
 def time_evaluations(records: Sequence[Record]) -> list[float]:

@@ -36,7 +36,7 @@ class BackgroundTracker:
         self.name, self._open, self._settings = name, open_tracker, settings
         self._events: queue.SimpleQueue[Callable[[Tracker], None] | None] = queue.SimpleQueue()
         self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._dropped = self._failed = self._is_finished = False
+        self._has_dropped = self._has_failed = self._is_finished = False
         self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
         self._thread.start()
 
@@ -60,13 +60,13 @@ class BackgroundTracker:
         self._is_finished = is_finished
         self._events.put(None)
 
-    def wait(self, show: Say, ended: float) -> None:
+    def wait(self, show: Say, ended_at: float) -> None:
         """Wait until the tracker is closed, but not for an unresponsive server.
 
-        `ended` is the end of the run by time.monotonic(): all trackers have one time limit.
+        `ended_at` is the end of the run by time.monotonic(): all trackers have one time limit.
         """
-        last = ended + sum(CLOSING_SECONDS)
-        self._thread.join(max(0.0, ended + CLOSING_SECONDS[0] - time.monotonic()))
+        last = ended_at + sum(CLOSING_SECONDS)
+        self._thread.join(max(0.0, ended_at + CLOSING_SECONDS[0] - time.monotonic()))
         if self._thread.is_alive() and (seconds := last - time.monotonic()) > 0:
             show(f"waiting up to {seconds:.0f} s for log.to={self.name}")
             self._thread.join(seconds)
@@ -74,12 +74,12 @@ class BackgroundTracker:
             show(f"log.to={self.name} did not respond in time; metrics.jsonl has everything")
 
     def _pass(self, event: Callable[[Tracker], None]) -> None:
-        if self._failed:
+        if self._has_failed:
             return
         if self._events.qsize() < MAX_WAITING_EVENTS:
             self._events.put(event)
-        elif not self._dropped:
-            self._dropped = True
+        elif not self._has_dropped:
+            self._has_dropped = True
             self._failures.put(
                 f"log.to={self.name} is too slow, so some points are missing there; "
                 "metrics.jsonl has everything"
@@ -94,7 +94,7 @@ class BackgroundTracker:
             tracker.close(self._is_finished)
         except BaseException as error:  # libraries may raise any exception, even SystemExit
             first = (str(error).splitlines() or [""])[0]
-            self._failed = True
+            self._has_failed = True
             self._failures.put(
                 f"log.to={self.name} stopped ({type(error).__name__}: {first}); training continues"
             )
