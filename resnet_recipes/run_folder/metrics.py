@@ -73,7 +73,8 @@ class StepMetrics(NamedTuple):
 #: Keys with text values; other values are numbers or booleans, or null for non-finite numbers.
 _TEXT = {"kind", "devices", "path", "text", "reason"}
 
-#: Keys of all records, and more keys by kind; never null.
+#: Keys of all records, and more keys by kind. A record in which one is absent or null is rejected,
+#: except for the loss of a step, which is null if float16 skipped all of its steps.
 _ALWAYS = ("kind", "step", "epoch", "wall_seconds")
 _NUMBERS = {
     "begin": ("startup_seconds", "training_seconds"),
@@ -181,8 +182,8 @@ def _parse_record(line: bytes) -> Record | None:
         return None
     if not isinstance(record, dict) or not all(map(_is_valid, record, record.values())):
         return None
-    needed = (*_ALWAYS, *_NUMBERS.get(record.get("kind"), ()))
-    return record if all(record.get(key) is not None for key in needed) else None
+    numbers = [key for key in _NUMBERS.get(record.get("kind"), ()) if key != "loss"]
+    return record if all(record.get(key) is not None for key in (*_ALWAYS, *numbers)) else None
 
 
 def _is_valid(key: str, value: object) -> bool:

@@ -77,13 +77,14 @@ def test_truncated_line_loses_only_one_record(recorder, simulator, facts):
     assert read_steps(facts.folder) == [1, 3, 4]
 
 
-def test_nan_loss_is_written_as_null(recorder, facts):
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_nonfinite_loss_is_written_and_read_as_null(loss, recorder, facts):
     recorder.begin()
-    recorder.log_step(StepMetrics(1, 1, math.nan, 0.1, 64, 1.0, math.inf, 0.0))
+    recorder.log_step(StepMetrics(1, 1, loss, 0.1, 64, 1.0, 900.0, 0.0))
     text = (facts.folder / "metrics.jsonl").read_text()
     assert "NaN" not in text
     assert "Infinity" not in text
-    assert json.loads(text.splitlines()[-1])["loss"] is None
+    assert read_metrics(facts.folder / "metrics.jsonl")[-1]["loss"] is None
 
 
 @pytest.mark.skipif(
