@@ -144,10 +144,9 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
             recipe = replace(recipe, batch=replace(changes.batch, bn_size=original.batch.bn_size))
     recipe = replace(recipe, run=original.run)
     resume = f"resnet-train --resume {shlex.quote(str(folder))}"
-    fix = (resume, Hint("or start a new run"))
-    problems = [
-        problem._replace(fix=fix) for problem in find_changed_settings(asdict(original), recipe)
-    ]
+    resume_or_start = (resume, Hint("or start a new run"))
+    changed = find_changed_settings(asdict(original), recipe)
+    problems = [problem._replace(fix=resume_or_start) for problem in changed]
     if recipe.launch.budget:
         clause = "needs a new run: this one keeps its duration"
         problems.append(Problem("budget", recipe.launch.budget, clause, kind=Kind.UNUSED))

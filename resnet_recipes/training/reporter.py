@@ -32,7 +32,9 @@ MIN_COMPILATION_SECONDS = 0.1
 class StopRequest(Protocol):
     """Records whether this process was asked to stop; see jobs.signals."""
 
-    requested: bool
+    @property
+    def is_requested(self) -> bool:
+        """Whether this process was asked to stop."""
 
 
 class Heartbeat(Protocol):
@@ -53,7 +55,8 @@ class RunReporter:
         heartbeat: Heartbeat,
     ):
         self.run = run
-        self.recorder, self.checkpoints = files or (None, None)
+        self.recorder: Recorder | None = files[0] if files else None
+        self.checkpoints: Checkpoints | None = files[1] if files else None
         self.interruption, self.heartbeat = interruption, heartbeat
         self._losses = torch.zeros(
             run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device
@@ -160,10 +163,10 @@ class RunReporter:
         flags = torch.zeros(images, dtype=torch.int32, device=rank.device)
         if correct:  # there may be fewer images than ranks
             flags[rank.rank :: rank.world_size] = torch.cat(correct).int()
-        flags = sum_over_ranks(flags).tolist()
+        digits = map(str, sum_over_ranks(flags).tolist())
         if self.recorder is not None:
             digest = self.run.plan.facts.eval_digest
-            self.recorder.write_correct_images(CorrectImages(digest, "".join(map(str, flags))))
+            self.recorder.write_correct_images(CorrectImages(digest, "".join(digits)))
 
     def save(self, done: int) -> None:
         """Save a checkpoint, after checking that all ranks have the same, finite weights.
