@@ -39,7 +39,7 @@ from resnet_recipes.run_folder.runs import iterate_runs
 #: Images with a smaller dimension of at most this many pixels are small.
 MAX_SMALL_SIZE = 96
 
-#: Number of images whose sizes are read.
+#: At most this many images are measured.
 MAX_MEASURED_IMAGES = 16
 
 #: Settings that a run may change and still count as a run of its recipe.
@@ -217,7 +217,7 @@ def rank_recipes(facts: DataFacts, image_size: float) -> Ranking:
 
 
 def find_typical_size(config: DataConfig, facts: DataFacts) -> float:
-    """Return the median height or width, whichever is smaller, of some training images, in pixels.
+    """Return the median of the smaller dimension of some training images, in pixels.
 
     0 if it is unknown, or for ImageNet, which has published results.
     """
@@ -225,7 +225,7 @@ def find_typical_size(config: DataConfig, facts: DataFacts) -> float:
     if not can_read_sizes or facts.train_examples == IMAGENET_IMAGES:
         return 0.0
     files, sizes = Files.of(config, "train", facts.train_digest), []
-    for index in range(0, len(files), max(1, len(files) // MAX_MEASURED_IMAGES)):
+    for index in range(0, len(files), max(1, -(-len(files) // MAX_MEASURED_IMAGES))):
         with suppress(OSError), Image.open(files.path(index)) as image:
             sizes.append(min(image.size))
     return median(sizes) if sizes else 0.0
