@@ -43,7 +43,7 @@ prepared (not started yet) or unreadable. PFLOPs and TRAINING exclude evaluation
 `resnet-recipes runs rm RUN ...` deletes runs.""",
 )
 
-#: Sort keys of the list; the best or the latest name comes first.
+#: Ascending sort keys of the list; with top1, the best run comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {
     "name": lambda run: run.name,
     "top1": lambda run: -(run.top1_percent or 0.0),

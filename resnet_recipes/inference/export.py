@@ -242,5 +242,5 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
 
 
 def find_missing_packages(to: str) -> Iterator[Problem]:
-    """Yield the packages that `to` requires and that are not installed."""
+    """Yield a problem if a package that `to` requires is not installed."""
     return find_lacking_packages("--to", to, *TARGETS[to].needs)

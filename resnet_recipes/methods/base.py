@@ -234,7 +234,7 @@ class Method(Section):
         raise NotImplementedError
 
     def describe_frequency(self) -> str:
-        """Return how often the method acts ("every 5th step"), or "" if in every step."""
+        """Return how often the method acts, such as "every 5th step"; "" is the default."""
         return ""
 
     @property
@@ -247,7 +247,7 @@ class Method(Section):
         return image_size
 
     def size_after(self, image_size: int, epoch: int, horizon: Horizon) -> int:
-        """Return the image width after `transform_batch` in an epoch; `image_size` is before it."""
+        """Return the image size after `transform_batch` in an epoch; it was `image_size` before."""
         return image_size
 
     def convolution_stride(self, stride: int, inputs: int) -> int:

@@ -24,7 +24,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, get_enabled
 from resnet_recipes.run_folder.metrics import Metrics
 
-#: Version of these fields; files with a newer version are rejected.
+#: Version of these fields; files with another version are rejected.
 FORMAT = 1
 
 LICENSE = (
@@ -95,7 +95,7 @@ class NetworkDescription:
     def class_name(self, label: int) -> str:
         """Return the name of a class.
 
-        If the names are unknown, the ImageNet name for a network of 1,000 classes, else the number.
+        If the names are unknown, the WordNet ID for 1,000 classes, else the number.
         """
         if self.classes:
             return self.classes[label]

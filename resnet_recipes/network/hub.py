@@ -88,7 +88,7 @@ def push(folder: Path, address: str) -> str:
 
 
 def find_missing_packages() -> Iterator[Problem]:
-    """Yield a problem for each package that the Hub needs and that is not installed."""
+    """Yield a problem if a package that the Hub needs is not installed."""
     return find_lacking_packages("hf", None, "hub", "huggingface_hub")
 
 

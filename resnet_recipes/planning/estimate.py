@@ -260,7 +260,7 @@ def read_measurement(key: str) -> Measurement | None:
 def write_measurement(key: str, speeds: Speeds) -> None:
     """Store speeds for later commands.
 
-    Has no effect if the home folder is not writable.
+    Has no effect if the cache folder cannot be written.
     """
     try:
         _get_path(key).parent.mkdir(parents=True, exist_ok=True)

@@ -20,8 +20,8 @@ _MAX_WORKERS = 16  # limit of workers per rank; more are not faster
 def count_workers(config: DataConfig, ranks: int = 1) -> int:
     """Return the number of loader processes or threads per rank.
 
-    This is the recipe's number, or the rank's part of the cores, at most 16. `ranks` is the number
-    of ranks on this machine if no launcher has set it.
+    This is the recipe's number; for auto, the rank's part of the cores, at most 16. `ranks` is the
+    number of ranks on this machine if no launcher has set it.
     """
     if config.workers != "auto":
         return int(config.workers)
@@ -34,7 +34,7 @@ def count_fair_workers(ranks: int) -> int:
 
 
 def find_oversubscription(config: DataConfig) -> Iterator[str]:
-    """Yield a note if a recipe requests more workers per rank than cores."""
+    """Yield a note if a recipe requests more workers per rank than the rank's part of the cores."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     # a rank always needs at least one
     if config.workers != "auto" and int(config.workers) > max(1, count_cores() // ranks):

@@ -71,7 +71,7 @@ class Copy:
         return sum(self._pieces[number].size for number in self._read_journal())
 
     def outline(self, stopped: Stopped) -> None:
-        """Fetch the description of the images, and then content until stopped.
+        """Fetch the description of the images, then at most 64 pieces of content, until stopped.
 
         Raises NotReadyError if a file cannot be fetched or written.
         Afterwards all files exist with their full size, so that they can be counted.
