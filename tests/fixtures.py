@@ -31,8 +31,8 @@ FORKS = pytest.StashKey[ForkServer]()
 def pytest_configure(config: pytest.Config) -> None:
     """Restore signals that nohup or a background shell ignores, since runs would also ignore them.
 
-    Wait less for a folder in use. Then start the fork server, while this process has no OpenMP
-    threads and has not used a GPU.
+    Also shortens the wait for a folder in use, and starts the fork server while this process has no
+    OpenMP threads and has not used a GPU.
     """
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),

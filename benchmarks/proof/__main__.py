@@ -107,7 +107,7 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
 def train(arguments: argparse.Namespace, settings: list[str]) -> None:
     """Train every combination that is not finished.
 
-    End the program if a run fails or is stopped.
+    Ends the program if a run fails or is stopped.
     """
     if arguments.quick:
         arguments.data = demo.write(arguments.root / "images", train_images=8, val_images=2)

@@ -150,7 +150,10 @@ class ModelConfig(Section):
             yield Problem("freeze", self.freeze, clause, "model.freeze=backbone")
 
     def _suggest_name(self) -> str:
-        """Return the most likely intended name with the settings it needs, or ""."""
+        """Return the most likely intended arguments, or "".
+
+        They select a network with the settings it needs, or weights if the name is that of a file.
+        """
         if parts := re.fullmatch(r"(?:hf:)?(timm|torchvision)[:/](\w+)(\.\w+)?", self.name.lower()):
             library, name, tag = parts.groups()
             weights = f" model.weights={library}:{name}{tag}" if tag else ""

@@ -89,7 +89,10 @@ def delete_parts(folder: Path, of: str = "") -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush renames in a folder to disk; ignore errors, since some network disks cannot do it."""
+    """Flush renames in a folder to disk, if the disk can; some network disks cannot.
+
+    Raises OSError if the folder cannot be opened.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

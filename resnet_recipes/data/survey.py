@@ -262,7 +262,10 @@ def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[s
 
 
 def _has_nested_classes(listing: Listing) -> bool:
-    """Return whether inner folders could be classes: no two class folders share one."""
+    """Return whether inner folders could be classes.
+
+    A class folder must have several, and no two class folders may share a name.
+    """
     inside = find_inner_folders(listing).values()
     folders = [name for names in inside for name in names]
     return len(folders) == len({*folders}) and any(len(names) > 1 for names in inside)

@@ -210,7 +210,7 @@ def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
 
 
 def _find_problems(arguments: Sequence[str], launcher: str) -> Iterator[Problem]:
-    """Yield problems of settings that the launcher determines, and of GPUs without a rank."""
+    """Yield problems of TMPDIR, of settings that the launcher determines, and of unused GPUs."""
     import torch
 
     yield from find_temporary_folder_problems()

@@ -200,7 +200,10 @@ class Ranks:
         launch: LaunchFacts,
         log: TextIO,
     ):
-        """Start them; `log` receives their stderr until they open their own logs."""
+        """Start a process for each environment.
+
+        `log` receives the stderr of each rank until the rank opens its own log.
+        """
         console = os.dup(_get_descriptor(sys.stderr, 2))  # descriptor 2 itself is the log of a rank
         launch._replace(console=console).write(folder)
         self._log = log

@@ -180,7 +180,7 @@ def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
 
 
 def _try_move(draft: LockedFolder, folder: Path) -> bool:
-    """Rename a folder, unless the name belongs to a file or a nonempty folder."""
+    """Rename a folder and return True; False if a file or a nonempty folder has the name."""
     try:
         draft.move(folder)
     except OSError as error:

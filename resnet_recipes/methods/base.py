@@ -247,7 +247,10 @@ class Method(Section):
         return image_size
 
     def size_after(self, image_size: int, epoch: int, horizon: Horizon) -> int:
-        """Return the image size after `transform_batch` in an epoch; it was `image_size` before."""
+        """Return the image size after `transform_batch` in an epoch, in pixels.
+
+        `image_size` is the size before it.
+        """
         return image_size
 
     def convolution_stride(self, stride: int, inputs: int) -> int:
@@ -255,7 +258,10 @@ class Method(Section):
         return stride
 
     def format_late_override(self, fraction: Fraction) -> str:
-        """Return settings that restrict image size changes to the last `fraction` of a run."""
+        """Return settings that restrict image size changes to the last `fraction` of a run.
+
+        By default, they turn the method off.
+        """
         return f"'~methods.{self.name}'"
 
     def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[Note]:

@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a recipe."""
+    """The files and arguments that a recipe was composed from."""
 
     entry: Entry
     # every file that was read, the base first, with its SHA-256

@@ -74,8 +74,8 @@ class Recorder:
     ) -> None:
         """Start the session, before its first step.
 
-        Delete the records of earlier sessions after step `done`, and the evaluation at `done` if it
-        must be repeated.
+        Deletes the records of earlier sessions after step `done`, and the evaluation at `done` if
+        it must be repeated.
         """
         old = read_metrics(self._path)
         self._earlier_wall_seconds = max(

@@ -114,11 +114,11 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 def read_last_records(path: Path) -> dict[str, Record]:
-    """Return, by kind, the last step, the last evaluation and the newest record of other kinds.
+    """Return the last records, by kind; the last record of any kind has the key "any".
 
-    Reads only the first line and the end of the file, from its last line back to the step and the
-    evaluation. The last record of any kind has the key "any". The result is empty if the file does
-    not exist. Raises NotReadyError if it cannot be read.
+    Reads the end of the file, from its last line back to a step and an evaluation, and the first
+    line. Records of other kinds are missing if no line that it reads has one. The result is empty
+    if the file does not exist. Raises NotReadyError if it cannot be read.
     """
     records: dict[str, Record] = {}
     if not os.path.lexists(path):

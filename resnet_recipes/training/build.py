@@ -47,7 +47,7 @@ def choose_searched_sizes(plan: Plan) -> list[int]:
 
 
 def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None) -> Run:
-    """Return a run ready for step 0, with the weights of rank 0, initialized from the seed.
+    """Return a run ready for step 0; all ranks get the trainable weights of rank 0.
 
     `searched_sizes` overrides the image sizes that start a cuDNN search. Raises NotReadyError if
     the images differ from the plan, TrainingError if a gradient does not fit on the GPU.

@@ -53,14 +53,15 @@ class Clock:
 class CompilationTimer:
     """Measures the training seconds spent on compilation, cuDNN searches and graph captures.
 
-    The result is the host time of the first two gradients of each image shape, minus that of the
-    fastest gradient. Does not wait for the device.
+    The result is the host time of the first two gradients after each change of the image shape,
+    each minus the host time of the fastest gradient. Does not wait for the device.
     """
 
     def __init__(self) -> None:
         self._shape: torch.Size | None = None
-        self._count = 0  # gradients of this shape
-        self._first_seconds: list[float] = []  # of the first two gradients of each shape
+        self._count = 0  # consecutive gradients of this shape
+        # host seconds of the first two gradients after each change of shape
+        self._first_seconds: list[float] = []
         self._fastest = float("inf")
 
     def seconds(self) -> float:

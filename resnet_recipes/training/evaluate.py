@@ -83,7 +83,8 @@ def evaluate(
 def _count_correct(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
     """Return the counts of each image, int64 [N, 4] in the order of `evaluate`, and the outcomes.
 
-    Reads the logits [N, K] three times, which can take longer than the network for 100,000 classes.
+    Reads the logits [N, K] several times; for 100,000 classes, this can take longer than the
+    network.
     """
     highest, top5 = logits.topk(min(5, logits.shape[1]))
     hits = top5 == labels.unsqueeze(1)

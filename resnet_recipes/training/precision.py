@@ -70,7 +70,7 @@ class Precision:
     def step(self, optimizer: torch.optim.Optimizer, clip_norm: float | None) -> None:
         """Clip the global L2 norm of the gradient to `clip_norm` and take an optimizer step.
 
-        Skips the step after an overflow.
+        With loss scaling, skips the step if a gradient overflowed.
         """
         if clip_norm is not None:
             self.scaler.unscale_(optimizer)

@@ -50,7 +50,7 @@ class Samples:
     def read(self, index: int) -> Pixels:
         """Read a sample, bypassing the mapping, so that a truncated file is reported.
 
-        Raises BadImageError if it is damaged.
+        Raises BadImageError if it is damaged, OSError if the file cannot be read.
         """
         data = self.beton.sample(index)
         if complaint := self.beton.describe_damage(index, data):

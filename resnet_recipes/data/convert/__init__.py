@@ -53,7 +53,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
-    """Encode up to 500 images of SRC to forecast size and time; takes seconds, writes nothing.
+    """Return a forecast from up to 500 encoded images of SRC; takes seconds, writes nothing.
 
     Raises like `plan_files`.
     """
@@ -245,7 +245,10 @@ def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:
 
 
 def _verify(path: Path) -> str | None:
-    """Read back a finished file: its description, and 500 decoded images."""
+    """Decode up to 500 images of a finished file; return a complaint if one differs, else None.
+
+    Images are compared by size. Raises NotReadyError if the file cannot be opened.
+    """
     samples = open_samples(path)
     for index in random.Random(0).sample(range(len(samples)), min(MEASURED_IMAGES, len(samples))):
         try:

@@ -50,8 +50,8 @@ class DataOutline(NamedTuple):
 def fetch_outline(config: DataConfig) -> DataOutline:
     """Return files for counting the images at a URL; fetches for a few seconds.
 
-    Raises NotReadyError if a file cannot be fetched, or no disk has enough free space for the
-    complete copy.
+    Raises RecipeError if the URL is wrong, NotReadyError if a file cannot be fetched, or no disk
+    has enough free space for the complete copy.
     """
     remote = _look_up(config)
     if complete := remote.complete:
@@ -80,8 +80,8 @@ def fetch_outline(config: DataConfig) -> DataOutline:
 def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
     """Return the folder or table with a complete copy of the images at a URL.
 
-    Returns None if stopped before the copy is complete. Raises NotReadyError if images cannot
-    be fetched or stored.
+    Returns None if stopped before the copy is complete. Raises RecipeError if the URL is wrong,
+    NotReadyError if images cannot be fetched or stored.
     """
     remote = _look_up(config)
     if remote.complete:

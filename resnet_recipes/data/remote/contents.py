@@ -124,7 +124,7 @@ def _find_present(store: Store, table_name: str) -> list[RemoteFile]:
 def _look_at_each(
     look: Callable[[str], RemoteFile | None], names: Iterable[str]
 ) -> Iterator[RemoteFile | None]:
-    """Yield the file with each name; makes parallel requests with a short queue."""
+    """Yield the file with each name, or None; queues at most 1,000 parallel requests."""
     left = iter(names)
     with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
         while some := list(islice(left, _MAX_QUEUED)):

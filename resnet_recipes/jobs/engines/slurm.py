@@ -96,7 +96,7 @@ def format_array(
 ) -> str:
     """Return a job array script for the runs of a sweep, by name, with their settings.
 
-    Each run is one task.
+    Each run is one task; `at_a_time` limits the tasks that run simultaneously.
     """
     cases = "\n".join(
         f"{number}) arguments=({shlex.join([*arguments, f'run.name={name}'])}) ;;"
