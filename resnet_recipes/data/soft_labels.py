@@ -26,7 +26,7 @@ from resnet_recipes.data.tensors import read_tensors
 TEACH_COMMAND = "resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
 
 #: Error message for a file with other tensors or metadata.
-FOREIGN_FILE_CLAUSE = "it was not written by `resnet-recipes teach`, or by another version of it"
+FOREIGN_FILE_CLAUSE = "`resnet-recipes teach` did not write it, or another version did"
 
 #: Minimum probability of the outputs that are not kept, because rounding could leave none.
 _MIN_PROBABILITY = 1e-6
