@@ -41,7 +41,7 @@ WIDTHS = (64, 256, 256)
 STATISTICS_DECAY = 0.6  # fraction of the BatchNorm running statistics kept per step
 LOGIT_SCALE = 1 / 9
 WARMUP_FRACTION = 0.23  # fraction of the run
-FIRST_LR_FACTOR, LAST_LR_FACTOR = 0.2, 0.07  # at the start and end of the run, relative to PEAK_LR
+FIRST_LR_FACTOR, LAST_LR_FACTOR = 0.2, 0.07  # learning rates at start and end, relative to PEAK_LR
 LOOKAHEAD_STEPS = 5  # steps between updates of the slow weights
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)

@@ -26,7 +26,7 @@ methods.ema.half_life=20ba methods.ema.update_interval=4ba workers=1 checkpoint.
 """
 
 TRAIN_IMAGES_PER_CLASS = 150
-EPOCHS = "epochs=5"  # without --budget
+EPOCHS = "epochs=5"  # duration without --budget
 
 
 def link_subset(source: Path, root: Path) -> Path:

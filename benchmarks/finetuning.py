@@ -39,7 +39,7 @@ FACTORS = {
     "average": ("none", "ema"),
 }
 
-VAL_IMAGES = 500  # of all classes together, where this study splits a folder
+VAL_IMAGES = 500  # validation images of all classes together, where this study splits a folder
 
 
 def main() -> None:

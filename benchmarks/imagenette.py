@@ -33,7 +33,7 @@ class Training(NamedTuple):
 
     images: Path
     depth: int  # layers of the ResNet
-    dtype: str  # of the forward pass: bf16 or fp32
+    dtype: str  # dtype of the forward pass: bf16 or fp32
     epochs: int
     seed: int
     work: Path

@@ -138,7 +138,7 @@ def adopt_network(result: Composed) -> Composed:
     except NotReadyError:
         return result  # the plan reports their problem
     if about.architecture != recipe.model.name:
-        return result  # also a problem
+        return result  # the plan reports this problem
     new_methods = {
         name: method
         for name, method in about.methods().methods.items()

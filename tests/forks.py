@@ -203,7 +203,8 @@ def serve(channel: int) -> NoReturn:
             build_shallow_resnet18,
             (False, (1, 1, 0, 0)),
         )
-        torchvision.models.resnet34 = build_narrow_resnet18  # for runs that need a deeper network
+        # runs that need a deeper network use this name
+        torchvision.models.resnet34 = build_narrow_resnet18
         gc.freeze()  # so that collections in a rank skip inherited objects
         gc.enable()
         subprocess.Popen = Forked

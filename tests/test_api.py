@@ -54,7 +54,7 @@ class Darken(Method):
     cost = "one multiplication."
     gain = "none known."
     avoid_when = "The images are dark."
-    factor: float = 0.5                 # of brightness, above 0
+    factor: float = 0.5                 # factor on the brightness, above 0
 
     def problems(self) -> Iterator[Problem]:
         if not self.factor > 0:

@@ -47,7 +47,7 @@ def run_part(part: Part, device: str, quick: bool) -> Iterator[dict]:
                     *lines, text = (text + reader.read()).split("\n")
                     yield from map(_parse_row, lines)
         finally:
-            _kill(process.pid)  # and any children of the part
+            _kill(process.pid)  # also kills children of the part
             process.wait()
         took = time.monotonic() - began
         errors_file.seek(0)

@@ -99,7 +99,7 @@ def make_composer_loop(model: nn.Module, loader: OneBatchLoader) -> Steps:
     @torch.no_grad()
     def decay(*_: object) -> None:
         for weight in model.parameters():
-            weight.mul_(1 - 5e-5)  # at a tenth of the peak learning rate
+            weight.mul_(1 - 5e-5)  # weight decay at a tenth of the peak learning rate
 
     def compute_loss(output: Tensor) -> Tensor:
         targets = F.one_hot(loader.batch.labels, CLASSES) * 0.92 + 0.08 / CLASSES

@@ -38,7 +38,7 @@ class Difference(NamedTuple):
 
     first: str
     second: str
-    points: tuple[float, ...]  # by seed
+    points: tuple[float, ...]  # differences by seed
     mean: float
     half_width: float | None  # half-width of the interval; None below two seeds
     p: float | None  # two-sided; adjusted by Holm's method for several differences

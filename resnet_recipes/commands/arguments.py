@@ -128,7 +128,7 @@ class Arguments:
 
     flags: dict[str, str] = field(default_factory=dict)
     positional: list[str] = field(default_factory=list)
-    command: str = "resnet-train"  # that has these arguments
+    command: str = "resnet-train"  # command that has these arguments
 
     def __contains__(self, flag: str) -> bool:
         return flag in self.flags
@@ -302,7 +302,8 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
     name, _, typed = (
         arguments[-1].partition("=") if arguments else (find_short_name(problem.key), "", "")
     )
-    is_one_of_several = "[" not in typed and value in typed.split(",")  # of a sweep
+    # whether a sweep has this value
+    is_one_of_several = "[" not in typed and value in typed.split(",")
     if arguments and ("," not in typed or (value in typed and not is_one_of_several)):
         return problem._replace(typed=arguments[-1])
     return problem._replace(key=name) if name != problem.key else problem

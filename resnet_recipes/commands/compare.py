@@ -185,7 +185,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
     facts = [read_json(run.folder / DATA, may_be_absent=True) for run in runs]
     clocks = {"training": "minutes"}
     if any(one.get("train_examples") == IMAGENET_IMAGES for one in facts):
-        # for comparisons with published results
+        # published results use these clocks
         clocks |= {"steady state": "minutes_steady_state", "MLPerf's clock": "minutes_mlperf"}
     clocks |= {"wall clock": "wall_minutes"}
     return [

@@ -39,7 +39,7 @@ from resnet_recipes.run_folder.runs import read_run
 #: The slash of a part, as in data.fold=1/5.
 _FRACTION = re.compile(r"(?<=\d)/(?=\d)")
 
-Runs = dict[str, tuple[Composed, list[str]]]  # by name: the recipe, and its arguments
+Runs = dict[str, tuple[Composed, list[str]]]  # the recipe and the arguments of each run, by name
 
 
 def run(arguments: Arguments) -> int:

@@ -100,7 +100,7 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
 
     if folder := external_launcher.find_restarted_run(find_root(arguments.positional)):
         return continue_run(folder, [], say)
-    reasons = list[str]()  # for a new run, printed after its checks
+    reasons = list[str]()  # reasons for a new run, printed after its checks
     if resumed := find_resumed(arguments, reasons.append):
         return continue_run(*resumed, say)
     result = add_demo_images(compose_recipe(arguments))

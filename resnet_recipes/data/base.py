@@ -82,14 +82,14 @@ class DataConfig(Section):
     crop_ratio: Annotated[tuple[float, float], Span(most=100)] = (0.75, 4 / 3)
     # how crops are sampled: torchvision | tensorflow (distorted bounding box)
     crop_rule: Annotated[str, OneOf("torchvision", "tensorflow")] = "torchvision"
-    # for training crops: bilinear | bicubic | random (either, for each image). Without the native
-    # decoder, bicubic pixels depend on the Pillow version.
+    # filter for training crops: bilinear | bicubic | random (either, for each image). Without the
+    # native decoder, bicubic pixels depend on the Pillow version.
     interpolation: Annotated[str, OneOf("bilinear", "bicubic", "random")] = "bilinear"
-    # for evaluation images: bilinear | bicubic
+    # filter for evaluation images: bilinear | bicubic
     eval_interpolation: EvalInterpolation = "bilinear"
-    # for evaluation images that are not square: crop | pad | squash. `crop` resizes the shorter
-    # side to `data.eval_resize`, so the ends are lost. `pad` resizes the longer side, and fills the
-    # rest with the mean color. `squash` resizes both sides. Training does not change.
+    # rule for evaluation images that are not square: crop | pad | squash. `crop` resizes the
+    # shorter side to `data.eval_resize`, so the ends are lost. `pad` resizes the longer side, and
+    # fills the rest with the mean color. `squash` resizes both sides. Training does not change.
     fit: ImageFit = "crop"
     # mean level of red, green and blue. The network receives (level - mean) / std. If a run
     # starts from weights, values that you do not set are those of the weights.
@@ -110,8 +110,8 @@ class DataConfig(Section):
     # decoded in the training process.
     workers: Annotated[int | str, Bounds(least=0, most=256, keyword="auto")] = "auto"
     prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
-    # for damaged training images: error | skip. `skip` replaces such an image by the next readable
-    # one. Damaged validation images are errors.
+    # rule for damaged training images: error | skip. `skip` replaces such an image by the next
+    # readable one. Damaged validation images are errors.
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"
     # copies of each image in a row, each with its own crop. An epoch keeps its number of steps, and
     # sees fewer distinct images.

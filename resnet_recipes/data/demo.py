@@ -9,8 +9,8 @@ from PIL import Image, ImageDraw, ImageFilter
 from resnet_recipes.base import atomic
 from resnet_recipes.data.base import DataFacts
 
-TRAIN_IMAGES = 260  # per class
-VAL_IMAGES = 45  # per class
+TRAIN_IMAGES = 260  # training images per class
+VAL_IMAGES = 45  # validation images per class
 
 SHAPES = ("cross", "disc", "ring", "triangle")
 TEXTURES = ("halved", "plain", "striped")

@@ -49,7 +49,7 @@ _MAX_READ_BYTES = 4 << 20
 class CropSeconds(NamedTuple):
     """CPU seconds of a training crop."""
 
-    first_epoch: float  # in the first epoch
+    first_epoch: float
     later_epochs: float
 
 

@@ -15,7 +15,7 @@ from resnet_recipes.doctor import Finding
 
 _MIN_OPEN_FILES = 4096
 _MIN_SHARED_MEMORY = 1 << 30  # bytes of /dev/shm; NCCL uses it between GPUs
-_MIN_CORES = 8  # per GPU; with fewer, decoding JPEGs is slower than a modern GPU
+_MIN_CORES = 8  # cores per GPU; with fewer, decoding JPEGs is slower than a modern GPU
 _MIN_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB, and logs
 
 

@@ -23,7 +23,7 @@ class PooledImage(NamedTuple):
 
     network: TrainedNetwork
     loader: EvalLoader
-    position: int  # in `loader`
+    position: int  # position of the image in `loader`
 
     @property
     def path(self) -> str:

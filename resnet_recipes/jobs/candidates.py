@@ -198,7 +198,7 @@ class Ranking(NamedTuple):
     """Recipes for some images, best first."""
 
     names: tuple[str, ...]
-    reason: str  # for the order
+    reason: str  # reason for the order
 
 
 def rank_recipes(facts: DataFacts, image_size: float) -> Ranking:

@@ -24,7 +24,7 @@ class Supply(NamedTuple):
     """Images per second of the loaders of all ranks."""
 
     location: str  # location of the images
-    images_per_second: dict[int, float]  # by crop size, after the first epoch
+    images_per_second: dict[int, float]  # speed by crop size, after the first epoch
     first_epoch_images_per_second: float
     source: str  # source of the numbers
 

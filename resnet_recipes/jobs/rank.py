@@ -46,8 +46,8 @@ class LaunchFacts(NamedTuple):
     """Facts that a launcher passes to its ranks."""
 
     started_at: float  # start of the command by time.monotonic()
-    shows_all_times: bool = False  # for --verbose
-    # set by our launcher, which holds the lock of the folder
+    shows_all_times: bool = False  # whether the summary shows all times: --verbose
+    # Our launcher, which holds the lock of the folder, sets these two.
     store_path: str = ""  # rendezvous file of its ranks
     console: int | None = None  # inherited descriptor of the user's stderr
 

@@ -121,10 +121,11 @@ class Method(Section):
     """
 
     name: ClassVar[str]  # key in the recipe
-    cost: ClassVar[str]  # on the card: time and memory
-    gain: ClassVar[str]  # on the card: published gains, with sources
-    avoid_when: ClassVar[str]  # on the card: when to omit the method
-    inference: ClassVar[str] = "costs nothing."  # on the card: added inference cost
+    # The card of the method prints these four.
+    cost: ClassVar[str]  # added time and memory
+    gain: ClassVar[str]  # published gains, with sources
+    avoid_when: ClassVar[str]  # cases in which to omit the method
+    inference: ClassVar[str] = "costs nothing."  # added inference cost
     conflicts: ClassVar[Mapping[str, str]] = {}  # method that it cannot be combined with -> reason
     # its modules use the global torch generator, which is then seeded at every step
     is_random_in_forward: ClassVar[bool] = False
@@ -139,7 +140,7 @@ class Method(Section):
     # pixels in each batch. They depend on "sizes", which get another size by epoch, but not on
     # "labels" (targets, weights) and "mixes" (of images and of their outputs).
     changes: ClassVar[str] = "images"
-    cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper; "" if it does not
+    cheaper_steps: ClassVar[str] = ""  # how the method makes steps cheaper; "" if it does not
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

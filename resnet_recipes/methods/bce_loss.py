@@ -41,7 +41,8 @@ class BCELoss(Method):
         "usual learning rates are far too small."
     )
 
-    reduction: Annotated[str, OneOf("sum", "mean")] = "sum"  # over classes: sum | mean
+    # reduction of the loss over classes: sum | mean
+    reduction: Annotated[str, OneOf("sum", "mean")] = "sum"
     threshold: BelowOne | None = None  # targets above it become 1, others 0; null: unchanged
     bias_init: bool = True  # start the classifier's bias at -ln K
 

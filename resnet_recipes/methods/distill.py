@@ -44,7 +44,8 @@ class Distill(Method):
         "The teacher is not better than the network will be, or was trained on other classes."
     )
     teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME
-    temperature: Positive = 1.0  # of both softmaxes; higher: small probabilities count more
+    # temperature of both softmaxes; with a higher one, small probabilities count more
+    temperature: Positive = 1.0
     share: ZeroToOne = 0.5  # fraction of the loss that comes from the teacher
     labels: str = ""  # a file from resnet-recipes teach, instead of the teacher
 

@@ -104,7 +104,7 @@ class Operation(NamedTuple):
     """A random operation on an image."""
 
     name: str  # a key of `IMAGE_OPS`
-    value: float  # in the operation's unit
+    value: float  # value in the operation's unit
 
 
 @dataclass(frozen=True)

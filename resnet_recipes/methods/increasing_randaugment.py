@@ -44,7 +44,7 @@ class IncreasingRandAugment(Method):
     magnitude: Annotated[float, Bounds(least=0, most=10)] = 7.0  # mean strength, 0 to 10
     # standard deviation of the strength
     deviation: Annotated[float, Bounds(least=0, most=10)] = 0.5
-    # when moving pixels: bilinear | bicubic | random (either, for each image)
+    # filter for moved pixels: bilinear | bicubic | random (either, for each image)
     interpolation: Annotated[str, OneOf(*_FILTERS)] = "random"
 
     def augment_image(self) -> ImageAugment:

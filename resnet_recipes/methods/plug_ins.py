@@ -52,7 +52,7 @@ def _find_fault(cls: Any, name: str, taken: Collection[str]) -> str:
         return f"has the name {name!r}, which is not 1 to 64 of a-z, 0-9 and _, a letter first"
     if keyword.iskeyword(name) or hasattr(Section, name):
         return f"has the name {name!r}, which Python or the package reserves"
-    cls()  # with its defaults
+    cls()  # raises an error if its defaults are not valid
     return ""
 
 

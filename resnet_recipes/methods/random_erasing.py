@@ -9,7 +9,8 @@ import torch
 from resnet_recipes.base.limits import Span, ZeroToOne
 from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device
 
-_ATTEMPTS = 10  # to sample a box that fits; if all fail the image is unchanged, as in torchvision
+#: Attempts to sample a box that fits. If all fail, the image is unchanged, as in torchvision.
+_ATTEMPTS = 10
 
 
 @dataclass

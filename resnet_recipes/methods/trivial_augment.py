@@ -47,7 +47,7 @@ def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
         math.tan(math.radians(math.degrees(math.atan(x)))) for x in space_evenly(0, 0.99)
     )
     offsets = tuple(-int(x) for x in space_evenly(0, 32))
-    factors = tuple(space_evenly(0, 0.99))  # added to 1
+    factors = tuple(space_evenly(0, 0.99))  # changes that are added to 1
     return {
         "identity": ((), False),
         "shear_x": (slopes, True),

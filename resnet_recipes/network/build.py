@@ -30,7 +30,8 @@ def build_network(
     format.
     """
     model = build_model(recipe.model, num_classes, recipe.seed)
-    methods.modify_model(model)  # before the move to the device, so that added modules move too
+    # this comes before the move to the device, so that added modules also move
+    methods.modify_model(model)
     if device.type == "cpu" or not backbones.is_resnet(model):  # ResNets do not need it on GPUs
         model.forward = avoid_wrong_gradients(model.forward)
     if recipe.precision.channels_last:

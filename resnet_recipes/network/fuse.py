@@ -185,7 +185,7 @@ class FusedBasicBlock(BasicBlock):
 class FusedBottleneck(Bottleneck):
     """The torchvision block of three convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False  # as in FusedBasicBlock
+    twice: bool = False  # see FusedBasicBlock
 
     def forward(self, x: Maps) -> Maps:
         x, identity = x if isinstance(x, tuple) else (x, x)

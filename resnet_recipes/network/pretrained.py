@@ -24,7 +24,7 @@ class PretrainedWeights(NamedTuple):
     """Pretrained weights for a new network."""
 
     network: Network  # the network in the file
-    tensors: dict[str, Tensor]  # by name in the new network
+    tensors: dict[str, Tensor]  # weights by name in the new network
     head: str  # text for the plan: whether the classifier is kept
 
     @property

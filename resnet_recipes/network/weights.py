@@ -84,7 +84,7 @@ def read_weights(path: Path) -> WeightsFile:
         return WeightsFile(state, None if text is None else about.from_json(str(text)))
     state, metadata = read_tensors(path, archive.MAX_ARCHIVE_BYTES)
     if not metadata.keys() - {"format"}:
-        return WeightsFile(state, None)  # from torchvision or timm
+        return WeightsFile(state, None)  # a file of torchvision or timm
     if KEY not in metadata or metadata.get("sha256") != compute_digest(state, metadata[KEY]):
         raise ArchiveError("checksum mismatch: it is damaged or was modified")
     return WeightsFile(state, about.from_json(metadata[KEY]))

@@ -36,21 +36,21 @@ MAX_DRIFT = 1.08
 class Speeds:
     """The combined speeds of all devices of a machine, measured or predicted."""
 
-    # by image size, one value per step
+    # seconds by image size, one value per timed step
     seconds_per_image: Mapping[int, tuple[float, ...]]
     evaluation_images_per_second: float | None = None  # None: unknown
-    # of the loader alone, by image size; empty: nothing to load
+    # speed of the loader alone, by image size; empty: nothing to load
     loader_images_per_second: Mapping[int, float] = field(default_factory=dict)
-    images_per_device: int = 1  # in each timed step
+    images_per_device: int = 1  # images of a timed step on one device
     devices: int = 1
     warm_up_seconds: float = 0.0  # extra seconds of the first steps at an image size
     # training on real images at the first size: loader and steps together
     total_images_per_second: float | None = None
-    all_reduce_seconds: float = 0.0  # for the gradients of one step, without other work
-    bottlenecks: Mapping[int, str] = field(default_factory=dict)  # of the step, by image size
-    start_seconds: float | None = None  # from the command to the first step; None: unknown
-    save_seconds: float = 0.0  # to write a checkpoint to disk
-    # of the loader; None: as in other epochs
+    all_reduce_seconds: float = 0.0  # seconds for the gradients of one step, without other work
+    bottlenecks: Mapping[int, str] = field(default_factory=dict)  # bottleneck of a step, by size
+    start_seconds: float | None = None  # seconds from command to first step; None: unknown
+    save_seconds: float = 0.0  # seconds to write a checkpoint to disk
+    # speed of the loader in the first epoch; None: as in other epochs
     first_epoch_images_per_second: float | None = None
 
     def seconds_at(self, image_size: int) -> "Quartiles":

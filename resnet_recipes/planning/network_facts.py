@@ -171,7 +171,8 @@ class BuiltNetworkFacts:
         def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             weight = layer.get_parameter("weight")
             passes = 1 + weight.requires_grad + inputs[0].requires_grad
-            costs.append(LayerCost(output.numel() * weight[0].numel(), passes))  # for two images
+            # FLOPs for two images
+            costs.append(LayerCost(output.numel() * weight[0].numel(), passes))
 
         hooks = [layer.register_forward_hook(count) for layer in layers]
         images = torch.empty(2, 3, image_size, image_size, device="meta")
@@ -199,4 +200,4 @@ class BuiltNetworkFacts:
 #: The facts about a network that a plan uses.
 NetworkFacts = ResNetFacts | BuiltNetworkFacts
 
-_FACTS: dict[str, NetworkFacts] = {}  # by everything that defines a network
+_FACTS: dict[str, NetworkFacts] = {}  # facts by a text of all settings that define a network

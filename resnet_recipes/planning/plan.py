@@ -46,7 +46,7 @@ class InitialWeights(NamedTuple):
     is_stable_phase: bool = False  # whether the run continues the other run after its stable phase
     details: tuple[str, ...] = ()  # weights that are loaded, replaced and frozen
     methods: tuple[tuple[str, bool], ...] = ()  # network methods, and whether the run keeps them
-    notes: tuple[Note, ...] = ()  # on them
+    notes: tuple[Note, ...] = ()  # notes on these weights
 
     def __str__(self) -> str:
         if self.is_stable_phase:

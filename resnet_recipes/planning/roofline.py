@@ -59,14 +59,14 @@ def find_gpu(name: str) -> Gpu | None:
 
 BYTES_PER_ACTIVATION = 2  # bf16 or fp16
 # The next four were measured on an H200, in steps at 224, 176 and 88 px.
-FUSED_BANDWIDTH_FRACTION = 0.85  # that fused kernels reach, except the max pool
-BLUR_BANDWIDTH_FRACTION = 0.35  # of depthwise torch convolutions: 0.39, and 0.30 with stride 2
+FUSED_BANDWIDTH_FRACTION = 0.85  # fused kernels except the max pool
+BLUR_BANDWIDTH_FRACTION = 0.35  # depthwise torch convolutions: 0.39, and 0.30 with stride 2
 POOL_BYTES_PER_SECOND = 0.6e12  # torch max pool, including its index: 0.53e12 to 0.66e12
 KERNEL_START_SECONDS = 6e-6  # additional time per kernel, to start and to drain
-KERNELS_PER_CONVOLUTION = 8  # with its BatchNorm: counted
-CONVOLUTION_ISSUE_SECONDS = 345e-6  # on the host of that H200: 313e-6 and 385e-6
+KERNELS_PER_CONVOLUTION = 8  # kernels of a convolution and its BatchNorm: counted
+CONVOLUTION_ISSUE_SECONDS = 345e-6  # seconds on the host of that H200: 313e-6 and 385e-6
 REPLAY_ISSUE_SECONDS = 3e-3  # a CUDA graph, its input and the optimizer: assumed (at most 6e-3)
-OPTIMIZER_BYTES_PER_WEIGHT = 45  # of a step: decay, weight, gradient, momentum, and casts
+OPTIMIZER_BYTES_PER_WEIGHT = 45  # bytes of a step: decay, weight, gradient, momentum, and casts
 RESERVED_BYTES = 1e9  # CUDA context and cuDNN workspace: assumed
 MAX_ALLOCATOR_FACTOR = 1.2  # bytes that the torch allocator reserves per byte in use: counted
 

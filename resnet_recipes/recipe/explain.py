@@ -46,7 +46,7 @@ class Context(NamedTuple):
     before: Callable[[str], object]  # value of a setting without the arguments
     methods: Sequence[str] = ()  # methods that are on
     allowed: Sequence[str] = ()  # settings that may be changed; empty: all
-    meanings: Mapping[str, Meaning] = MEANINGS  # by a name in another tool
+    meanings: Mapping[str, Meaning] = MEANINGS  # settings by a name in another tool
     chosen: Mapping[str, str] = {}  # the optimizer and the network, by section
 
 
@@ -98,7 +98,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     text = str(list(before)).replace(" ", "") if isinstance(before, tuple | list) else text
     name = find_short_name(problem.key) if is_reset else argument.partition("=")[0]
     if name == "epochs" and not str(text).isdecimal():
-        name = "max_duration"  # in steps
+        name = "max_duration"  # the duration is in steps
     return problem._replace(fix=Hint(f"{source} {shlex.quote(f'{name}={text}')}"))
 
 

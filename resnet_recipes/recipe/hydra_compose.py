@@ -259,7 +259,8 @@ def resolve_references(config: Mapping[str, Any]) -> dict[str, Any]:
 class _ReadFiles(ConfigSource):
     """Serves the trees of the strict reader as Hydra configs."""
 
-    served: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by name in the Hydra config tree
+    # configs by name in the Hydra config tree
+    served: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @staticmethod
     def scheme() -> str:

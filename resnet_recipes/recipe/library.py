@@ -67,9 +67,9 @@ class Origin:
     """The files and arguments that a recipe was composed from."""
 
     entry: Entry
-    # every file that was read, the base first, with its SHA-256
+    # the SHA-256 of every file that was read, the base first
     files: dict[str, str] = field(default_factory=dict)
-    arguments: tuple[str, ...] = ()  # changes as typed
+    arguments: tuple[str, ...] = ()  # changes, as the user typed them
     settings: dict[str, str] = field(default_factory=dict)  # changed settings, by full name
     batch_size: int = 0  # the global batch size in the files; 0 if there are none
 

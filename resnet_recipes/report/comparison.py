@@ -35,7 +35,7 @@ class SeedGroup:
     """Runs that differ only in seeds, folds and `_VARYING_SETTINGS`."""
 
     runs: tuple[RunRecord, ...]
-    settings: dict[str, str]  # without settings that may differ
+    settings: dict[str, str]  # settings, except those that may differ
 
     @property
     def top1(self) -> tuple[float, ...]:

@@ -24,7 +24,7 @@ class ProgressLine(AbstractContextManager):
     ):
         """Show `task` on a stream, stderr by default; in a pipe at most every `every` seconds."""
         self.task, self._unit, self._stream = task, unit, stream or sys.stderr
-        self._live: Live | None = None  # on a terminal only
+        self._live: Live | None = None  # display on a terminal; None without one
         self._every = 0.1 if is_live(self._stream) else every
         self._shown_at = time.monotonic()
         self._first: tuple[int, float] | None = None  # count and time of the first call

@@ -113,7 +113,7 @@ def _iterate_phases(run: RunRecord) -> Iterator[dict[str, Any]]:
         "checkpoints": sum(record["seconds"] for record in filter_kind(records, "saved")),
     }
     rest = max(0.0, records[-1]["wall_seconds"] - sum(parts.values()))
-    # at most the rest, since older runs counted the loading of weights also as training
+    # start-up is at most the rest, since older runs counted the loading of weights as training too
     parts["start-up"] = min(rest, sum(record["startup_seconds"] for record in begins))
     parts["other"] = rest - parts["start-up"]
     for rank, (phase, seconds) in enumerate(parts.items()):

@@ -24,5 +24,5 @@ LOGS = "logs"  # one log per rank, and the launcher's log
 HEARTBEATS = "heartbeat"  # how far each rank is
 ENDINGS = "endings"  # how each rank ended
 CHECKPOINTS = "checkpoints"
-CHECKPOINT = "step-{:08d}.pt"  # in the checkpoints folder; complete only with the .json file
+CHECKPOINT = "step-{:08d}.pt"  # file in that folder; complete only with the .json file
 ALL_CHECKPOINTS = "step-*"  # pattern of these files

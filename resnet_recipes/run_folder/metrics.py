@@ -61,7 +61,7 @@ class StepMetrics(NamedTuple):
     loss: float  # mean loss of these steps
     lr: float
     pixels: int  # training image size
-    training_seconds: float  # for the run so far, without evaluation and checkpoints
+    training_seconds: float  # seconds of the run so far, without evaluation and checkpoints
     images_per_second: float
     data_wait_share: float  # fraction of time spent waiting for data, 0 to 1
 

@@ -32,7 +32,7 @@ FORMAT = 1
 
 _MANIFEST = re.compile(r"step-(\d{8,18})\.json")
 _MAX_MANIFEST_BYTES = 4096
-_MAX_FAILURES = 3  # in a row
+_MAX_FAILURES = 3  # consecutive failed saves that end a run
 
 #: Permanent errors: the file is missing or too large, or a folder, pipe or link.
 _PERMANENT_ERRNOS = (

@@ -94,7 +94,8 @@ def open_store(rank: int, world_size: int, path: str = "") -> dist.Store:
         store = dist.FileStore(path, -1)  # -1: never deleted, since a rank may still need it
         store.set_timeout(TIMEOUT)
         return store
-    is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by the user's torchrun
+    # the user's torchrun serves the store
+    is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if os.environ.get("MASTER_ADDR") == LOOPBACK_ADDRESS and not is_served:
         store = _open_loopback_store(int(os.environ["MASTER_PORT"]), is_server=rank == 0)
     else:

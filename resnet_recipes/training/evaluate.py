@@ -44,7 +44,7 @@ def evaluate(
     device = precision.device
     broadcast_statistics(model)
     model.eval()
-    # per class: top-1 hits, top-5 hits, examples, examples with a non-finite logit
+    # numbers for each class: top-1 hits, top-5 hits, examples, examples with a non-finite logit
     counts = torch.zeros(num_classes, 4, dtype=torch.int64, device=device)
     total = torch.zeros((), dtype=torch.float64, device=device)
     is_cut = False
@@ -137,7 +137,7 @@ class BestWeights:
         """
         self.by = by
         self.step = 0  # completed steps at the best evaluation
-        self.evaluations = 0  # so far
+        self.evaluations = 0  # evaluations so far
         self.metrics: Metrics | None = None
         self.weights: dict[str, Tensor] = {}
 

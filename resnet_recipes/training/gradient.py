@@ -71,7 +71,7 @@ class GradientComputer:
         """
         run, plan, device = self._run, self._run.plan, self._run.rank.device
         image_size = max(plan.image_sizes)
-        epoch = plan.image_sizes.index(image_size)  # the first with this size
+        epoch = plan.image_sizes.index(image_size)  # the first epoch with this size
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
         loader_size = plan.loader_sizes[epoch] if plan.loader_sizes else plan.recipe.data.train_size
         torch.backends.cudnn.benchmark = image_size in run.searched_sizes

@@ -36,7 +36,7 @@ class Graphs:
         self._all_reduce = all_reduce
         self._halfway = torch.cuda.Event()
         self._wait_count = 0  # consecutive gradients that kept the GPU waiting
-        self._shapes: list[torch.Size | None] = []  # of the last gradient's batch
+        self._shapes: list[torch.Size | None] = []  # shapes of the last gradient's batch
         self._graph: _Graph | None = None
         self._gradients: list[Tensor | None] = []  # outputs of the graph, by parameter
         self._can_capture = True

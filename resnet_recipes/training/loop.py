@@ -65,7 +65,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         done = step + 1
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
-        # with several ranks, the result of the votes of the previous step
+        # with several ranks, `cast` returns the result of the votes of the previous step
         stop_requested = vote.cast(reporter.is_asked_to_stop())
         reporter.step(done, losses)  # does not wait for the device
         if plan.logs_at(done) or plan.evaluates_at(done) or stop_requested:

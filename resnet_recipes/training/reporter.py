@@ -118,7 +118,7 @@ class RunReporter:
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
 
         def measure() -> tuple[Metrics, list[Tensor]]:
-            correct: list[Tensor] = []  # per batch: a flag for each image, on the device
+            correct: list[Tensor] = []  # flags of the images of each batch, on the device
 
             def on_batch(outcomes: Outcomes) -> bool:
                 correct.append(outcomes.predicted == outcomes.labels)

@@ -89,7 +89,7 @@ def small_beton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[s
 
 
 def test_damaged_beton_is_rejected_by_doctor_and_convert(small_beton, tmp_path, monkeypatch):
-    # without decoding, which is slow
+    # The images are not decoded, since this is slow.
     monkeypatch.setattr(
         "resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.describe_damage
     )

@@ -28,7 +28,7 @@ def test_flips_reach_eight_symmetries_equally_often():
         loaded = PIXELS[:, ::-1] if seed % 2 else PIXELS  # horizontal flips of the loader
         counts[symmetries[flip_with_seed(Flips(), loaded, seed).tobytes()]] += 1
     assert len(counts) == 8
-    assert min(counts.values()) > 70  # of 100; a lower count occurs once in 2,000 samples
+    assert min(counts.values()) > 70  # the mean is 100; a lower count occurs once in 2,000 samples
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_checkpoint_size_counts_weights_and_their_copies(arguments, copies):
 
 @pytest.mark.parametrize(
     ("frozen", "trained"),
-    # of 11,689,512 weights of ResNet-18: conv1, bn1 and layer1 have 9,408 + 128 + 147,968
+    # ResNet-18 has 11,689,512 weights; conv1, bn1 and layer1 have 9,408 + 128 + 147,968
     [("none", 11_689_512), ("layer1", 11_689_512 - 157_504), ("backbone", 513_000)],
 )
 @pytest.mark.parametrize("network", ["resnet18", "torchvision:resnet18"])

@@ -44,7 +44,7 @@ from tests.tables import parse_rows, parse_values
     ),
 )
 def test_flops_and_traffic_match_counted_values(side, giga, megabytes):
-    # without the classifier
+    # The classifier is not counted.
     flops = count_flops(ModelConfig("resnet50"), 0, side, Stack({})).training
     assert flops / 1e9 == pytest.approx(giga, rel=0.003)
     moved = count_traffic(Work("resnet50", side, 256)).total()
@@ -109,7 +109,7 @@ def test_fused_traffic_matches_kernel_arguments(side, blurs):
     # within a thousandth: half of an odd size is rounded up
     expected = sum(count_traffic(work)[kind] for kind in ("batch norm", "blur", "pool"))
     assert kernels.moved == pytest.approx(expected, rel=1e-3)
-    # without the images, which the first convolution folds into 16 channels
+    # The images are not counted: the first convolution folds them into 16 channels.
     total = sum(each.nbytes for each in tensors.values() if each.shape[1] not in (3, 16))
     assert total == pytest.approx(count_kept_bytes(work), rel=1e-3)
 

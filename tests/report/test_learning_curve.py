@@ -114,7 +114,7 @@ def describe_gain(tops, variances, images=(100, 300, 1000)):
 def test_learning_curve_averages_seeds_and_sorts_sizes(fit_fractions):
     (text,) = fit_fractions({(1.0, 1): 90, (0.1, 1): 60, (0.3, 1): 78, (0.3, 2): 82})
     assert "100 to 1,000 training images: 60.00% to 90.00% top-1." in text
-    wrong = (np.array([160, 80, 40]) + 1) / 402  # with one more image right and one wrong
+    wrong = (np.array([160, 80, 40]) + 1) / 402  # error with one more image right and one wrong
     variances = wrong * (1 - wrong) * 1e4 / 400 + (0, 8 / 2, 0)
     assert describe_gain((60, 80, 90), variances) in text
 

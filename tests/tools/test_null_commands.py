@@ -48,7 +48,7 @@ def test_command_compiles_and_reports_two_graphs(run_on_null_device, tmp_path):
     assert "begin step=0/6" in begin
     assert "from now on, gradients are replayed as CUDA graphs" in replayed
     assert "step=6/6 ep=3.00 px=116" in last
-    # for the evaluation
+    # the evaluation compiles the network again
     assert (tmp_path / "tried" / "logs" / "rank0.log").read_text().count(
         "Recompiling function"
     ) == 1

@@ -241,7 +241,7 @@ SCRIPTS = {
 RUNNER = """
 import json, sys
 import step
-step.measure_cpu_ms = lambda run: 0.0  # which is not checked
+step.measure_cpu_ms = lambda run: 0.0  # this time is not checked
 for name, script in json.loads(sys.argv[2]).items():
     print("script", name, flush=True)
     exec(script, {})
@@ -266,8 +266,8 @@ def run_python(null_environment):
 #: with graphs; torch 2.15.
 LIMITS = {
     "mild": ((440, None), (16, None)),
-    "taught": ((459, None), (25, None)),  # with a teacher, as a graph
-    "stored": ((452, None), (18, None)),  # with soft labels
+    "taught": ((459, None), (25, None)),  # launches with a teacher, as a graph
+    "stored": ((452, None), (18, None)),  # launches with soft labels
     "medium": ((447, 889), (23, 41)),
     "hot": ((466, 924), (28, 48)),
     "mild precision.dtype=fp16": ((458, None), (32, None)),

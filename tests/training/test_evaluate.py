@@ -87,7 +87,7 @@ def test_evaluate_uses_statistics_of_rank_0(batch_norm_network, monkeypatch):
     data, mean = (
         Examples(7, 5),
         batch_norm_network[1].running_mean.fill_(float("nan")),
-    )  # of this rank only
+    )  # images of this rank only
     monkeypatch.setattr(evaluation, "broadcast_statistics", lambda _: mean.fill_(0.0))
     assert run_evaluation(batch_norm_network, data).examples == 7
 

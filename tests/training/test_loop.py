@@ -110,7 +110,7 @@ def test_random_numbers_depend_on_seed_rank_and_step(make_run):
         run.rank = replace(run.rank, rank=rank)
         draws, rates = train_and_record(run)
         generators = [np.random.default_rng((3, rank, step)) for step in range(2)]
-        seeds = [int(rng.integers(2**63)) for rng in generators]  # for the forward pass
+        seeds = [int(rng.integers(2**63)) for rng in generators]  # seeds of the forward pass
         assert len({*seeds}) == 2
         assert draws == [rng.random() for rng in generators]
         assert rates == [0.0, 0.05]

@@ -51,7 +51,7 @@ def measure(name: str, changes: list[str]) -> dict[str, object]:
     graphs, run.graphs = run.graphs, None
     steps = record_steps(run)
     takes_two = run.plan.extra_gradient_every > 0
-    # by the start of their names
+    # number of launches by the first 100 characters of the kernel's name
     kernels = Counter(entry[:100] for entry in min(steps, key=len) if entry.startswith("launch"))
     facts = count_requests(steps, takes_two) | {
         "cpu_ms": measure_cpu_ms(run),

@@ -44,8 +44,8 @@ class Forecast(NamedTuple):
 
     images: int
     bytes: int  # all files together
-    minutes: float  # on this machine at its current load
-    free_bytes: int  # on the target disk
+    minutes: float  # minutes on this machine at its current load
+    free_bytes: int  # free bytes on the target disk
     resumed_images: int  # images finished by an interrupted attempt
     sampled_images: int  # images that were measured
     unreadable: tuple[str, ...]  # images of the sample that cannot be read, with reasons

@@ -31,18 +31,18 @@ _MAX_DIMENSION = 65_500  # pixels: limit of JPEG encoders and of 16 bits in a .b
 class ConvertOptions(Section):
     """How images are written, by default as for the published recipes (mosaicml/examples, FFCV)."""
 
-    # raw | jpg | proportion: JPEG with compress_probability, else raw
+    # format: raw | jpg | proportion (JPEG with compress_probability, else raw)
     write_mode: Annotated[str, OneOf(*WRITE_MODES)] = "proportion"
     # pixels, longer side; larger images are shrunk by area averaging; None: no limit
     max_resolution: Annotated[int, Bounds(least=16, most=8192)] | None = 500
-    compress_probability: ZeroToOne = 0.5  # proportion only
+    compress_probability: ZeroToOne = 0.5  # probability of JPEG with write_mode=proportion
     jpeg_quality: Annotated[int, Bounds(least=1, most=100)] = 90
     # 2: also write train.half.beton, for crops of at least twice the output size
     levels: Annotated[int, OneOf(1, 2)] = 1
     shuffle: bool = True  # store in random order, so that neighbors in the file differ in class
-    seed: int = 0  # for the order and the choice between JPEG and raw
+    seed: int = 0  # seed of the order and of the choice between JPEG and raw
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"  # error | skip
-    val_share: BelowOne = 0.0  # as data.val_share: fraction for val.beton
+    val_share: BelowOne = 0.0  # fraction of each class for val.beton, as data.val_share
     val_seed: int = 0
     nested_classes: bool | None = None
     workers: Annotated[int, Bounds(least=0, most=256)] = 0  # processes; 0: one per core

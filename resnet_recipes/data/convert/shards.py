@@ -130,7 +130,7 @@ def find_shards(src: Path) -> dict[str, OriginalImages]:
         sources[split] = OriginalImages(
             images, folder, tuple(classes), fingerprint, ignored_files, groups
         )
-        ignored_files = ()  # report them only once
+        ignored_files = ()  # the first split reports them
     return sources
 
 

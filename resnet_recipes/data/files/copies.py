@@ -48,5 +48,5 @@ def _is_among(path: str, others: list[str]) -> bool:
     try:
         content = read_file(path)
         return any(content[:_HEAD_BYTES]) and any(read_file(other) == content for other in others)
-    except BadImageError:  # reported when the image is decoded
+    except BadImageError:  # decoding the image reports the error
         return False

@@ -27,7 +27,7 @@ FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"),
 _NAMELESS = Hint("name the columns in the first line: path,label")
 _ROWS = Hint("each row names another file, and its label")
 _FORMAT = Hint("commas, semicolons or tabs separate columns; a .jsonl has an object in each line")
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as written by spreadsheets
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # marks that spreadsheets write
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _MAX_BYTES = 1 << 30
 _MAX_LINE_BYTES = 1 << 20
@@ -44,7 +44,7 @@ class TableRow(NamedTuple):
     line: int
     name: str
     label: str
-    # in lower case; without a split column, the first folder of the path if it names a split
+    # name in lower case; without a split column, the first folder of the path if it names a split
     split: str
 
     @property

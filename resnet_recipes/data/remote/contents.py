@@ -19,7 +19,7 @@ from resnet_recipes.data.root import CONVERT_COMMAND, SPLITS, TABLES
 SUMS = "SHA256SUMS"
 
 PARALLEL_REQUESTS = 16
-_MAX_QUEUED = 1000  # requests
+_MAX_QUEUED = 1000  # maximum requests in the queue
 
 _FILES = tuple(f"{split}.beton" for split in SPLITS)
 _BETONS = tuple(f"{name}{end}" for name in (*_FILES, "train.half.beton") for end in ("", ".json"))

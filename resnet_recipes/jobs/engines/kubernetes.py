@@ -33,7 +33,7 @@ spec:
               spec:
                 template:
                   spec:
-                    terminationGracePeriodSeconds: {grace}      # to finish a step and save
+                    terminationGracePeriodSeconds: {grace}      # seconds to finish a step and save
                     containers:
                     - name: node
                       volumeMounts:
@@ -42,7 +42,7 @@ spec:
                     volumes:
                     - name: storage                         # keeps the runs; all pods see it
                       persistentVolumeClaim: {claim}
-                    - name: memory                          # for batches on their way to a GPU
+                    - name: memory                          # /dev/shm, for batches sent to a GPU
                       emptyDir: {{medium: Memory}}
 """
 

@@ -25,9 +25,9 @@ _SCRIPT = """\
 {array}#SBATCH --nodes={nodes}
 #SBATCH --ntasks-per-node={tasks}
 {gpus}{host}
-#SBATCH --time={time:<22} # then the run resumes; a shorter limit may start sooner
+#SBATCH --time={time:<22} # limit, after which the run resumes; a shorter limit may start sooner
 #SBATCH --requeue                     # after a preemption the job may run again
-#SBATCH --open-mode=append            # and write to the same output file
+#SBATCH --open-mode=append            # a restarted job appends to the output file
 #SBATCH --output=%x-{output}.out
 #SBATCH --signal=B:USR1@{notice}          # seconds before the time limit: calls the trap below
 
@@ -53,7 +53,7 @@ _WHOLE_NODE = """\
 #SBATCH --exclusive                   # all cores of the node, for decoding
 #SBATCH --mem=0                       # all memory of the node"""
 _ONE_GPU = f"""\
-#SBATCH --cpus-per-task={CORES}             # for decoding
+#SBATCH --cpus-per-task={CORES}             # cores for decoding
 #SBATCH --mem={MEMORY}G"""
 
 _ONE = """\

@@ -36,7 +36,7 @@ class AdamW(OptimizerSettings):
     weight_decay: float = 0.01  # fraction of a weight lost in one step, divided by lr
     # decay rates, per step, of the moving averages of the gradient and its square
     betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
-    eps: Positive = 1.0e-8  # added to the square root in the denominator
+    eps: Positive = 1.0e-8  # term added to the square root in the denominator
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.AdamW(

@@ -157,7 +157,7 @@ class Scaling(NamedTuple):
     """The attributes that a GradScaler sets during a step; None without a GradScaler."""
 
     scale: Tensor | None  # factor on the gradients
-    overflow: Tensor | None  # above 0 if a gradient overflowed
+    overflow: Tensor | None  # a number, above 0 if a gradient overflowed
 
 
 def read_scaling(optimizer: torch.optim.Optimizer) -> Scaling:

@@ -43,12 +43,12 @@ class LAMB(OptimizerSettings):
     name: str = "lamb"
     lr: float = 5.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.02  # fraction of each weight that is added to its update
-    # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    # parameters without decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: str = "one_dimensional"
     clip_norm: float | None = 1.0  # maximum L2 norm of the full gradient; null: no clipping
     # decay rates, per step, of the moving averages of the gradient and its square
     betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
-    eps: Positive = 1.0e-6  # added to the square root in the denominator
+    eps: Positive = 1.0e-6  # term added to the square root in the denominator
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return TorchLAMB(self.groups(model), self)

@@ -38,11 +38,11 @@ class LARS(OptimizerSettings):
     name: str = "lars"
     lr: float = 10.5  # peak learning rate, for the global batch
     weight_decay: float = 5.0e-5  # L2 coefficient
-    # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    # parameters without decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: str = "one_dimensional"
     momentum: BelowOne = 0.9  # fraction of the momentum kept from step to step
     trust_coefficient: Positive = 0.001  # factor on |w| / |g|
-    eps: Annotated[float, Bounds(least=0)] = 0.0  # added to the denominator
+    eps: Annotated[float, Bounds(least=0)] = 0.0  # term added to the denominator
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return TorchLARS(self.groups(model), self)

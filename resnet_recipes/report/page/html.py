@@ -34,7 +34,7 @@ class Figure:
     name: str  # name of the PNG file and the HTML element
     caption: str
     spec: Spec
-    has_own_legend: bool = False  # if its names are not in the page's legend
+    has_own_legend: bool = False  # whether its names are missing in the page's legend
 
 
 @dataclass

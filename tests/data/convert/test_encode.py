@@ -40,7 +40,7 @@ def test_encode_rejects_damaged_jpeg_that_fits(is_built, monkeypatch):
         monkeypatch.setattr(native, "find_engine_fault", lambda: "was not built")
     data = encode_image(PICTURE)
     tables = data.index(b"\xff\xda") + 6  # the first channel's Huffman tables
-    damaged = data[:tables] + b"\x33" + data[tables + 1 :]  # which do not exist
+    damaged = data[:tables] + b"\x33" + data[tables + 1 :]  # tables that do not exist
     with pytest.raises(BadImageError):
         encode(Picture(damaged), 0, ConvertOptions("jpg"))
 

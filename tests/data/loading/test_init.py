@@ -264,7 +264,7 @@ def test_run_decodes_its_steps_once_plus_prefetch(loader_case, rank, world, repe
     batching = Batching(rank, world, global_size=12, eval_size=4, seed=5, groups=world)
     steps = loader_case.decode_by_step(batching, STEPS + PREFETCH)
     assert [step.total() for step in steps] == [12 // world] * len(steps)
-    # without a stop, before it, and after it
+    # batches without a stop, before a stop, and after it
     for first, end in ((0, STEPS), (0, STOP), (STOP, STEPS)):
         decoded, needed = (
             loader_case.run(batching, first, end - first),

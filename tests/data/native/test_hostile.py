@@ -144,7 +144,7 @@ def test_raw_pixels_need_three_bytes_each(engine):
 def test_jpeg_tables_are_not_reused_across_images(engine):
     whole = encode_image(make_photo(1, 64, 64), quality=20)
     start, end = whole.index(b"\xff\xdb"), whole.index(b"\xff\xc0")
-    # without quantization tables; libjpeg would keep those of the previous image
+    # file without quantization tables; libjpeg would keep those of the previous image
     without = whole[:start] + whole[end:]
     batch = Batch([whole, without] * 10, 32, box=BOX)
     assert batch.fill(engine).tolist() == [Status.DONE, Status.DAMAGED] * 10

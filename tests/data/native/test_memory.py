@@ -65,7 +65,7 @@ def test_image_freed_during_read_is_read_again(memory):
     expected, row, engine = memory.pixels.copy(), memory.make_row(), Engine(1)
     ticket = engine.submit(row)
     while row["status"][0] == Status.WAITING:
-        pass  # until a thread has started
+        pass  # waits until a thread has started
     memory.counts[1] = 0
     memory.kept[-memory.kept.size // 2 :] = 0
     assert engine.wait(ticket, 60.0)

@@ -109,7 +109,7 @@ def test_copy_equals_original_and_is_fetched_once(config, site, origin):
     [
         ([], True),
         (["data.eval_size=256"], True),
-        (["data={root}"], True),  # but others may choose the cache
+        (["data={root}"], True),  # the author of the run may have chosen the cache
         (["data={root}", "data.cache=/mine"], False),
         (["data.root={root}", "data.cache=/mine"], False),
     ],
