@@ -71,7 +71,7 @@ def run(arguments: Arguments) -> int:
     sources = [argument for argument in arguments.positional if "=" not in argument] or [str(ROOT)]
     order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
     problems = [problem for problem in starmap(_check_filter, filters) if problem]
-    problems += filter(None, map(_explain_state, sources))
+    problems += filter(None, map(_find_state_problem, sources))
     if order not in KEYS:
         problems.append(
             Problem("--sort", order, "", find_value("--sort", order, KEYS), tuple(KEYS))
@@ -95,7 +95,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _remove(arguments: Sequence[str], sure: bool) -> int:
+def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
     """Delete runs after confirmation.
 
     Raises RecipeError, before any is deleted, if one is running or is not a run.
@@ -107,11 +107,14 @@ def _remove(arguments: Sequence[str], sure: bool) -> int:
     RecipeError.raise_if_any(
         Problem(str(folder), None, "is not a run folder", LIST) for folder in others
     )
-    if not sure and not sys.stdin.isatty():
+    if not is_confirmed and not sys.stdin.isatty():
         clause = "needs confirmation, but stdin is not a terminal"
         raise RecipeError.of("COMMAND", "rm", clause, "--yes")
     names = ", ".join(folder.name for folder in folders)
-    if not sure and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES:
+    if (
+        not is_confirmed
+        and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES
+    ):
         return ExitCode.CANCELLED
     print(f"deleting {names} with all checkpoints")
     with ExitStack() as locks:
@@ -153,7 +156,7 @@ def _check_filter(key: str, value: str) -> Problem | None:
     return None
 
 
-def _explain_state(argument: str) -> Problem | None:
+def _find_state_problem(argument: str) -> Problem | None:
     """Return the problem of a state that was typed without `state=`; None for other arguments."""
     if argument not in STATES or find_run_path("RUN", argument):
         return None

@@ -50,7 +50,7 @@ def start(
         result = launch.run()
         locked_folder.confirm()
         ending.write_ending(folder / EXIT, result)
-    if result.failed or (result.code and not result.step):
+    if result.has_failed or (result.code and not result.step):
         say(result.explain(folder, group.ranks, trains=not read_task(folder)))
     return result
 
@@ -192,7 +192,7 @@ class Launch:
             return self._make_run_ending(ExitCode.FAILED, "stopped at once", message)
         is_cancelled = self._signal == signal.SIGINT
         code = ExitCode.CANCELLED if is_cancelled else ExitCode.PREEMPTED
-        if done := [one for one in endings if not one.failed]:
+        if done := [one for one in endings if not one.has_failed]:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
             message = f"no checkpoint was saved within {SAVE_SECONDS} seconds of the signal"

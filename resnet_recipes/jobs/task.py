@@ -89,5 +89,5 @@ def _run_ranks(
             raise NotDoneError(failure, ending)
         yield
     finally:
-        if not ending.failed or ending.code in REJECTED_CODES:
+        if not ending.has_failed or ending.code in REJECTED_CODES:
             atomic.delete_folder(root)

@@ -219,9 +219,11 @@ def _find_run_weights(folder: Path) -> Path:
         return weights
     checkpoints = sorted((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.pt"))
     runs = sorted(path.parent for path in folder.glob(f"*/{WEIGHTS}"))
-    usable = checkpoints or runs
+    alternatives = checkpoints or runs
     fix = (
-        Value(shlex.quote(str(usable[-1]))) if usable else Hint("pass the folder of a finished run")
+        Value(shlex.quote(str(alternatives[-1])))
+        if alternatives
+        else Hint("pass the folder of a finished run")
     )
     raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
 

@@ -207,7 +207,7 @@ def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning 
     if off and argument[0] != "~" and (method := _find_method(off[1])):
         return _turn_off(method, context)
     if name[:1] in ("+", "~") or not equals:
-        return _read_misshapen(argument, context)
+        return _read_malformed(argument, context)
     setting_type = get_setting_type(expand(f"{name}=0")[0].key)
     if setting_type is None:
         return _read_misnamed(name, value, context)
@@ -236,7 +236,7 @@ def _find_method(name: str, choices: Iterable[str] = ()) -> str:
     return f"methods.{method}" if method else ""
 
 
-def _read_misshapen(argument: str, context: Context) -> Meaning | None:
+def _read_malformed(argument: str, context: Context) -> Meaning | None:
     """Return the setting for an argument without the form key=value."""
     key, _, value = map(str.strip, argument.partition(":"))
     if argument[0] == "+":
@@ -264,11 +264,13 @@ def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
     closest = ("." not in name and find_misspelled(name, SHORT_NAMES)) or find_misspelled(
         name, get_setting_types()
     )
-    is_placed = "." in name and name.lower().rpartition(".")[2] in {
+    has_known_leaf = "." in name and name.lower().rpartition(".")[2] in {
         key.rpartition(".")[2] for key in get_setting_types()
     }
-    foreign = None if is_placed and closest else find_meaning(name, value, table=context.meanings)
-    if foreign and _is_elsewhere(name, foreign):
+    foreign = (
+        None if has_known_leaf and closest else find_meaning(name, value, table=context.meanings)
+    )
+    if foreign and _has_meaning_in_other_section(name, foreign):
         return None
     if foreign is None and closest:
         is_method = closest.startswith("methods.") and find_dataclasses(get_setting_type(closest))
@@ -276,7 +278,7 @@ def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
     return foreign or find_meaning(name, value, exactly=False, table=context.meanings)
 
 
-def _is_elsewhere(name: str, meaning: Meaning) -> bool:
+def _has_meaning_in_other_section(name: str, meaning: Meaning) -> bool:
     """Return whether a name in one of our sections has its meaning in another section.
 
     A word such as `decay` has several meanings; `batch_size` and `mixup` have one.

@@ -137,10 +137,10 @@ class Library:
         """
         if name.endswith((".yaml", ".yml")):
             return self._find_file(name)
-        usable = names.RECIPE.fullmatch(name)
-        if usable and name in self.user and not self._is_copy(name):
+        is_name = names.RECIPE.fullmatch(name)
+        if is_name and name in self.user and not self._is_copy(name):
             return Entry(name, self.user[name], "user", self.packaged.get(name))
-        if usable and name in self.packaged:
+        if is_name and name in self.packaged:
             return Entry(name, self.packaged[name], "packaged")
         clause = "is not a recipe"
         files = (f"{name}/{CONFIG}", f"{name}.yaml", f"runs/{name}/{CONFIG}")
@@ -324,10 +324,10 @@ def _parse_default(item: object) -> Default | None:
     if isinstance(item, dict) and len(item) == 1:
         (key, name), *_ = item.items()
         choice = _CHOICE.fullmatch(key)
-        usable = choice and isinstance(name, str) and names.RECIPE.fullmatch(name)
-        return Default(choice[1], name) if usable else None
-    usable = isinstance(item, str) and (item == "_self_" or names.RECIPE.fullmatch(item))
-    return Default("", item) if usable else None
+        is_option = choice and isinstance(name, str) and names.RECIPE.fullmatch(name)
+        return Default(choice[1], name) if is_option else None
+    is_recipe = isinstance(item, str) and (item == "_self_" or names.RECIPE.fullmatch(item))
+    return Default("", item) if is_recipe else None
 
 
 def _find_files(folder: Path) -> dict[str, Path]:

@@ -64,7 +64,7 @@ class Recorder:
         self._earlier_wall_seconds = 0.0  # wall seconds of earlier sessions
         self._records: list[Record] = []
         self._pace = Pace(facts)
-        self._writable = True
+        self._is_writable = True
         self._trackers = trackers
         self._on_record = on_record
         self._is_finished = False
@@ -244,8 +244,8 @@ class Recorder:
         try:
             write()
         except OSError as error:
-            if self._writable:
-                self._writable = False
+            if self._is_writable:
+                self._is_writable = False
                 self._console.show_note(
                     f"cannot write results to {self._folder}: {error.strerror}; training continues"
                 )

@@ -126,7 +126,7 @@ class Ending:
     is_consequence: bool = False  # whether the process failed because another process failed
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether the run neither finished nor stopped on request."""
         return self.code not in (ExitCode.DONE, *STOPPED_CODES)
 
@@ -153,7 +153,7 @@ class Ending:
         more = RESUME_SETTINGS.get(self.error, "")
         can_resume = trains and more is not None
         resume = f"resume: resnet-train --resume {folder}{more}" if can_resume else ""
-        if not self.failed:
+        if not self.has_failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]
         if self.code in REJECTED_CODES:
             where = f"  on rank {self.rank}; log: {get_log_path(folder, self.rank)}"
@@ -231,4 +231,4 @@ def find_first_failure(candidates: Iterable[Ending]) -> Ending | None:
     def order(one: Ending) -> tuple[bool, float, float]:
         return one.is_consequence, one.rank if one.code in REJECTED_CODES else inf, one.time
 
-    return min((one for one in candidates if one.failed), key=order, default=None)
+    return min((one for one in candidates if one.has_failed), key=order, default=None)

@@ -190,7 +190,7 @@ class Pipeline(BatchSource):
         try:
             yield
         except TimeoutError:
-            self._pool.close(stuck=True)
+            self._pool.close(is_stuck=True)
             stuck = self._format_pending_images()
             raise TrainingError(
                 f"no image was read for {STUCK_SECONDS:g} s; the loader is stuck at {stuck}"

@@ -95,13 +95,13 @@ class WorkerPool:
             return f"was killed by {signal.Signals(-code).name}"
         return f"exited with code {code}"
 
-    def close(self, stuck: bool = False) -> None:
+    def close(self, is_stuck: bool = False) -> None:
         """Stop the workers; safe to call twice.
 
-        Kills processes. Waits for threads to finish, unless they are `stuck` or were in an earlier
-        call.
+        Kills processes. Waits for threads to finish, unless `is_stuck` is true, now or in an
+        earlier call.
         """
-        self._is_stuck |= stuck
+        self._is_stuck |= is_stuck
         for process in self.processes:
             process.kill()  # it has no state that could be lost
         for process in self.processes if self._is_stuck else ():
