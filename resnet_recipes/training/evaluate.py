@@ -83,8 +83,7 @@ def evaluate(
 def _count_correct(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
     """Return the counts of each image, int64 [N, 4] in the order of `evaluate`, and the outcomes.
 
-    Reads the logits [N, K] several times; for 100,000 classes, this can take longer than the
-    network.
+    Reads the logits [N, K] three times; for 100,000 classes, this can take longer than the network.
     """
     highest, top5 = logits.topk(min(5, logits.shape[1]))
     hits = top5 == labels.unsqueeze(1)
