@@ -106,7 +106,7 @@ def test_deleted_current_folder_is_reported(run, capsys, monkeypatch, tmp_path):
     assert "error: the current folder was deleted\n      hint: " in capsys.readouterr().err
 
 
-def test_training_command_reports_that_nothing_started(capsys):
+def test_failed_train_command_prints_nothing_was_started(capsys):
     assert cli.train(["no-such-recipe"]) == 2
     assert capsys.readouterr().err.endswith("\nNothing was started.  [exit 2]\n")
     assert cli.main(["show", "no-such-recipe"]) == 2

@@ -42,7 +42,7 @@ def run_call(monkeypatch: pytest.MonkeyPatch, out: Path, *arguments: str) -> tup
     return error.code, list(map(json.loads, out.read_text().splitlines()))
 
 
-def test_session_five_commands_cover_every_call(session):
+def test_documented_session_commands_run_every_call_within_limits(session):
     from calls import CALLS, COMMAND_SECONDS, SESSION_SECONDS
 
     page = (SESSION.parents[1] / "docs" / "contributing" / "gpu_session.md").read_text()
@@ -171,7 +171,7 @@ def test_crashed_part_keeps_rows_of_other_parts(make_call, monkeypatch, tmp_path
     assert "ended with -6" in rows[1]["fault"]
 
 
-def test_hung_part_is_killed_and_keeps_rows(make_call, monkeypatch):
+def test_hung_session_part_is_killed_with_its_child(make_call, monkeypatch):
     import part
 
     start = "{'case': subprocess.Popen(['sleep', '1000']).pid}"
@@ -217,7 +217,7 @@ def test_ratios_use_best_peer_of_same_work(session):
     }
 
 
-def test_steps_accept_rounding_and_reject_lost_updates(session, monkeypatch):
+def test_step_check_allows_rounding_but_reports_lost_updates(session, monkeypatch):
     import step_checks
 
     cpu, changed = torch.device("cpu"), step_checks.compute_changes

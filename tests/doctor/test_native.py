@@ -35,7 +35,7 @@ def test_working_library_names_its_instruction_set():
     assert "libjpeg-turbo" in decoder.what
 
 
-def test_threads_that_cannot_start_are_a_failure(monkeypatch):
+def test_check_native_reports_threads_that_cannot_start(monkeypatch):
     def fail(threads):
         raise OSError("cannot start 1 threads for decoding: Resource temporarily unavailable")
 

@@ -129,7 +129,7 @@ def test_run_about_to_start_keeps_its_name(make, arguments, clause):
     assert problem.fixes == (f"resnet-recipes watch {held.path}",)
 
 
-def test_run_that_started_training_meanwhile_is_kept(monkeypatch):
+def test_create_keeps_run_trained_since_the_check(monkeypatch):
     folder = create_run("run=first")
     summary = folder / SUMMARY
     monkeypatch.setattr(new_run, "reject_links", lambda folder: summary.write_text("{}"))
@@ -246,7 +246,7 @@ def test_create_rejects_unwritable_root(monkeypatch):
         check(make_test_plan("mild"))
 
 
-def test_check_rejects_names_that_create_rejects():
+def test_check_and_create_reject_a_taken_name():
     folder = create_run("run=mine")
     check(make_test_plan("mild", "run=mine"))  # it never trained
     (folder / "summary.json").write_text("{}")

@@ -99,7 +99,7 @@ def test_sweep_continues_after_a_failed_run(stand_in_runs, tmp_path):
 
 
 @pytest.mark.parametrize("code", [2, 3])
-def test_sweep_tries_again_after_it_lost_a_race(code, stand_in_runs, tmp_path):
+def test_sweep_retries_run_that_another_sweep_was_creating(code, stand_in_runs, tmp_path):
     stand_in_runs.codes = {"b": code}
     (tmp_path / "b").mkdir()  # another sweep has just created it and not locked it yet
     ended, _ = train_sweep(tmp_path)
@@ -162,7 +162,7 @@ def test_sweep_starts_run_once_stable_phase_is_saved(is_saved, stand_in_runs, tm
     assert stand_in_runs.most == 1 + is_saved
 
 
-def test_swept_run_fails_with_the_run_it_extends(stand_in_runs, tmp_path):
+def test_sweep_fails_run_whose_extended_run_failed(stand_in_runs, tmp_path):
     stand_in_runs.codes = {"b": 3}
     code, output = train_sweep(tmp_path, 3, PARENTS)
     assert (code, len(stand_in_runs.commands)) == (1, 2)

@@ -379,7 +379,7 @@ def test_library_network_sets_defaults_from_its_name(write_recipe_file):
 
 
 @pytest.mark.parametrize("below", ["", "defaults: [above]\nmodel: {init: kaiming_normal}\n"])
-def test_own_network_and_initialization_only_suggest_library(write_recipe_file, below):
+def test_library_network_with_other_initialization_suggests_init_library(write_recipe_file, below):
     initialization = "" if below else ", init: kaiming_normal"
     write_recipe_file(
         "recipes/above.yaml", f"defaults: [mild]\nmodel: {{name: 'timm:x'{initialization}}}\n"

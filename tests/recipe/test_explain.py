@@ -43,7 +43,7 @@ def test_suggested_sweeps_have_valid_runs(argument):
     assert "-m" not in str(get_recipe_error("mild", argument))
 
 
-def test_wrong_reference_hides_no_other_problem(tmp_path, monkeypatch):
+def test_overridden_wrong_reference_does_not_hide_wrong_value(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text("seed: ${optimizer.lrate}\n")

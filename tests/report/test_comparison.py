@@ -63,7 +63,7 @@ def test_read_machine_ignores_the_time_of_a_run(tmp_path):
     )
 
 
-def test_read_all_names_every_other_folder(tmp_path):
+def test_read_all_reports_every_missing_folder(tmp_path):
     create_run_folder(tmp_path, "a")
     with pytest.raises(NotReadyError) as error:
         read_all([tmp_path / "a", tmp_path / "b", tmp_path / "c"])

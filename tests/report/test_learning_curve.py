@@ -119,7 +119,7 @@ def test_learning_curve_averages_seeds_and_sorts_sizes(fit_fractions):
     assert describe_gain((60, 80, 90), variances) in text
 
 
-def test_gain_reports_that_a_size_has_one_run(fit_fractions):
+def test_single_run_of_a_size_excludes_seed_noise(fit_fractions):
     tops = {(share, seed): 90 * share**0.1 for share in (0.1, 0.3, 1.0) for seed in (1, 2)}
     (text,) = fit_fractions(tops)
     assert "seed noise" not in text

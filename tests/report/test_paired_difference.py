@@ -153,7 +153,7 @@ def test_paired_difference_settles_if_interval_excludes_zero():
     assert low < 0 < high
 
 
-def test_paired_images_to_settle_give_that_many_differences():
+def test_paired_images_to_settle_give_a_settled_difference():
     """With that many images in the same proportions, 0 is 2.8 standard errors away."""
     scale = count_pairs(153, 9, 3).multiply_to_settle("images")
     assert 1 < scale < 6

@@ -231,7 +231,7 @@ def explain_plan_rejection(make_teacher_arguments: Callable) -> Callable[..., st
     return explain_rejection
 
 
-def test_run_with_other_crops_is_rejected_with_values(store_outputs, explain_plan_rejection):
+def test_soft_labels_reject_other_crops_with_their_values(store_outputs, explain_plan_rejection):
     other = (
         "methods.randaugment={} methods.colout={} data.crop_scale=[0.5,1.0] data.seed=4 "
         "max_duration=3ep"
@@ -266,7 +266,7 @@ def test_run_with_other_image_size_is_rejected(
     plan_recipe(make_teacher_arguments(path))
 
 
-def test_soft_labels_reject_run_that_resizes_elsewhere(store_outputs, explain_plan_rejection):
+def test_soft_labels_reject_run_that_resizes_in_loader(store_outputs, explain_plan_rejection):
     other = f"{RESIZED} methods.progressive_resizing.at=loader"
     message = explain_plan_rejection(RecipeError, store_outputs(RESIZED), other)
     assert "at:loader" in message

@@ -110,7 +110,7 @@ def test_skypilot_nodes_rendezvous_on_the_first(tmp_path):
 
 
 @pytest.mark.parametrize(("code", "waits"), [(1, False), (0, False), (1, True)])
-def test_skypilot_node_ends_with_this_attempts_code(code, waits, tmp_path):
+def test_skypilot_node_ignores_code_of_earlier_attempt(code, waits, tmp_path):
     before = tmp_path / "runs/Mild_1"
     before.mkdir(parents=True)
     (before / "exit.json").write_text('{"code": 75}')  # an earlier attempt was stopped
