@@ -55,8 +55,8 @@ def plan_network(name: str) -> tuple[ModelConfig, BuiltNetworkFacts, int]:
     ],
 )
 def test_networks_that_compute_when_built_are_planned(name: str):
-    model, facts, side = plan_network(name)
-    assert not [*facts.problems(), *facts.size_problems([side], side)]
+    model, facts, image_size = plan_network(name)
+    assert not [*facts.problems(), *facts.size_problems([image_size], image_size)]
     assert facts.parameters == sum(
         weight.numel() for weight in build_model(model, 10, seed=0).parameters()
     )
@@ -65,8 +65,8 @@ def test_networks_that_compute_when_built_are_planned(name: str):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_every_network_is_planned_or_rejected(name: str):
-    _, facts, side = plan_network(name)
-    problems = [*facts.problems(), *facts.size_problems([side], side)]
+    _, facts, image_size = plan_network(name)
+    problems = [*facts.problems(), *facts.size_problems([image_size], image_size)]
     is_rejected = name.partition(":")[2].startswith(REJECTED)
     assert ["several classifiers" in problem.clause for problem in problems] == [True] * is_rejected
 
@@ -74,14 +74,14 @@ def test_every_network_is_planned_or_rejected(name: str):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_every_small_network_takes_two_steps(name: str, make_run: Callable[..., Run]):
-    model, facts, side = plan_network(name)
-    if facts.parameters > LARGEST or side > WIDEST or [*facts.problems()]:
+    model, facts, image_size = plan_network(name)
+    if facts.parameters > LARGEST or image_size > WIDEST or [*facts.problems()]:
         pytest.skip("too large for two steps here, or rejected")
     run = make_run(
         "max_duration=2ba batch.global_size=4 batch.bn_size=4 batch.eval_size=4 "
         "schedule.name=constant schedule.warmup=0ba optimizer.name=sgd optimizer.lr=0.001",
         model=asdict(model),
-        data={"train_size": side, "eval_size": side, "eval_resize": side},
+        data={"train_size": image_size, "eval_size": image_size, "eval_resize": image_size},
     )
     before = [weight.detach().clone() for weight in run.model.parameters()]
     assert torch.stack(record(run).losses).isfinite().all()

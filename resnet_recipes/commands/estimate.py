@@ -146,8 +146,8 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
 def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
     """Yield the measured speed of each part of a step; `first` is the first image size."""
     each = (
-        f"{format_number(1 / speeds.seconds_at(side).median)} at {side} px"
-        for side in sorted(speeds.seconds_per_image)
+        f"{format_number(1 / speeds.seconds_at(image_size).median)} at {image_size} px"
+        for image_size in sorted(speeds.seconds_per_image)
     )
     size = speeds.images_per_device
     yield f"step alone    {', '.join(each)}, in images/s, {size} per device and step"
@@ -175,12 +175,12 @@ def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     """Yield the bottleneck of the run at its first size, and ways to speed it up."""
     from resnet_recipes.jobs.loading import find_gain
 
-    side, methods = plan.image_sizes[0], plan.new_stack()
-    limit, wait = speeds.bottleneck_at(side), ""
+    image_size, methods = plan.image_sizes[0], plan.new_stack()
+    limit, wait = speeds.bottleneck_at(image_size), ""
     if limit == "loader" and speeds.loader_images_per_second:
-        wait_fraction = 1 - speeds.seconds_at(side).median / speeds.load_seconds(side)
+        wait_fraction = 1 - speeds.seconds_at(image_size).median / speeds.load_seconds(image_size)
         wait = f": steps wait {format_percent(wait_fraction)} of the time"
-    yield f"At {side} px the {limit} is the bottleneck{wait}. To speed it up:"
+    yield f"At {image_size} px the {limit} is the bottleneck{wait}. To speed it up:"
     if limit == "loader":
         if saves := find_gain(plan, speeds):
             size = f"   images stay in memory: {saves.memory.space}" if saves.memory else ""

@@ -79,8 +79,8 @@ def run(arguments: Arguments) -> int:
     count = sum(weight.numel() for weight in network.network.parameters())
     size = f"{count:,} parameters, {len(network.network.classes):,} classes"
     if not exported.any_size:
-        side = network.recipe.data.eval_size
-        size += f", only for images of {side} x {side} px"
+        image_size = network.recipe.data.eval_size
+        size += f", only for images of {image_size} x {image_size} px"
         if TARGETS[to].use_preprocessed:
             size += " (any size: --with-preprocessing)"
     facts = {

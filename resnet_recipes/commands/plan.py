@@ -229,16 +229,18 @@ def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabeledR
     from resnet_recipes.jobs.loading import iterate_supplies
 
     if forecast:
-        sides = dict.fromkeys(
+        image_sizes = dict.fromkeys(
             plan.image_sizes[index] for index in (0, len(plan.image_sizes) // 2, -1)
         )
         needs = (
-            f"{format_number(1 / forecast.speeds.seconds_at(side).median)} at {side} px"
-            for side in sides
+            f"{format_number(1 / forecast.speeds.seconds_at(image_size).median)} at {image_size} px"
+            for image_size in image_sizes
         )
         yield "need", f"{', '.join(needs)}, in images/s, without loading"
     for index, rates, first_epoch, source in iterate_supplies(plan):
-        each = ", ".join(f"{format_number(rate)} at {side} px" for side, rate in rates.items())
+        each = ", ".join(
+            f"{format_number(rate)} at {image_size} px" for image_size, rate in rates.items()
+        )
         first = f"{format_number(first_epoch)} in the first epoch"
         yield "supply", f"{index}: {each}, {first}, in images/s; {source}"
 

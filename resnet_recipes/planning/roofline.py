@@ -85,7 +85,7 @@ class Speed(NamedTuple):
     """The predicted speed of one GPU for some work."""
 
     images_per_second: float
-    limit: str  # the bottleneck: arithmetic | memory traffic | kernel launches
+    limit: str  # the bottleneck: compute | memory traffic | kernel launches
 
 
 def predict_speed(gpu: Gpu, work: Work) -> Speed:
@@ -113,7 +113,7 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
     ) / work.batch
     if host > compute + traffic:
         return Speed(1 / host, "kernel launches")
-    limit = "arithmetic" if compute > traffic else "memory traffic"
+    limit = "compute" if compute > traffic else "memory traffic"
     return Speed(1 / (compute + traffic), limit)
 
 

@@ -61,8 +61,8 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
         if run.state != "unreadable":
             sets.setdefault(_identify_data(run), []).append(run)
     if len(sets) > 1:
-        note = "Accuracies on different images cannot be compared: each data set has a section."
-        yield PageSection(f"{len(sets)} data sets", [note])
+        note = "Accuracies on different images cannot be compared: each dataset has a section."
+        yield PageSection(f"{len(sets)} datasets", [note])
     published = [] if sets else list(map(asdict, read_published()))
     for number, part in enumerate(sets.values(), 1):
         is_imagenet = _count_images(part[0]) == IMAGENET_IMAGES

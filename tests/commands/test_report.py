@@ -201,7 +201,7 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
         facts = {"train_examples": 99 + part, "eval_examples": 101, "eval_digest": f"{part}"}
         (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
     text = render_page()
-    assert "<h2>2 data sets" in text
+    assert "<h2>2 datasets" in text
     assert re.findall(r"Best finished run: s1.0 \(([\w .]+)\),", text) == ["share 1.0"]
     # folds are not compared
     assert "Best finished run: mild, 71.50% top-1 (mean of 2 runs)" in text

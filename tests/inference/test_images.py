@@ -11,7 +11,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.inference.images import open_labeled
 from tests.images import CLASSES, create_random_images
 
-SHARE = Batching(rank=0, world_size=1, global_size=1, eval_size=4, seed=0)
+BATCHING = Batching(rank=0, world_size=1, global_size=1, eval_size=4, seed=0)
 
 
 @pytest.fixture
@@ -27,22 +27,22 @@ def beton_folder(tmp_path: Path) -> DataConfig:
 
 
 def test_open_labeled_accepts_beton_classes_of_network(beton_folder):
-    open_labeled(beton_folder, CLASSES, len(CLASSES), SHARE).close()
-    open_labeled(beton_folder, (), len(CLASSES), SHARE).close()
+    open_labeled(beton_folder, CLASSES, len(CLASSES), BATCHING).close()
+    open_labeled(beton_folder, (), len(CLASSES), BATCHING).close()
 
 
 def test_open_labeled_rejects_classes_in_another_order(beton_folder):
     with pytest.raises(NotReadyError, match="classes"):
-        open_labeled(beton_folder, CLASSES[::-1], len(CLASSES), SHARE)
+        open_labeled(beton_folder, CLASSES[::-1], len(CLASSES), BATCHING)
 
 
 def test_open_labeled_rejects_labels_beyond_the_network(beton_folder):
     with pytest.raises(NotReadyError, match=f"labels up to {len(CLASSES) - 1}"):
-        open_labeled(beton_folder, (), len(CLASSES) - 1, SHARE)
+        open_labeled(beton_folder, (), len(CLASSES) - 1, BATCHING)
 
 
 def test_open_labeled_rejects_another_kind_of_file(tmp_path):
     (tmp_path / "lite0.pth").write_bytes(b"PK")
     config = DataConfig(root=str(tmp_path / "lite0.pth"), workers=0)
     with pytest.raises(NotReadyError, match="is neither a folder nor a table"):
-        open_labeled(config, CLASSES, len(CLASSES), SHARE)
+        open_labeled(config, CLASSES, len(CLASSES), BATCHING)

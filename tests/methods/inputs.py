@@ -19,10 +19,10 @@ def make_now(step: int = 0, total: int = 100, per_epoch: int = 10, seed: int = 0
     return Now(step, Horizon(total, per_epoch), np.random.default_rng((seed, step)))
 
 
-def make_batch(examples: int = 8, side: int = 32, classes: int = 10) -> Batch:
+def make_batch(examples: int = 8, size: int = 32, classes: int = 10) -> Batch:
     """Return a batch of random images in channels_last memory, the same every time."""
     generator = torch.Generator().manual_seed(1)
-    images = torch.randn(examples, 3, side, side, generator=generator).contiguous(
+    images = torch.randn(examples, 3, size, size, generator=generator).contiguous(
         memory_format=torch.channels_last
     )
     labels = torch.arange(examples) % classes

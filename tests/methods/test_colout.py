@@ -51,7 +51,7 @@ def test_colout_keeps_same_ordered_lines_of_all_images():
 
 
 def test_colout_rows_and_columns_have_separate_fractions():
-    assert ColOut(0.5, 0.25).transform_batch(make_batch(side=32), make_now()).images.shape[-2:] == (
+    assert ColOut(0.5, 0.25).transform_batch(make_batch(size=32), make_now()).images.shape[-2:] == (
         16,
         24,
     )

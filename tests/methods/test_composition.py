@@ -64,7 +64,7 @@ def test_method_pairs_commute_except_as_listed(first, second):
     methods = [make.get(name, BY_NAME[name])() for name in (first, second)]
     results = []
     for order in (methods, methods[::-1]):
-        batch = make_batch(examples=12, side=32)
+        batch = make_batch(examples=12, size=32)
         for method in order:
             batch = method.transform_batch(batch, make_now(2, seed=TRANSFORMS.index(method.name)))
         results.append(batch)
@@ -82,7 +82,7 @@ def test_declared_order_gives_published_sizes_and_targets():
     )
     assert (
         Stack.of(methods)
-        .transform_batch(make_batch(examples=1, side=176), make_now())
+        .transform_batch(make_batch(examples=1, size=176), make_now())
         .images.shape[-1]
         == 100
     )

@@ -93,7 +93,7 @@ def test_transform_keeps_batch_layout_and_depends_on_rng(method):
 def test_plan_lists_image_sizes_of_methods(method):
     for step in (0, 65, 99):
         now = make_now(step)
-        width = method().transform_batch(make_batch(side=32), now).images.shape[-1]
+        width = method().transform_batch(make_batch(size=32), now).images.shape[-1]
         assert width == method().size_after(32, now.epoch, now.horizon)
 
 

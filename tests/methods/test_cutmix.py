@@ -23,7 +23,7 @@ DOES_NOT_COMMUTE = {
 def test_cutmix_targets_follow_area_of_box():
     areas = set()
     for step in range(30):
-        batch = make_batch(examples=6, side=20, classes=6)
+        batch = make_batch(examples=6, size=20, classes=6)
         result = CutMix().transform_batch(batch, make_now(step))
         changed = (result.images != batch.images).any(1)
         moved = changed.flatten(1).any(1)
@@ -44,7 +44,7 @@ def test_cutmix_targets_follow_area_of_box():
 
 
 def test_cutmix_soft_labels_follow_area_of_box():
-    batch, areas = make_batch(examples=6, side=20, classes=6), set()
+    batch, areas = make_batch(examples=6, size=20, classes=6), set()
     for step in range(10):
         result = CutMix().transform_batch(
             batch._replace(soft_labels=torch.eye(6).roll(1, 0)), make_now(step)
@@ -56,14 +56,14 @@ def test_cutmix_soft_labels_follow_area_of_box():
     assert len({*range(40, 161)} & areas) > 0  # between a tenth and two fifths of an image
 
 
-@pytest.mark.parametrize("side", [7, 8, 224])
-def test_cutmix_box_is_centered_as_in_paper(side):
+@pytest.mark.parametrize("size", [7, 8, 224])
+def test_cutmix_box_is_centered_as_in_paper(size):
     for step in range(20):
-        batch, rng = make_batch(examples=2, side=side, classes=2), make_now(step).rng
-        length = int(side * rng.beta(1.0, 1.0) ** 0.5)
+        batch, rng = make_batch(examples=2, size=size, classes=2), make_now(step).rng
+        length = int(size * rng.beta(1.0, 1.0) ** 0.5)
         edges = [
-            min(max(center + sign * (length // 2), 0), side)
-            for center in rng.integers(side, size=2)
+            min(max(center + sign * (length // 2), 0), size)
+            for center in rng.integers(size, size=2)
             for sign in (-1, 1)
         ]
         area = (edges[1] - edges[0]) * (edges[3] - edges[2])

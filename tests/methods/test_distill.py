@@ -67,7 +67,7 @@ def test_distill_loss_matches_manual_loop(temperature, share):
 
 
 def test_teacher_sees_network_images_in_parts():
-    method, seen, batch = Distill(), [], make_batch(300, side=2)
+    method, seen, batch = Distill(), [], make_batch(300, size=2)
     method.take_network(lambda images: seen.append(images) or images.mean((2, 3)))
     changed = method.transform_batch(batch, make_now())
     assert [len(images) for images in seen] == [128, 128, 44]

@@ -35,7 +35,7 @@ def test_mixed_images_and_targets_come_from_the_partner(partner, order, switch):
 
 
 def test_mixup_and_cutmix_each_run_half_the_steps():
-    batch = make_batch(examples=4, side=8)
+    batch = make_batch(examples=4, size=8)
     pasted = 0
     for step in range(200):
         result = MixUpOrCutMix(mixup_alpha=50.0, cutmix_alpha=50.0).transform_batch(

@@ -26,7 +26,7 @@ class Theirs(Method):
 
 #: A hook that raises an error, and the function that it calls.
 FAILING = """
-    def size_after(self, side, epoch, horizon):
+    def size_after(self, image_size, epoch, horizon):
         fail()
 
 def fail():

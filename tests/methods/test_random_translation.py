@@ -10,9 +10,9 @@ from tests.methods.inputs import make_batch, make_now
 WRONG = {"pixels": [0, -1]}
 
 
-@pytest.mark.parametrize(("pixels", "side"), [(1, 8), (3, 8), (9, 6)])
-def test_translated_image_is_window_of_its_reflection(pixels, side):
-    batch = make_batch(examples=40, side=side)
+@pytest.mark.parametrize(("pixels", "size"), [(1, 8), (3, 8), (9, 6)])
+def test_translated_image_is_window_of_its_reflection(pixels, size):
+    batch = make_batch(examples=40, size=size)
     moved = RandomTranslation(pixels=pixels).transform_batch(batch, make_now()).images
     moves = set()
     for before, after in zip(batch.images.numpy(), moved.numpy(), strict=True):
@@ -22,14 +22,14 @@ def test_translated_image_is_window_of_its_reflection(pixels, side):
             next(
                 (top, left)
                 for top, left in corners
-                if np.array_equal(wide[:, top : top + side, left : left + side], after)
+                if np.array_equal(wide[:, top : top + size, left : left + size], after)
             )
         )
     assert len(moves) > min(20, 2 * pixels)
 
 
 def test_random_translations_are_uniform_along_both_axes():
-    batch = make_batch(examples=5000, side=16)
+    batch = make_batch(examples=5000, size=16)
     ramp = torch.arange(16.0)
     batch = batch._replace(images=(ramp + 100 * ramp[:, None]).expand(5000, 3, 16, 16))
     moved = RandomTranslation(pixels=2).transform_batch(batch, make_now()).images[:, 0, 8, 8]

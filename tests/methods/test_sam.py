@@ -84,7 +84,7 @@ class StepState(NamedTuple):
     """The state after a step."""
 
     loss: float
-    rate: float
+    lr: float
     scale: float  # loss scale, for float16
     model: dict[str, Tensor]  # weights and statistics, without the BatchNorm batch counter
     momenta: list[Tensor]
@@ -129,7 +129,7 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
     )
     states = train_run(run, bad=6 + bad_pass)  # a forward pass of the fourth step
     before, skipped, last = states[2:]
-    assert [state.rate for state in states] == [run.plan.lr_at(step) for step in range(5)]
+    assert [state.lr for state in states] == [run.plan.lr_at(step) for step in range(5)]
     assert [state.scale for state in states] == [before.scale] * 3 + [before.scale / 2] * 2
     assert all(map(torch.equal, skipped.momenta, before.momenta))
     assert any(momentum.any() for momentum in before.momenta)

@@ -43,8 +43,8 @@ def smooth(x: Tensor, stride: int) -> Tensor:
 def smooth_backward(g: Tensor, stride: int, height: int, width: int) -> Tensor:
     """Return the input gradient: a transposed convolution, cropped or extended to size."""
     output_padding = [
-        side - 1 - (out - 1) * stride
-        for side, out in zip((height, width), g.shape[2:], strict=True)
+        size - 1 - (out - 1) * stride
+        for size, out in zip((height, width), g.shape[2:], strict=True)
     ]
     return F.conv_transpose2d(
         to_nhwc(g), blur._make_kernel(g), None, stride, 1, output_padding, g.shape[1]
@@ -54,7 +54,7 @@ def smooth_backward(g: Tensor, stride: int, height: int, width: int) -> Tensor:
 def pool(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     """Return the maxima of 3x3 windows, and the place 0 to 8 of each in its window."""
     y, indices = F.max_pool2d(to_nhwc(x), 3, stride, 1, return_indices=True)
-    rows, columns = (torch.arange(side, device=x.device) * stride for side in y.shape[2:])
+    rows, columns = (torch.arange(size, device=x.device) * stride for size in y.shape[2:])
     down, right = indices // x.shape[3] - rows.view(-1, 1) + 1, indices % x.shape[3] - columns + 1
     return y, to_nhwc((3 * down + right).to(torch.uint8))
 
@@ -62,7 +62,7 @@ def pool(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
 def pool_backward(g: Tensor, places: Tensor, stride: int, height: int, width: int) -> Tensor:
     """Add each gradient to the place of its maximum."""
     dx = to_nhwc(g.new_zeros(*g.shape[:2], height + 2, width + 2))
-    tall, wide = (stride * (side - 1) + 1 for side in g.shape[2:])
+    tall, wide = (stride * (size - 1) + 1 for size in g.shape[2:])
     for place in range(9):
         down, right = divmod(place, 3)
         windows = dx[..., down : down + tall : stride, right : right + wide : stride]

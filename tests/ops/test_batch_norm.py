@@ -108,8 +108,8 @@ def test_batch_norm_of_all_sizes_compiles_one_graph():
         return operation(y, norm, Epilogue(again, relu=True)).square().sum()
 
     compiled = torch.compile(call, backend=counter, dynamic=True, fullgraph=True)
-    for side in (11, 12, 14):
-        x = torch.randn(4, 5, side, side, dtype=torch.float64, requires_grad=True)
+    for size in (11, 12, 14):
+        x = torch.randn(4, 5, size, size, dtype=torch.float64, requires_grad=True)
         output = compiled(batch_norm.fused, norms[0], x)
         expected = call(batch_norm.unfused, norms[1], x)
         with BackwardRecorder() as backwards:

@@ -40,30 +40,30 @@ class ConvolutionKind(NamedTuple):
 
 def list_convolutions() -> dict[ConvolutionKind, set[int]]:
     """Return the convolutions of all families, with the small input sizes and the last size."""
-    sides_by_kind: dict[ConvolutionKind, set[int]] = {}
+    sizes_by_kind: dict[ConvolutionKind, set[int]] = {}
     for (name, argument), least in FAMILIES.items():
         model = backbones.build_structure(name, 10, {argument: True} if argument else {}).eval()
-        sides: dict[nn.Module, list[int]] = {}
+        sizes: dict[nn.Module, list[int]] = {}
 
-        def note(conv: nn.Module, inputs: tuple[Tensor], sides=sides) -> None:
-            sides.setdefault(conv, []).append(inputs[0].shape[-1])
+        def note(conv: nn.Module, inputs: tuple[Tensor], sizes=sizes) -> None:
+            sizes.setdefault(conv, []).append(inputs[0].shape[-1])
 
         convs = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
         for conv in convs:
             conv.register_forward_pre_hook(note)
-        for side in (least, 64):
-            model(torch.empty(1, 3, side, side, device="meta"))
+        for size in (least, 64):
+            model(torch.empty(1, 3, size, size, device="meta"))
         for conv in convs:
             inputs = min(conv.in_channels, 16 + conv.in_channels % 16)
             groups = inputs if conv.groups == conv.in_channels else min(conv.groups, 4)
             kind = ConvolutionKind(
                 inputs, conv.kernel_size[0], conv.stride[0], conv.padding[0], groups
             )
-            first, last = sides[conv]
-            sides_by_kind.setdefault(kind, set()).update(
+            first, last = sizes[conv]
+            sizes_by_kind.setdefault(kind, set()).update(
                 (*range(first, min(first + 8, last)), last)
             )
-    return sides_by_kind
+    return sizes_by_kind
 
 
 def compute_results(
@@ -79,10 +79,10 @@ def compute_results(
     return [y, *torch.autograd.grad(y, (x, weight), g)]
 
 
-def sample_inputs(kind: ConvolutionKind, side: int) -> tuple[Tensor, Tensor]:
+def sample_inputs(kind: ConvolutionKind, size: int) -> tuple[Tensor, Tensor]:
     """Return an input and weights with the same values in bf16 and in float64."""
-    torch.manual_seed(side)
-    x = torch.randn(2, kind.inputs, side, side, dtype=torch.bfloat16)
+    torch.manual_seed(size)
+    x = torch.randn(2, kind.inputs, size, size, dtype=torch.bfloat16)
     outputs = kind.inputs if kind.groups == kind.inputs else 16
     weight = torch.randn(outputs, kind.inputs // kind.groups, kind.kernel, kind.kernel).bfloat16()
     return x, weight
@@ -90,9 +90,9 @@ def sample_inputs(kind: ConvolutionKind, side: int) -> tuple[Tensor, Tensor]:
 
 def test_convolutions_have_correct_gradients_on_small_maps():
     wrong = []
-    for kind, sides in list_convolutions().items():
-        for side in sides:
-            tensors = sample_inputs(kind, side)
+    for kind, sizes in list_convolutions().items():
+        for size in sizes:
+            tensors = sample_inputs(kind, size)
             actual, exact = (
                 compute_results(kind, *tensors, one) for one in (torch.bfloat16, torch.float64)
             )
@@ -101,16 +101,16 @@ def test_convolutions_have_correct_gradients_on_small_maps():
                 (one - other).abs().max() < other.abs().max() / 64
                 for one, other in zip(actual, exact, strict=True)
             ):
-                wrong.append((kind, side))
+                wrong.append((kind, size))
     assert not wrong
 
 
-@pytest.mark.parametrize("side", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("stride", [1, 2, 3, (2, 1)])
 @pytest.mark.parametrize("kernel", [1, 2, 3, 5, 7, (7, 1)])
-def test_weights_under_padding_change_no_output_or_gradient(kernel, stride, side):
+def test_weights_under_padding_change_no_output_or_gradient(kernel, stride, size):
     sizes = kernel if isinstance(kernel, tuple) else (kernel, kernel)
-    x = torch.randn(2, 3, side, side, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(2, 3, size, size, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(4, 3, *sizes, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(4, dtype=torch.float64)
     results = []

@@ -27,11 +27,11 @@ SPEEDS = Speeds(
 
 
 def make_sized_plan(
-    *sides: int, images: int = 1000, last: int | None = None, evaluated: int = 0
+    *image_sizes: int, images: int = 1000, last: int | None = None, evaluated: int = 0
 ) -> Mock:
     """Return a stand-in for the plan of a run with `images` per epoch, and `last` in the last."""
-    counts = (images,) * (len(sides) - 1) + (last or images,)
-    run = Mock(image_sizes=sides, epoch_images=counts, evaluated_images=evaluated, saves=3)
+    counts = (images,) * (len(image_sizes) - 1) + (last or images,)
+    run = Mock(image_sizes=image_sizes, epoch_images=counts, evaluated_images=evaluated, saves=3)
     run.recipe.data.eval_size = 224
     return run
 
@@ -69,7 +69,7 @@ def test_seconds_at_interpolates_sizes_by_area():
 {loader_images_per_second: {88: 500}, first_epoch_images_per_second: 400} | [loader, step] | [2.5,4]
 {loader_images_per_second: {88: 500}, first_epoch_images_per_second: 5000} | [loader, step] | [2, 4]
 {devices: 2, all_reduce_seconds: 0.1} | [all-reduce, step] | [1.0, 4.0]
-{bottlenecks: {88: arithmetic}} | [arithmetic, step] | [1.0, 4.0]
+{bottlenecks: {88: compute}} | [compute, step] | [1.0, 4.0]
 """
     ),
 )
@@ -123,7 +123,7 @@ def test_read_measurement_needs_equal_facts(monkeypatch, tmp_path):
 
 def list_epoch_sizes(sizes: dict[int, int]) -> list[int]:
     """Return the size of every epoch."""
-    return [side for side, count in sizes.items() for _ in range(count)]
+    return [image_size for image_size, count in sizes.items() for _ in range(count)]
 
 
 @pytest.mark.parametrize(

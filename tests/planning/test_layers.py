@@ -16,7 +16,7 @@ from tests.tables import parse_values
 
 
 @pytest.mark.parametrize(
-    ("name", "side", "frozen", "blur"),
+    ("name", "image_size", "frozen", "blur"),
     parse_values(
         """
 resnet18 | 64 | none |
@@ -30,10 +30,10 @@ resnet50 | 40 | backbone |
 """
     ),
 )
-def test_flops_match_torch_flop_counter(name, side, frozen, blur):
+def test_flops_match_torch_flop_counter(name, image_size, frozen, blur):
     config = ModelConfig(name, freeze=frozen, weights="torchvision")
     with torch.device("meta"):
-        network, images = build_model(config, 7, seed=1), torch.empty(2, 3, side, side)
+        network, images = build_model(config, 7, seed=1), torch.empty(2, 3, image_size, image_size)
         methods = {} if blur is None else {"blurpool": BlurPool(**blur)}
         for blurpool in methods.values():
             blurpool.modify_model(network)
@@ -44,5 +44,5 @@ def test_flops_match_torch_flop_counter(name, side, frozen, blur):
         freeze(network, config)
     with FlopCounterMode(display=False) as counter:
         network(images).sum().backward()
-    flops = count_flops(config, 7, side, Stack(methods))
+    flops = count_flops(config, 7, image_size, Stack(methods))
     assert 2 * flops.training == counter.get_total_flops()

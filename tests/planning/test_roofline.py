@@ -32,7 +32,7 @@ from tests.tables import parse_rows, parse_values
 
 
 @pytest.mark.parametrize(
-    ("side", "giga", "megabytes"),
+    ("image_size", "giga", "megabytes"),
     parse_values(
         """
 224 | 24.30 | 478.7
@@ -43,11 +43,11 @@ from tests.tables import parse_rows, parse_values
 """
     ),
 )
-def test_flops_and_traffic_match_counted_values(side, giga, megabytes):
+def test_flops_and_traffic_match_counted_values(image_size, giga, megabytes):
     # The classifier is not counted.
-    flops = count_flops(ModelConfig("resnet50"), 0, side, Stack({})).training
+    flops = count_flops(ModelConfig("resnet50"), 0, image_size, Stack({})).training
     assert flops / 1e9 == pytest.approx(giga, rel=0.003)
-    moved = count_traffic(Work("resnet50", side, 256)).total()
+    moved = count_traffic(Work("resnet50", image_size, 256)).total()
     assert moved / 1e6 == pytest.approx(megabytes, rel=0.01)
 
 
@@ -83,8 +83,8 @@ class CountingKernels(TorchDispatchMode):
         return function(*arguments, **(options or {}))
 
 
-@pytest.mark.parametrize(("side", "blurs"), [(224, True), (88, True), (88, False)])
-def test_fused_traffic_matches_kernel_arguments(side, blurs):
+@pytest.mark.parametrize(("image_size", "blurs"), [(224, True), (88, True), (88, False)])
+def test_fused_traffic_matches_kernel_arguments(image_size, blurs):
     """Nothing is computed: tensors have only shapes."""
     tensors = {}
 
@@ -99,13 +99,13 @@ def test_fused_traffic_matches_kernel_arguments(side, blurs):
             BlurPool().modify_model(network)
         network.to(torch.bfloat16, memory_format=torch.channels_last)
         fuse(network, ops.Operations(**{name: each.fused for name, each in ops.MODULES.items()}))
-        images = torch.empty(1, 3, side, side, dtype=torch.bfloat16)
+        images = torch.empty(1, 3, image_size, image_size, dtype=torch.bfloat16)
         with (
             CountingKernels() as kernels,
             torch.autograd.graph.saved_tensors_hooks(keep, lambda each: each),
         ):
             network(images.to(memory_format=torch.channels_last)).sum().backward()
-    work = Work("resnet50", side, 256, blurs, fused=True)
+    work = Work("resnet50", image_size, 256, blurs, fused=True)
     # within a thousandth: half of an odd size is rounded up
     expected = sum(count_traffic(work)[kind] for kind in ("batch norm", "blur", "pool"))
     assert kernels.moved == pytest.approx(expected, rel=1e-3)
@@ -129,7 +129,7 @@ def test_blur_traffic_is_one_read_and_write():
 #: Measured by NVIDIA PyTorch examples (A100 in 21.03; V100), timm with PyTorch 1.12 (RTX 3090), and
 #: benchmarks/gpu_session: our loop with kernels, and the hand-written loop.
 @pytest.mark.parametrize(
-    ("name", "side", "blur", "fused", "images_per_second"),
+    ("name", "image_size", "blur", "fused", "images_per_second"),
     parse_values(
         """
 A100 80GB | 224 | false | false | 2470
@@ -149,10 +149,10 @@ H200 | 176 | true | false | 6126
     ),
 )
 def test_predicted_speed_is_within_10_percent_of_measured(
-    name, side, blur, fused, images_per_second
+    name, image_size, blur, fused, images_per_second
 ):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
-    work = Work("resnet50", side, 256, blur, fused)
+    work = Work("resnet50", image_size, 256, blur, fused)
     seconds = 1 / predict_speed(gpu, work).images_per_second
     if fused:  # measured before the fused pool existed
         torchs = count_traffic(work._replace(fused=False))["pool"] / POOL_BYTES_PER_SECOND
@@ -193,15 +193,21 @@ def test_predicted_speed_names_its_limit():
     slow = replace(gpus["A100 80GB"], teraflops=20)
     assert predict_speed(gpus["A100 80GB"], work).limit == "memory traffic"
     assert predict_speed(gpus["H200"], Work("resnet18", 64, 8)).limit == "kernel launches"
-    assert predict_speed(slow, work).limit == "arithmetic"
+    assert predict_speed(slow, work).limit == "compute"
 
 
 def test_predictions_page_lists_every_gpu():
     page = (Path(__file__).parents[2] / "docs/lab/predictions.md").read_text()
     for gpu in GPUS:
         rows = [
-            predict_speed(gpu, Work("resnet50", side, 256, True, fused))
-            for side, fused in ((224, False), (224, True), (176, True), (128, True), (88, True))
+            predict_speed(gpu, Work("resnet50", image_size, 256, True, fused))
+            for image_size, fused in (
+                (224, False),
+                (224, True),
+                (176, True),
+                (128, True),
+                (88, True),
+            )
         ]
         cells = [
             f"{round(one.images_per_second, -1):,.0f}" + " *" * (one.limit == "kernel launches")
