@@ -2,14 +2,14 @@
 # Set up .venv:  tools/setup.sh run|test. `run` is the package alone, `test` also what its tests need.
 # Also installs system headers, if that is allowed.
 set -eu
-what=$1
+kind=$1
 venv=.venv
 log=$venv/install.log
 decoder="g++ libjpeg-dev"
 
 say() { printf '%s\n' "$*" >&2; }
 
-privileged() { command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; }
+can_install_packages() { command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; }
 
 apt_install() {
     as_root=""
@@ -31,7 +31,7 @@ find_python() {
 
 make_venv() {
     package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
-    if "$1" -c 'import ensurepip' 2>/dev/null || { privileged && apt_install "$package"; }; then
+    if "$1" -c 'import ensurepip' 2>/dev/null || { can_install_packages && apt_install "$package"; }; then
         "$1" -m venv "$venv"
     else
         say "Python's venv module is missing:  sudo apt-get install $package"
@@ -44,7 +44,7 @@ install_decoder_headers() {
 #include <jpeglib.h>' | c++ -x c++ -fsyntax-only - 2>/dev/null; then
         say "installing a compiler and the headers of libjpeg-turbo for the decoder ..."
         # shellcheck disable=SC2086
-        { privileged && apt_install $decoder; } ||
+        { can_install_packages && apt_install $decoder; } ||
             say "Skipping the native decoder: images load at about 40% of the speed. To install it:  sudo apt-get install $decoder"
     fi
 }
@@ -59,7 +59,7 @@ install() {
 }
 
 # Run a command in the background, and report every ten seconds that it is still running.
-watched() {
+run_with_progress() {
     "$@" &
     process=$!
     seconds=0
@@ -83,12 +83,12 @@ if [ ! -x "$venv/bin/pip" ]; then
 fi
 : >"$log"
 install_decoder_headers
-case $what in
+case $kind in
 run) package=. ;;
 test) package=".[dev]" ;;
 *) say "tools/setup.sh run|test" && exit 2 ;;
 esac
 say "installing resnet-recipes into $venv; the first time this downloads PyTorch (up to 3 GB with CUDA) ..."
-watched install "$package" || report_failure
-touch "$venv/$what"
-[ "$what" = run ] || touch "$venv/run"
+run_with_progress install "$package" || report_failure
+touch "$venv/$kind"
+[ "$kind" = run ] || touch "$venv/run"

@@ -10,15 +10,15 @@ trap 'rm -rf "$site"' EXIT
 fail() { echo "site_check: $*" >&2; exit 1; }
 
 NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --site-dir "$site"
-.venv/bin/zensical build --clean --strict >/dev/null 2>&1 || fail "Zensical does not build it"
+.venv/bin/zensical build --clean --strict >/dev/null 2>&1 || fail "Zensical does not build the site"
 cd "$site"
 mapfile -t pages < <(find . -name '*.html' ! -name 404.html ! -path ./index.html -printf '%P\n')
 [ "${#pages[@]}" -gt 15 ] || fail "there are only ${#pages[@]} pages"
 for page in "${pages[@]}"; do
     grep -qF "href=\"$page\"" index.html || fail "no link leads to $page"
 done
-! grep -E '<(script|link|img)[^>]*(src|href)="https?:' index.html "${pages[@]}" || fail "something is loaded from elsewhere"
-! grep -E ' object at 0x|typing\.' reference/settings.html reference/methods.html || fail "a type is shown as Python holds it"
+! grep -E '<(script|link|img)[^>]*(src|href)="https?:' index.html "${pages[@]}" || fail "a page loads a file from another site"
+! grep -E ' object at 0x|typing\.' reference/settings.html reference/methods.html || fail "a page shows the Python representation of a type"
 [ "$(stat -c %s search/search_index.js)" -gt 100000 ] || fail "the search has no index"
 grep -qF '<script src="iframe-worker.js"' index.html || fail "the search needs a server"
-echo "the site has ${#pages[@]} pages, and stands alone"
+echo "the site has ${#pages[@]} pages, and loads no files from other sites"

@@ -9,7 +9,7 @@ cd "$folder"
 npm install --silent --ignore-scripts --no-save vega@6.4.0 vega-lite@6.5.0 vega-embed@7.3.0
 {
     echo "/* Vega 6.4.0, Vega-Lite 6.5.0, vega-embed 7.3.0: BSD-3-Clause, see licenses/vega.txt */"
-    # d3 is inside the first
+    # the first file contains d3
     for file in vega/build/vega vega-lite/build/vega-lite vega-embed/build/vega-embed; do
         grep -v '^//# sourceMappingURL' "node_modules/$file.min.js"
         echo ";"

@@ -3,76 +3,78 @@
 #
 #     tools/wheel_check.sh
 #
-# Takes a minute. Needs .venv (make setup), whose other packages the empty environment borrows, and no network.
+# Takes a minute. Needs .venv (make setup), whose other packages the empty environment uses, and no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD python=$PWD/.venv/bin/python work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 fail() { echo "wheel_check: $*" >&2; exit 1; }
-clean() { env -u PYTHONPATH "$@"; }
+run_without_pythonpath() { env -u PYTHONPATH "$@"; }
 
 mkdir "$work/source"
 git archive HEAD | tar -x -C "$work/source"
 "$python" -m pip wheel -q --no-deps --no-build-isolation --no-index -w "$work" "$work/source"
 wheel=$(ls "$work"/*.whl)
 
-"$python" -c 'import sys, zipfile; print(*zipfile.ZipFile(sys.argv[1]).namelist(), sep="\n")' "$wheel" | sort >"$work/inside"
+"$python" -c 'import sys, zipfile; print(*zipfile.ZipFile(sys.argv[1]).namelist(), sep="\n")' "$wheel" | sort >"$work/contents"
 {
     git ls-tree -r --name-only HEAD resnet_recipes hydra_plugins | grep -E '\.py$|/known/.*\.jpg$'
     git ls-tree -r --name-only HEAD recipes | sed 's,^,resnet_recipes/,'
-} | sort >"$work/wanted"
-missing=$(comm -13 "$work/inside" "$work/wanted")
-[ -z "$missing" ] || fail "the wheel lacks $missing"
-other=$(grep -v '\.dist-info/' "$work/inside" |
+} | sort >"$work/expected"
+missing_files=$(comm -13 "$work/contents" "$work/expected")
+[ -z "$missing_files" ] || fail "the wheel lacks $missing_files"
+other_files=$(grep -v '\.dist-info/' "$work/contents" |
     grep -vE '^(resnet_recipes|hydra_plugins/resnet_recipes)/.*(\.(py|yaml|csv|css|js|json|jpg)|data/imagenet\.txt|native/libengine\.so|py\.typed|__init__\.pyi)$' || true)
-[ -z "$other" ] || fail "the wheel also has $other"
-grep -q 'licenses/libjpeg-turbo.txt$' "$work/inside" || fail "the license of libjpeg-turbo is missing"
+[ -z "$other_files" ] || fail "the wheel has unexpected files: $other_files"
+grep -q 'licenses/libjpeg-turbo.txt$' "$work/contents" || fail "the license of libjpeg-turbo is missing"
 case $wheel in
-*-py3-none-any.whl) ! grep -q '\.so$' "$work/inside" || fail "a wheel with a library is not for any system" ;;
-*-py3-none-*) grep -q 'native/libengine\.so$' "$work/inside" || fail "a wheel for one system has no library" ;;
-*) fail "$wheel is for one Python only" ;;
+*-py3-none-any.whl) ! grep -q '\.so$' "$work/contents" || fail "a wheel for any system has a library" ;;
+*-py3-none-*) grep -q 'native/libengine\.so$' "$work/contents" || fail "a wheel for one system has no library" ;;
+*) fail "$wheel is for one version of Python" ;;
 esac
 
-# Third-party contents: the plotting library, and libjpeg-turbo of the version that the library names.
+# Third-party contents: the plotting library, and libjpeg-turbo of the version that the library reports.
 "$python" -c '
 import json, sys, zipfile
 from resnet_recipes.data.native import describe
 wheel = zipfile.ZipFile(sys.argv[1])
-(listed,) = [name for name in wheel.namelist() if "/sboms/" in name]
-found = ["{name} {version} inside".format(**part) for part in json.loads(wheel.read(listed))["components"]]
-assert [name.split()[0] for name in found[:3]] == ["vega", "vega-lite", "vega-embed"], found
-said = describe().split(", ")[-1] if any(name.endswith(".so") for name in wheel.namelist()) else ""
-assert found[3:] == [said] * said.endswith("inside"), (found, said)
+(document,) = [name for name in wheel.namelist() if "/sboms/" in name]
+parts = ["{name} {version} inside".format(**part) for part in json.loads(wheel.read(document))["components"]]
+assert [name.split()[0] for name in parts[:3]] == ["vega", "vega-lite", "vega-embed"], parts
+decoder = describe().split(", ")[-1] if any(name.endswith(".so") for name in wheel.namelist()) else ""
+assert parts[3:] == [decoder] * decoder.endswith("inside"), (parts, decoder)
 ' "$wheel"
 
 "$python" -c 'import pathlib, sys; from resnet_recipes.data import demo; demo.write(pathlib.Path(sys.argv[1]), 0, 2, 1)' "$work/images"
-lent=$("$python" -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parents[1])')
+site_packages=$("$python" -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parents[1])')
 
-# environment NAME WHAT...: install into a fresh environment, which borrows all requirements, and check a user's script.
-environment() {
+# create_environment NAME PACKAGE...: install into a fresh environment, which imports all requirements from .venv, and
+# check the types of a user's script.
+create_environment() {
     bin=$work/$1/bin
     "$python" -m venv --without-pip "$work/$1"
-    echo "$lent" >"$(echo "$work/$1"/lib/python*/site-packages)/lent.pth"     # a path added so runs no .pth files in it
+    # Python runs no .pth files in a folder that it adds like this
+    echo "$site_packages" >"$(echo "$work/$1"/lib/python*/site-packages)/site_packages.pth"
     "$python" -m pip --python "$bin/python" install -q --no-deps --no-index "${@:2}"
     mkdir "$work/$1/empty"
     cd "$work/$1/empty"
-    from=$(clean "$bin/python" -c 'import resnet_recipes; print(resnet_recipes.__file__)')
-    case $from in "$work"/*) ;; *) fail "another copy of the package is in the way: $from" ;; esac
+    package_file=$(run_without_pythonpath "$bin/python" -c 'import resnet_recipes; print(resnet_recipes.__file__)')
+    case $package_file in "$work"/*) ;; *) fail "Python imports another copy of the package: $package_file" ;; esac
     # reading torch's own types takes three times as long
     printf '[mypy]\nstrict = true\n[mypy-torch.*]\nfollow_imports = skip\n' >../mypy.ini
     (cd .. && "$python" -m mypy --cache-dir "$work/mypy" --python-executable "$bin/python" "$root/tests/typed_script.py")
 }
 
-environment editable --no-build-isolation -e "$work/source"
-environment installed "$wheel"
-clean "$bin/resnet-train" --list >"$work/list"
+create_environment editable --no-build-isolation -e "$work/source"
+create_environment installed "$wheel"
+run_without_pythonpath "$bin/resnet-train" --list >"$work/list"
 for recipe in "$root"/recipes/*.yaml; do
     grep -q "$(basename "$recipe" .yaml)" "$work/list" || fail "--list has no $recipe"
 done
-clean "$bin/resnet-train" mild data="$work/images" bs=8 batch.bn_size=8 epochs=10 --dry-run >"$work/plan"
+run_without_pythonpath "$bin/resnet-train" mild data="$work/images" bs=8 batch.bn_size=8 epochs=10 --dry-run >"$work/plan"
 grep -q '10 epochs of 3 steps: 30 steps' "$work/plan" || fail "the plan is $(cat "$work/plan")"
-[ -z "$(ls -A)" ] || fail "the commands left $(ls -A)"
+[ -z "$(ls -A)" ] || fail "the commands created files: $(ls -A)"
 
 # The Hydra application of docs/howto/hydra.md has the recipes.
 mkdir conf
@@ -80,9 +82,9 @@ ln -s "$work/images" images
 page=$root/docs/howto/hydra.md
 sed -n '/^```yml$/,/^```$/p' "$page" | sed '/^```/d' >conf/config.yaml
 sed -n '/^```python$/,/^```$/p' "$page" | sed '/^```/d' >app.py
-sed -n 's/^python app.py \([^-]\)/\1/p' "$page" | while read -r words; do
+sed -n 's/^python app.py \([^-]\)/\1/p' "$page" | while read -r arguments; do
     # shellcheck disable=SC2086
-    clean "$bin/python" app.py $words recipe.batch.global_size=8 recipe.batch.bn_size=8
-done | awk '{print $1, $2, $3}' >said
-printf 'hot decoupled_sgdw 810\nmild lamb 108\n' | cmp - said || fail "the Hydra application said $(cat said)"
+    run_without_pythonpath "$bin/python" app.py $arguments recipe.batch.global_size=8 recipe.batch.bn_size=8
+done | awk '{print $1, $2, $3}' >application_output
+printf 'hot decoupled_sgdw 810\nmild lamb 108\n' | cmp - application_output || fail "the Hydra application printed $(cat application_output)"
 echo "the wheel is complete, and works in an empty environment: $(basename "$wheel")"
