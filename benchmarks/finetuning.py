@@ -72,12 +72,12 @@ def iterate_selection(arguments: argparse.Namespace) -> Iterator[Experiment]:
     """Yield the experiments of the design, on each dataset in turn."""
     sets = prepare_selection(arguments)
     for levels in make_design():
-        named = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
+        choices = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
         for name, images in sets.items():
             yield (
-                {"seed": name, **named},
+                {"seed": name, **choices},
                 images,
-                list_settings(named, {"sgd": 0.012, "adamw": 0.001}),
+                list_settings(choices, {"sgd": 0.012, "adamw": 0.001}),
             )
 
 

@@ -68,8 +68,8 @@ def run_call(name: str, arguments: argparse.Namespace, log: RowLog) -> None:
             continue
         if part.module == "accuracy":
             part = part._replace(arguments=(str(arguments.images), f"runs/{arguments.out.stem}"))
-        left = min(factor * part.seconds, deadline - time.monotonic())
-        for row in run_part(part._replace(seconds=left), arguments.device, arguments.quick):
+        seconds = min(factor * part.seconds, deadline - time.monotonic())
+        for row in run_part(part._replace(seconds=seconds), arguments.device, arguments.quick):
             log.add(part.name, row)
     for row in compute_ratios(log.measured):
         log.add("ratios", row)

@@ -48,32 +48,32 @@ def _measure(
     flops, moved = batch * shape.flops, 2 * (batch * (shape.input_elements + shape.output_elements))
     least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
     for kind, call in list_calls(shape, *make_operands(shape, batch, device)).items():
-        taken = measure_seconds(call, device, times=3, repeats=repeats)
-        fraction = f", {least / taken:.2f} of the roofline" if gpu else ""
+        seconds = measure_seconds(call, device, times=3, repeats=repeats)
+        fraction = f", {least / seconds:.2f} of the roofline" if gpu else ""
         yield {
             "case": f"{case}, {kind}",
-            "value": flops / taken / 1e12,
+            "value": flops / seconds / 1e12,
             "unit": "TFLOP/s",
-            "gigabytes_per_second": moved / taken / 1e9,
-            "microseconds": 1e6 * taken,
+            "gigabytes_per_second": moved / seconds / 1e9,
+            "microseconds": 1e6 * seconds,
             "least_microseconds": 1e6 * least,
-            "note": f"{moved / taken / 1e9:,.0f} GB/s, {1e6 * taken:,.0f} us{fraction}",
+            "note": f"{moved / seconds / 1e9:,.0f} GB/s, {1e6 * seconds:,.0f} us{fraction}",
         }
 
 
 def _sum_layers(size: int, rows: list[dict], gpu: Gpu) -> dict:
     """Return the fraction of the roofline that all convolutions of a step reach together."""
-    least, spent = (
+    least, microseconds = (
         sum(row["layers"] * row[key] for row in rows)
         for key in ("least_microseconds", "microseconds")
     )
     starts = 1e6 * KERNEL_START_SECONDS * sum(row["layers"] for row in rows)
     return {
         "case": f"{size} px: all convolutions of a step",
-        "value": least / spent,
+        "value": least / microseconds,
         "unit": "of the roofline",
         "predicted": least / (least / gpu.convolution + starts),
-        "note": f"{spent / 1e3:.1f} ms",
+        "note": f"{microseconds / 1e3:.1f} ms",
     }
 
 

@@ -42,30 +42,30 @@ def _profile(name: str, size: int, device: torch.device, quick: bool) -> Iterato
 
 def _measure_kernels(case: str, events: list, device: torch.device) -> Iterator[dict]:
     """Yield microseconds per step of every kernel, copy and fill on the device."""
-    taken, counts, kinds = Counter(), Counter(), Counter()
+    times, counts, kinds = Counter(), Counter(), Counter()
     for event in events:
-        name, spent = event.name, event.time_range.elapsed_us() / STEPS
+        name, microseconds = event.name, event.time_range.elapsed_us() / STEPS
         if event.device_type.name.lower() == device.type and not name.startswith("Optimizer."):
-            taken[name] += spent
+            times[name] += microseconds
             counts[name] += 1 / STEPS
-            kinds[classify(name)] += spent
-    total, unit = taken.total(), {"unit": "us a step"}
+            kinds[classify(name)] += microseconds
+    total, unit = times.total(), {"unit": "us a step"}
     yield {
         "case": f"{case}: kernels, copies, fills",
         "value": counts.total(),
         "unit": "a step",
     }
     yield {"case": f"{case}: all of them", "value": total} | unit
-    for kind, spent in kinds.items():
-        percentage = f"{100 * spent / total:.1f}%"
-        yield {"case": f"{case}: {kind}", "value": spent, "note": percentage} | unit
-    for name, spent in taken.most_common():
+    for kind, microseconds in kinds.items():
+        percentage = f"{100 * microseconds / total:.1f}%"
+        yield {"case": f"{case}: {kind}", "value": microseconds, "note": percentage} | unit
+    for name, microseconds in times.most_common():
         yield unit | {
             "case": f"{case}: {name[:40]}",
             "kernel": name,
             "count": counts[name],
-            "value": spent,
-            "note": f"{counts[name]:g} x, {100 * spent / total:.1f}%",
+            "value": microseconds,
+            "note": f"{counts[name]:g} x, {100 * microseconds / total:.1f}%",
         }
 
 

@@ -53,5 +53,5 @@ def _measure(name: str, size: int, batch: int, device: torch.device, quick: bool
         "note": f"{min(rates):,.0f} to {max(rates):,.0f}; host {1e3 * host:.1f} ms a step",
     }
     if device.type == "cuda":
-        used = torch.cuda.max_memory_reserved(device) / 1e9
-        yield {"case": f"{text}: {name}, memory", "value": used, "unit": "GB reserved"}
+        gigabytes = torch.cuda.max_memory_reserved(device) / 1e9
+        yield {"case": f"{text}: {name}, memory", "value": gigabytes, "unit": "GB reserved"}

@@ -99,11 +99,14 @@ def _find_problems(
     arguments: Arguments, formats: Collection[str], dtype: str, lose: str
 ) -> Iterator[Problem]:
     """Yield problems of flags that are known before the network is opened."""
-    flags, named = arguments.flags, [each for each in arguments.positional[1:] if each in formats]
+    flags, format_names = (
+        arguments.flags,
+        [each for each in arguments.positional[1:] if each in formats],
+    )
     rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
-    rest = [each for each in rest if each not in named]
+    rest = [each for each in rest if each not in format_names]
     to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
-    to = to or next(iter(named), "onnx")
+    to = to or next(iter(format_names), "onnx")
     path = shlex.quote(flags.get("--out") or str(find_free_path(Path("exported"))))
     fix = f"resnet-recipes export {shlex.join(rest)} --to {to} --out {path}"
     fix = fix if rest and to in formats else ""

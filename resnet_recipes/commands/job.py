@@ -214,11 +214,11 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
         unknown = make_unknown_problem("engine", engine, engines) if engine else is_missing
         meanings = FOREIGN_VALUES["engine"]
         first, *rest = arguments.positional or [""]
-        named = (
+        engine_name = (
             first if first in engines else meanings[first].replacement if first in meanings else ""
         )
-        if not engine and named:
-            fix: Fix = shlex.join(["resnet-recipes", "job", "--for", named, *rest])
+        if not engine and engine_name:
+            fix: Fix = shlex.join(["resnet-recipes", "job", "--for", engine_name, *rest])
         else:
             fix = meanings[engine].replacement if engine in meanings else unknown.fix
         yield unknown._replace(fix=fix)

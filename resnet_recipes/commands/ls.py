@@ -71,10 +71,13 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
         for item in items
     ]
     lines = format_table(rows, (_PUBLISHED, "EPOCHS"), get_width() - _MIN_TEXT_COLUMNS)
-    left = max(map(len, lines)) + 2
+    indent = max(map(len, lines)) + 2
     for line, text in zip(lines, ["USE IT FOR", *map(_describe_use, items)], strict=True):
         yield from wrap_text(
-            text or "-", max(get_width(), left + _MIN_TEXT_COLUMNS), line.ljust(left), " " * left
+            text or "-",
+            max(get_width(), indent + _MIN_TEXT_COLUMNS),
+            line.ljust(indent),
+            " " * indent,
         )
 
 

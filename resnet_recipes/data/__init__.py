@@ -85,14 +85,14 @@ def require_trusted_url(config: DataConfig, changes: Sequence[str], command: str
     """
     if config.backend == "synthetic" or not is_fetched(config.root) or remote.has_copy(config):
         return
-    named = {"data": ("data.root", config.root)}
+    values = {"data": ("data.root", config.root)}
     if config.cache:
-        named["data.cache"] = "data.cache", config.cache
+        values["data.cache"] = "data.cache", config.cache
     typed = {change.partition("=")[0] for change in changes}
-    if all({short, key} & typed for short, (key, _) in named.items()):
+    if all({short, key} & typed for short, (key, _) in values.items()):
         return
     clause = "comes from the run folder alone, and none of its images are on this machine"
-    settings = [shlex.quote(f"{short}={value}") for short, (_, value) in named.items()]
+    settings = [shlex.quote(f"{short}={value}") for short, (_, value) in values.items()]
     fix = (" ".join([command, *settings]).lstrip(), Hint("if you trust it"))
     raise NotReadyError.of("data.root", config.root, clause, fix)
 

@@ -90,10 +90,10 @@ def spread_probabilities(
     rows, values = np.arange(len(out))[:, None], values.astype(np.float32)
     if others := out.shape[1] - values.shape[1]:
         probabilities = np.exp(values)
-        left = np.maximum(1 - probabilities.sum(1, keepdims=True), _MIN_PROBABILITY) / others
-        probabilities, left = probabilities ** (1 / temperature), left ** (1 / temperature)
-        total = probabilities.sum(1, keepdims=True) + others * left
-        out[:] = left / total
+        rest = np.maximum(1 - probabilities.sum(1, keepdims=True), _MIN_PROBABILITY) / others
+        probabilities, rest = probabilities ** (1 / temperature), rest ** (1 / temperature)
+        total = probabilities.sum(1, keepdims=True) + others * rest
+        out[:] = rest / total
         out[rows, classes] = probabilities / total
     else:
         out[rows, classes] = values / temperature

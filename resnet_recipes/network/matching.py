@@ -41,16 +41,16 @@ def match_tensors(
     ...). If nothing matches, the tensors are returned unchanged. The number of classes may differ.
     """
     expected = {name: item for name, item in model.state_dict().items() if _COUNTER not in name}
-    named = {name: item for name, item in state.items() if _COUNTER not in name}
-    if named.keys() == expected.keys() or not is_ordered or len(named) != len(expected):
+    tensors = {name: item for name, item in state.items() if _COUNTER not in name}
+    if tensors.keys() == expected.keys() or not is_ordered or len(tensors) != len(expected):
         return dict(state)
     head = backbones.find_classifier(model)
-    for (name, tensor), (ours, like) in zip(named.items(), expected.items(), strict=True):
+    for (name, tensor), (ours, like) in zip(tensors.items(), expected.items(), strict=True):
         has_kind = name.rpartition(".")[2] == ours.rpartition(".")[2]
         first = 1 if ours.startswith(f"{head}.") else 0  # skips the dimension of the classes
         if not has_kind or _get_shape(tensor)[first:] != like.shape[first:]:
             return dict(state)
-    return dict(zip(expected, named.values(), strict=True))
+    return dict(zip(expected, tensors.values(), strict=True))
 
 
 def find_fitting_networks(state: Mapping[str, Tensor], path: Path) -> list[str]:

@@ -36,19 +36,19 @@ def open_network(
     NotReadyError, whose key is `weights`, or RecipeError if no library has `model`.
     """
     source = re.sub("^hf:timm/", "timm:", weights)
-    named = _parse_published_name(source)
-    if named:
-        _require(named.name, weights)
+    published = _parse_published_name(source)
+    if published:
+        _require(published.name, weights)
     if model:
         backbones.require_network(model.name)
-    if named and model and _get_short_name(named) != _get_short_name(model):
+    if published and model and _get_short_name(published) != _get_short_name(model):
         clause = f"has no weights for {model.name}"
-        raise NotReadyError.at(weights, clause, model.format_selection(named.name))
+        raise NotReadyError.at(weights, clause, model.format_selection(published.name))
     is_published = _is_published(source)
     try:
-        path = _locate(source, model or named, downloads)
+        path = _locate(source, model or published, downloads)
         assumed = None
-        if model := model or named:
+        if model := model or published:
             images = image_settings.find_image_settings(
                 model.name, source if is_published else str(path)
             )

@@ -108,5 +108,5 @@ class Pace:
             return None
         if evaluation is None:
             evaluation = self._seconds * facts.evaluation_pflops
-        left = facts.pflops(facts.total_steps) - facts.pflops(done)
-        return evaluation * facts.evaluations.count(done) + self._seconds * left
+        pflops_left = facts.pflops(facts.total_steps) - facts.pflops(done)
+        return evaluation * facts.evaluations.count(done) + self._seconds * pflops_left

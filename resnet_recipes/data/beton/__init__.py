@@ -178,9 +178,9 @@ def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
         if beton.sidecar and beton.sidecar.split not in ("", split):
             clause = f"is the {beton.sidecar.split} split according to its sidecar"
             yield Problem(str(beton.path), None, clause, (*again, Hint("or rename it")))
-    used, count, highest = len(np.unique(train.labels)), len(train.classes), val.labels.max()
-    if used != count:
-        clause = f"has images of only {used} of its {count} classes"
+    used_count, count, highest = len(np.unique(train.labels)), len(train.classes), val.labels.max()
+    if used_count != count:
+        clause = f"has images of only {used_count} of its {count} classes"
         yield Problem(str(train.path), None, clause, again)
     if train.sidecar and val.sidecar and train.classes != val.classes:
         clause = "differs from train.beton in its classes or their order"

@@ -113,13 +113,13 @@ def find_shards(src: Path) -> dict[str, OriginalImages]:
     if not files:
         return {}
     kind, samples = (TarShards, _read_tar) if tars else (ParquetShards, _read_parquet)
-    named = _group_by_split(src, files)
-    listings = {path: [*samples(path)] for path in sorted(chain(*named.values()))}
+    files_by_split = _group_by_split(src, files)
+    listings = {path: [*samples(path)] for path in sorted(chain(*files_by_split.values()))}
     if empty := [path for path, shard in listings.items() if not shard]:
         raise NotReadyError.at(empty[0], "has no images", Hint("remove it, or make it again"))
     classes = _find_classes(src, listings)
     ignored_files, sources = tuple(str(path) for path in files if path not in listings), {}
-    for split, paths in named.items():
+    for split, paths in files_by_split.items():
         images, groups = kind({path: listings[path] for path in paths}, classes), None
         if not tars:  # a row group is read as a unit
             changes = np.diff(images.shards, prepend=0) | np.diff(images.offsets[:, 1], prepend=0)
@@ -148,12 +148,12 @@ def _list_files(src: Path) -> list[Path]:
 def _group_by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
     """Return the shards of each split, by the first synonym that exists, or all under ""."""
     words = {path: re.findall("[a-z]+", str(path.relative_to(src)).lower()) for path in files}
-    named: dict[str, list[Path]] = {}
+    files_by_split: dict[str, list[Path]] = {}
     for split, synonyms in SYNONYMS.items():
-        free = {*files} - {*chain(*named.values())}
+        free = {*files} - {*chain(*files_by_split.values())}
         matches = (sorted(path for path in free if name in words[path]) for name in synonyms)
-        named[split] = next(filter(None, matches), [])
-    return named if all(named.values()) else {"": [*files]}
+        files_by_split[split] = next(filter(None, matches), [])
+    return files_by_split if all(files_by_split.values()) else {"": [*files]}
 
 
 def _find_classes(src: Path, listings: dict[Path, list[ShardSample]]) -> Sequence[str]:

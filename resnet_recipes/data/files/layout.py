@@ -146,7 +146,7 @@ def _find_named(root: Path) -> dict[str, Part]:
     for path in sorted(root.iterdir()):
         if path.suffix.lower() in TABLES and not path.is_dir():
             tables.setdefault(path.stem.lower(), []).append(path)
-    named = {}
+    parts = {}
     for split, synonyms in SYNONYMS.items():
         if names := [name for name in synonyms if name in {*folders, *tables}]:
             here, listed = folders.get(names[0], []), tables.get(names[0], [])
@@ -158,8 +158,8 @@ def _find_named(root: Path) -> dict[str, Part]:
             chosen = _require_one(root, labels or listed)
             is_folder = chosen.is_dir()
             where = _unwrap(chosen, split) if is_folder else chosen
-            named[split] = Part(chosen.name if is_folder else names[0], where)
-    return named
+            parts[split] = Part(chosen.name if is_folder else names[0], where)
+    return parts
 
 
 def _unwrap(folder: Path, split: str) -> Path:

@@ -226,10 +226,10 @@ def _list(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
             others += rest
             if (now := time.monotonic()) > reported + 10:
                 reported, done = now, len(counts)
-                left = (now - start) / done * (len(classes) - done)
+                seconds_left = (now - start) / done * (len(classes) - done)
                 on_progress(
                     f"listing {split}: {len(images):,} images in {done:,} of {len(classes):,} "
-                    f"classes, {left:.0f} s left"
+                    f"classes, {seconds_left:.0f} s left"
                 )
     return Listing.pack(str(split), classes, images, counts, others), folders
 

@@ -125,9 +125,9 @@ def _look_at_each(
     look: Callable[[str], RemoteFile | None], names: Iterable[str]
 ) -> Iterator[RemoteFile | None]:
     """Yield the file with each name, or None; queues at most 1,000 parallel requests."""
-    left = iter(names)
+    remaining = iter(names)
     with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
-        while some := list(islice(left, _MAX_QUEUED)):
+        while some := list(islice(remaining, _MAX_QUEUED)):
             yield from pool.map(look, some)
 
 

@@ -56,9 +56,9 @@ def choose_folder(cache: str, name: str, part: str, needed: int) -> Path:
     problems = []
     for folder in [existing.parent] if existing else _list_folders(cache):
         blocks = sum(path.lstat().st_blocks for path in (folder / name / part).rglob("*"))
-        left = needed - 512 * blocks
-        need = f"the copy needs {format_bytes(left)}"
-        problem = find_folder_problem("data.cache", folder, left, need)
+        missing_bytes = needed - 512 * blocks
+        need = f"the copy needs {format_bytes(missing_bytes)}"
+        problem = find_folder_problem("data.cache", folder, missing_bytes, need)
         if problem is None:
             return folder / name
         problems.append(problem)
