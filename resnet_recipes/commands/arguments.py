@@ -75,8 +75,8 @@ class Usage:
     flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes DIR": "your own recipes"
     more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
     positional: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
-    takes: str = ""  # what they are: "two recipes or run folders"
-    composes: bool = False  # whether they are a recipe and settings, which are checked first
+    takes: str = ""  # description of the positional arguments: "two recipes or run folders"
+    composes: bool = False  # whether the arguments are a recipe and settings, checked first
 
     @property
     def has_settings(self) -> bool:

@@ -50,7 +50,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     Raises RecipeError with every problem.
     """
     name, changes = choose_recipe(arguments)
-    # imports torch, which takes seconds
+    # this imports torch, which takes seconds
     from resnet_recipes.api import compose_arguments
 
     name = name or _choose_for_budget(changes, arguments)
@@ -109,7 +109,7 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     names = Library(arguments.recipes).list_names()
     candidates = find_candidates(changes, arguments.recipes, names)
     if candidates.candidates and not candidates.reason:
-        # raises the problem of the best recipe for these images if no suitable recipe fits
+        # this raises the problem of the best recipe for these images if no suitable recipe fits
         candidates = find_candidates(changes, arguments.recipes, candidates.suitable)
     if not candidates.candidates:
         fix = "resnet-recipes estimate mild data=PATH"

@@ -246,7 +246,7 @@ def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[s
         "size": f"{result['eval_size']} px, center crop after resizing the "
         f"{_CUT[network.recipe.data.fit]} to {result['eval_resize']}{flip}",
         "top-1": f"{result['top1_percent']:.2f}%, 95% interval {low:.2f} to {high:.2f}%",
-        # always 100% of few classes
+        # top-5 is always 100% with few classes
         **({"top-5": f"{result['top5_percent']:.2f}%"} if about.num_classes > 5 else {}),
         "balanced": f"{result['balanced_percent']:.2f}%, the mean over classes of their top-1",
         "loss": f"{result['loss']:.4f}",

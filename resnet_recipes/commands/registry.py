@@ -169,7 +169,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
 
     def find_others(arguments: Arguments) -> Iterable[Problem]:
         module = _choose_module(arguments) if name == "train" else name
-        # possibly the value of an unknown flag
+        # the argument may be the value of an unknown flag
         values = [argument for argument in argv if argument in Library().list_names()]
         if not _composes(module) or has_run(arguments):
             return collect_problems(partial(_check, module, needs_data=False), arguments)

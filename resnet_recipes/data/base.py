@@ -201,7 +201,7 @@ class DataFacts:
     root: Path
     train_examples: int
     eval_examples: int
-    classes: tuple[str, ...]  # in label order
+    classes: tuple[str, ...]  # class names in label order
     notes: tuple[str, ...] = ()  # advice, one sentence each
     train_digest: str = ""  # SHA-256 of the names and sizes of the training images
     eval_digest: str = ""

@@ -39,7 +39,7 @@ class Target(NamedTuple):
     # whether it supports any network; if not, only weights of the program's own architectures
     supports_any: bool
     use: str  # Python code that reads it
-    use_preprocessed: str = ""  # the same code with preprocessing; "" if not supported
+    use_preprocessed: str = ""  # code for an export with preprocessing; "" if not supported
     needs: tuple[str, ...] = ("",)  # an extra of this package, and the packages in it
 
 

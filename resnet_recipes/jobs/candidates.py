@@ -66,7 +66,7 @@ class Candidate(NamedTuple):
 class Candidates(NamedTuple):
     """The result of `find_candidates`."""
 
-    candidates: list[Candidate]  # best first, or by recipe
+    candidates: list[Candidate]  # candidates, best first or by recipe
     reason: str  # why the first candidate is the best; empty if it is not known to be
     suitable: tuple[str, ...]  # recipes to prefer for these images, best first
     skipped: dict[str, str]  # recipes that do not fit, each with the reason

@@ -66,7 +66,7 @@ def get_result_path(folder: Path, number: int, rank: int) -> Path:
 def run_task(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write the results to files."""
     task, recipe = read_task(process.folder), read_with_digest(process.folder / CONFIG)
-    # first, because kernels are compared on the current GPU
+    # this comes first, because kernels are compared on the current GPU
     distributed.join_group(distributed.read_rank(recipe.launch.device, process.launch.store_path))
     path = Path(task["path"])
     trained = TrainedNetwork(path, open_network(str(path), recipe.model), recipe).to_device()

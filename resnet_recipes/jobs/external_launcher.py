@@ -58,7 +58,7 @@ def find_launcher() -> str:
     NotReadyError.raise_if_any(_find_bad_variables(os.environ))
     if count_started_ranks():
         return "torchrun"
-    # tasks of this step; not set in a batch script
+    # number of tasks of this step; a batch script lacks it
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
     return "srun" if tasks > 1 else ""
 

@@ -74,7 +74,7 @@ class HeartbeatWriter:
                 sys.stderr.write(f"the heartbeat cannot be written: {error.strerror}\n")
             self._has_reported_failure = True
         now = time.monotonic()
-        # arming starts a thread, so not at every step
+        # arming starts a thread, so this does not happen at every step
         if now - self._armed_at > self._stall_seconds / 100:
             faulthandler.dump_traceback_later(self._stall_seconds, file=sys.stderr)
             self._armed_at = now

@@ -45,7 +45,7 @@ def start(
     """
     folder = locked_folder.path
     launch = Launch(folder, group, say, shows_all_times)
-    # both last until the ending is written, so that a late signal has no effect
+    # the handlers and the lock last until the ending is written, so a late signal has no effect
     with handle_signals(launch.receive), locked_folder:
         result = launch.run()
         locked_folder.confirm()

@@ -149,7 +149,7 @@ def _move_into_place(draft: LockedFolder, plan: Plan) -> None:
         away = root / f".{secrets.token_hex(8)}.tmp"
         with LockedFolder(folder) as other:
             if _is_unused(folder):
-                # atomically, so that a run that another command starts always has all of its files
+                # a move is atomic, so a run that another command starts has all of its files
                 other.move(away)
         atomic.delete_folder(away)
         if _try_move(draft, folder):

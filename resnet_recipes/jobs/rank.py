@@ -78,7 +78,7 @@ class RankProcess(NamedTuple):
     launch: LaunchFacts
     interruption: Interruption
     heartbeat: HeartbeatWriter
-    # called on rank 0 with every record of the run
+    # function that rank 0 calls with every record of the run
     on_record: Callable[[Record], None] | None = None
 
 

@@ -40,7 +40,7 @@ class SoftLabelsPlan(NamedTuple):
     plan: Plan
     path: Path
     start: FileStart
-    cycle: int  # epochs of full-size crops; 0: those of the run
+    cycle: int  # number of epochs with full-size crops; 0: the epochs and crops of the run
 
     @property
     def part(self) -> Path:

@@ -63,7 +63,7 @@ def run_task(process: RankProcess) -> int:
         code = train_other_rank(run, process, spans)
     # a launcher may stop all ranks when one ends, so none may end before rank 0 has finished
     distributed.wait_for_ranks()
-    # not after an error: closing may wait for a stuck rank before this rank's ending is written
+    # an error skips this: closing may wait for a stuck rank before this rank's ending is written
     run.close()
     distributed.leave()
     return code

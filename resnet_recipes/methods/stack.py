@@ -192,7 +192,7 @@ class _Chain:
 class _EngineChain(_Chain):
     """Augmentations that the native engine can run."""
 
-    augments: tuple[Any, ...]  # each has sample_operations
+    augments: tuple[Any, ...]  # augmentations with a method sample_operations
 
     def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[tuple]:
         """Return the operations on an image `image_size` pixels wide."""

@@ -56,7 +56,7 @@ class NetworkDescription:
 
     architecture: str  # name of a torchvision ResNet, or library:name
     num_classes: Annotated[int, Bounds(1, 1 << 20)]
-    classes: tuple[str, ...] = ()  # in label order; empty if unknown
+    classes: tuple[str, ...] = ()  # class names in label order; empty if unknown
     # settings of the methods in the network, by name
     method_settings: dict[str, Settings] = field(default_factory=dict)
     train_size: NetworkSize = 224  # pixels, size of the training crop

@@ -295,7 +295,7 @@ def _assemble(
     with torch.device("meta"):
         methods.modify_model(model)
     expected = model.state_dict()
-    # files older than torch 0.4.1 do not have these
+    # files older than torch 0.4.1 do not have these counters
     counters = (name for name in expected if name.endswith("num_batches_tracked"))
     state = {name: torch.tensor(0) for name in counters} | state
     if odd := sorted(state.keys() ^ expected.keys()):

@@ -44,7 +44,7 @@ class Speeds:
     images_per_device: int = 1  # images of a timed step on one device
     devices: int = 1
     warm_up_seconds: float = 0.0  # extra seconds of the first steps at an image size
-    # training on real images at the first size: loader and steps together
+    # speed of training on real images at the first size: loader and steps together
     total_images_per_second: float | None = None
     all_reduce_seconds: float = 0.0  # seconds for the gradients of one step, without other work
     bottlenecks: Mapping[int, str] = field(default_factory=dict)  # bottleneck of a step, by size
@@ -116,7 +116,7 @@ class Phase:
     low: float  # minutes, if steps are fast
     minutes: float
     high: float  # minutes, if steps are slow
-    images_per_second: float  # all devices together
+    images_per_second: float  # speed of all devices together
     limit: str  # the bottleneck
 
 

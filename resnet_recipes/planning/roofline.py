@@ -183,7 +183,7 @@ def count_kept_bytes(work: Work) -> int:
     elements = sum(layer.output_elements * (2 if layer.relu else 1) for layer in layers)
     elements -= stem if work.fused else 0  # input of the fused pool
     if work.fused and work.blur:
-        # only the blurred outputs, and the halved inputs besides the full ones
+        # a fused blur keeps only the blurred outputs, and the halved inputs besides the full ones
         halves = sum(
             layer.input_elements // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2)
         )

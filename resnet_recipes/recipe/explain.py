@@ -308,7 +308,7 @@ def _check_setting(setting: str, chosen: Mapping[str, str] = {}) -> Problem | No
             tree = nest(change.key, change.read())
             sections: list[Any] = find_dataclasses(get_setting_type(section))
             owners = [each for each in sections if name in get_field_types(each)]
-            # by default, the first optimizer with this setting
+            # the default is the first optimizer with this setting
             first = owners[0].name if section in GROUPS and owners else ""
             if choice := chosen.get(root := section.partition(".")[0], first):
                 tree[root] = {"name": choice, **tree[root]}

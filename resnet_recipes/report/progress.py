@@ -80,7 +80,7 @@ class Pace:
         self._facts = facts
         self._seconds: float | None = None
         self._is_settled = False
-        self._evaluation: float | None = None  # seconds of the last one
+        self._evaluation: float | None = None  # seconds of the last evaluation
 
     def observe(self, done: int, seconds_per_step: float, is_settled: bool) -> None:
         """Add a logged interval that ends after `done` steps.

@@ -22,7 +22,7 @@ def format_title(summary: Summary) -> str:
 class Line(NamedTuple):
     """One line of the printed summary."""
 
-    label: str  # empty if the line continues the previous one
+    label: str  # label of the line; empty if it continues the previous line
     text: str
 
 

@@ -58,7 +58,7 @@ class RunFacts:
     flops: tuple[int, ...]  # training FLOPs by epoch, over all devices
     evaluations: Recurrence
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
-    published: tuple[Published, ...] = ()  # empty if the data differ from the published results
+    published: tuple[Published, ...] = ()  # published results; empty if the run uses other data
     estimated_seconds: float | None = None  # training time, if this machine was measured before
     has_top5: bool = True  # whether there are more than five classes, so that top-5 varies
     shows_all_times: bool = False  # whether the summary shows all times, or only the training time

@@ -56,7 +56,7 @@ class StepMetrics(NamedTuple):
     """Measurements since the last logged step."""
 
     done: int  # steps completed
-    steps: int  # steps since the last logged one
+    steps: int  # steps since the last logged step
     # the names below are also the keys of a record
     loss: float  # mean loss of these steps
     lr: float

@@ -31,7 +31,7 @@ class Summary:
     raw: Metrics | None  # last evaluation of the raw weights
     training_pflops: float  # PFLOPs of convolutions and linear layers, over all devices
     training_seconds: float  # training time, without evaluation and checkpoints
-    steady_state_seconds: float | None  # the same, with the first epoch timed as the second
+    steady_state_seconds: float | None  # training time, the first epoch timed as the second
     mlperf_seconds: float | None  # first data access to last evaluation; see compute_mlperf_seconds
     estimated_seconds: float | None  # training seconds estimated before the start
     wall_seconds: float  # total time, over all sessions

@@ -92,7 +92,7 @@ def _count_correct(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
     image_counts = [hits[:, 0], hits.any(1), torch.ones_like(is_broken), is_broken]
     pairs = torch.stack([labels, top5[:, 0]], 1)
     of_label, of_best = logits.log_softmax(1).gather(1, pairs).unbind(1)
-    # a copy, since the loader reuses the memory of its labels
+    # labels are copied, since the loader reuses their memory
     outcomes = Outcomes(labels.clone(), top5[:, 0], of_best.exp(), -of_label)
     return torch.stack(image_counts, 1).long(), outcomes
 

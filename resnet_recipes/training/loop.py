@@ -41,7 +41,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         now = Now(
             step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
         )
-        # always generated, so that later random numbers do not depend on the methods
+        # the seed is always generated, so that later random numbers do not depend on the methods
         seed = int(now.rng.integers(2**63))
         if methods.is_random_in_forward or plan.network.is_random_in_forward:
             for generator in generators:

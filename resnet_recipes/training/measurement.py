@@ -129,7 +129,7 @@ def measure_speeds(
     with closing(open_rank_images(plan, rank, plan.new_stack())) as loader:
         rates = measure_loader_rates(loader, plan.rank_size, rank, seconds_per_part)
         progress(len(image_sizes) + 2, parts)
-        # while the loader keeps its images in memory
+        # this comes before the loader closes, since it keeps its images in memory
         total_rate = measure_end_to_end_rate(plan, rank, batch_size, seconds_per_part)
     first_epoch_rate, later_rate = rates
     crop = (plan.loader_sizes or (plan.recipe.data.train_size,))[0]
@@ -184,9 +184,9 @@ def choose_batch_size(plan: Plan, rank: Rank, image_size: int) -> int:
     batch_size = plan.bn_size
     if batch_size <= 8:
         return batch_size
-    # only the last step: building the network and the warm-up take many times as long
+    # one step is enough: building the network and the warm-up take many times as long
     last = time_steps(plan, rank, image_size, 8, 0.0, ())[-1]
-    # the mean, so that all ranks choose the same size
+    # ranks use their mean, so that all choose the same size
     mean = average_over_ranks(torch.tensor(last, device=rank.device))
     images_per_second = 8 / mean.item()
     # the largest power of two up to this number; 0 for 0

@@ -82,7 +82,7 @@ class RunReporter:
         Raises TrainingError, on every rank, if the loss is not finite. With float16, which may have
         skipped these steps, it raises only if the loss scale collapsed, and the mean omits them.
         """
-        # waits for the device
+        # this waits for the device
         losses = average_over_ranks(self._losses[: self._count].clone()).tolist()
         self.run.precision.check(losses, done)
         seconds, waited = self.run.clock.seconds(), stream.waited

@@ -303,6 +303,6 @@ def compute_parameter_sum(model: nn.Module) -> Tensor:
     Takes one small kernel per parameter and no host sync.
     """
     sums = [p.detach().view(torch.int32).sum(dtype=torch.int64) for p in model.parameters()]
-    # factors, so that swapping parameters changes the sum
+    # with these factors, swapping parameters changes the sum
     factors = torch.arange(1, len(sums) + 1, device=sums[0].device)
     return (torch.stack(sums) * factors).sum()

@@ -58,7 +58,7 @@ class Samples:
         if self.small and (complaint := self.small.describe_damage(index)):
             raise BadImageError(f"is damaged in {self.small.path.name}: {complaint}")
         if self.beton.modes[index] != JPEG:
-            # writable, as torch requires
+            # a copy is writable, as torch requires
             return Pixels(data.reshape(*self.beton.sizes[index], 3).copy())
         return Picture(data.tobytes())
 

@@ -19,7 +19,7 @@ _MAX_BYTES = 1 << 30  # bytes; ImageNet's sidecar has 7 MB
 class Sidecar:
     """The contents of `train.beton.json`, which `resnet-recipes convert` writes."""
 
-    classes: tuple[str, ...]  # in label order
+    classes: tuple[str, ...]  # class names in label order
     examples: int
     bytes: int  # size of the .beton file
     structure: str  # SHA-256 of everything in the file except image content

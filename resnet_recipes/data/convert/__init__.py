@@ -43,7 +43,7 @@ class Forecast(NamedTuple):
     """The cost of a conversion, measured on a sample."""
 
     images: int
-    bytes: int  # all files together
+    bytes: int  # bytes of all files together
     minutes: float  # minutes on this machine at its current load
     free_bytes: int  # free bytes on the target disk
     resumed_images: int  # images finished by an interrupted attempt

@@ -109,7 +109,8 @@ class OriginalImages:
     images: LabeledImages
     path: str  # their source: a folder or a file
     classes: tuple[str, ...]
-    # changes when images are added, removed, renamed, or replaced by images of another size
+    # digest that changes if images are added, removed, renamed, or replaced by images of another
+    # size
     fingerprint: str
     ignored_files: tuple[str, ...] = ()  # other files, which do not belong to a split
     groups: np.ndarray | None = None  # int64 [N], images to read together; None: no groups

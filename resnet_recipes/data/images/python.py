@@ -220,7 +220,7 @@ def crop_center(
         return image[top : top + image_size, left : left + image_size]
     height, width = resize, resize
     if fit == "pad":
-        # in this order, as in timm, which rounds half to even
+        # timm computes in this order, and rounds half to even
         height, width = (max(1, round(size / (max(sizes) / resize))) for size in sizes)
     image = resize_exactly(picture.pixels(), height, width, bicubic)
     (rows, kept_rows), (columns, kept_columns) = (
@@ -249,7 +249,7 @@ def _find_center_box(
     """
     box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
     resized = _scale_shorter_side(height, width, resize)
-    # half to even, as in torchvision
+    # round to even at a half, as torchvision does
     corner = [round((length - image_size) / 2) for length in resized]
     if (squares := max(sizes) // shorter) > 5:
         axis, before = sizes.index(max(sizes)), squares // 2 - 2
