@@ -419,7 +419,7 @@ def test_installed_method_has_schema_card_and_plan(forks, tmp_path):
     first_line, output = out.split("\n", 1)
     assert first_line == "[<ExitCode.NOT_READY: 3>]"
     assert "pip uninstall darken" in err
-    assert "methods.darken.factor=0.5   of brightness" in output
+    assert "methods.darken.factor=0.5   factor on the brightness" in output
     assert "transform_batch  progressive_resizing, label_smoothing, darken" in output
     assert "[0, 0, <ExitCode.RECIPE: 2>]" in output
     assert "methods.darken.factor=0" in err
