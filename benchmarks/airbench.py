@@ -40,7 +40,7 @@ MAX_SHIFT_PIXELS = 2  # translation of a training image
 WIDTHS = (64, 256, 256)
 STATISTICS_DECAY = 0.6  # fraction of the BatchNorm running statistics kept per step
 LOGIT_SCALE = 1 / 9
-WARMUP_FRACTION = 0.23  # fraction of the run
+WARMUP_FRACTION = 0.23  # fraction of the run in which the learning rate rises
 FIRST_LR_FACTOR, LAST_LR_FACTOR = 0.2, 0.07  # learning rates at start and end, relative to PEAK_LR
 LOOKAHEAD_STEPS = 5  # steps between updates of the slow weights
 

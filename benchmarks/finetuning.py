@@ -231,7 +231,8 @@ def make_stage(arguments: list[str], steps: int, size: int = 224) -> list[str]:
 
 def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) -> dict[str, str]:
     """Train each stage from the previous weights; return the results of the last stage."""
-    began, cpu_began = time.monotonic(), sum(os.times()[:4])  # also of ended children
+    # os.times() includes children that have ended
+    began, cpu_began = time.monotonic(), sum(os.times()[:4])
     runs = arguments.work.absolute() / "runs"
     settings, pflops = list_common_settings(arguments.weights), 0.0
     for stage in stages:

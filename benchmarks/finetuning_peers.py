@@ -52,7 +52,7 @@ class FineTuning(NamedTuple):
 
     weights: Path
     images: Path
-    epochs: int  # counted over the 245 training images
+    epochs: int  # epochs of the 245 training images
     seed: int
     work: Path
 
@@ -88,7 +88,8 @@ def measure(loop: Callable[[FineTuning], float], tuning: FineTuning) -> dict[str
     """Return the accuracy and seconds of a loop."""
     random.seed(tuning.seed)
     torch.manual_seed(tuning.seed)
-    began, cpu_began = time.monotonic(), sum(os.times()[:4])  # also of ended children
+    # os.times() includes children that have ended
+    began, cpu_began = time.monotonic(), sum(os.times()[:4])
     top1 = loop(tuning)
     return {
         "top1_percent": f"{top1:.3f}",

@@ -43,7 +43,7 @@ class TrainingResult(NamedTuple):
     """The result of a training."""
 
     top1: float  # percent of the validation images
-    pflops: float  # forward and backward passes
+    pflops: float  # compute of forward and backward passes
 
 
 def main() -> None:
@@ -81,7 +81,8 @@ def main() -> None:
 
 def measure(arm: str, training: Training) -> dict[str, str]:
     """Return the accuracy and cost of an arm."""
-    began, cpu_began = time.monotonic(), sum(os.times()[:4])  # also of ended children
+    # os.times() includes children that have ended
+    began, cpu_began = time.monotonic(), sum(os.times()[:4])
     result = (
         train_with_fastai(training) if arm == "fastai" else train_with_resnet_recipes(arm, training)
     )

@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     saved: int  # step of the newest checkpoint afterwards; 0 without one
     seconds: float  # seconds from the fault until all processes are gone
     exit_code: int
-    problem: str  # empty: survived
+    problem: str  # problem after the fault; empty: the run survived
 
 
 #: Function that injects a fault into a running process.
@@ -224,7 +224,9 @@ def inject_fault(
 def count_losable_steps(fault: str, code: int, done: int) -> int:
     """Return how many of the finished steps may be missing after a fault."""
     if code in (75, 130):
-        return 0 if done > 1 else 1  # asked to stop: saved, unless it had barely started
+        return (
+            0 if done > 1 else 1
+        )  # the run saved when it was asked to stop, unless it had barely started
     if fault == "disk full, SIGTERM":
         return STEPS  # no later save was possible
     return (3 if fault == "damaged checkpoint" else 2) * CHECKPOINT_STEPS

@@ -187,7 +187,7 @@ def main() -> None:
         f"nvidia_mlperf_pt {ONE_GPU}": make_mlperf(1632, 7.4, 35),
     } | {f"ffcv_rn50 epochs={epochs}": make_ffcv(epochs) for epochs in FFCV}
     name_lists: list[list[str]] = []
-    for entry in recipes.values():  # four lists of names, not sixteen
+    for entry in recipes.values():  # recipes share four lists of names
         if entry["not_decayed"] not in name_lists:
             name_lists.append(entry["not_decayed"])
         entry["not_decayed"] = name_lists.index(entry["not_decayed"])

@@ -85,7 +85,8 @@ def main() -> None:
     pareto = [row for line in lines for row in line]
     baselines = [row for row in rows if row["series"] not in RECIPES]
     plot = plot_accuracy(pareto, "minutes", "training time on 8x A100 (min)", baselines)
-    plot["layer"] = plot["layer"][1:]  # without the Pareto front, which omits the baselines
+    # the first layer is the Pareto front, which omits the baselines
+    plot["layer"] = plot["layer"][1:]
     write_pictures(DOCS, {"published": plot})
     for name, recipes, *runs in PROOFS:
         arguments = [

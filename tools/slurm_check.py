@@ -79,7 +79,7 @@ class Cluster:
         self._start("slurmctld", "-D")
         self._start("slurmd", "-D")
         for _ in range(900):
-            # not an error: the controller may not respond yet
+            # a failure is not an error, since the controller may not respond yet
             states = subprocess.run(["sinfo", "-h", "-o", "%T"], stdout=subprocess.PIPE, text=True)
             if "idle" in states.stdout:
                 return self

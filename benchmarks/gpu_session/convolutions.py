@@ -103,7 +103,7 @@ def list_calls(
     stride, padding = [shape.stride] * 2, [shape.kernel // 2] * 2
 
     def compute_gradient(position: int) -> Tensor:
-        # not torch.nn.grad, whose placeholder for the images is not channels_last and causes copies
+        # the placeholder for images in torch.nn.grad is not channels_last, which causes copies
         output_mask = [position == each for each in range(3)]
         form = stride, padding, [1, 1], False, [0, 0], 1
         gradients = torch.ops.aten.convolution_backward(

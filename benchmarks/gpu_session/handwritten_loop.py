@@ -62,7 +62,7 @@ def make_handwritten_loop(
 
     def compute_loss(pixels: Tensor, labels: Tensor) -> Tensor:
         images = normalize(pixels).to(dtype)
-        # for tensors without a copy, such as the blurs in timm
+        # autocast casts tensors without a copy in this dtype, such as the blurs in timm
         with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             output = model(images)
         return F.cross_entropy(output.float(), labels, label_smoothing=0.1)

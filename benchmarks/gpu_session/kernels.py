@@ -45,7 +45,7 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
         for name, kind in FIRST_CONVOLUTIONS.items():
             text = f"first convolution, {size} px: {name}"
             yield from measure_or_report_fault(text, _measure_first, batch, size, kind, device)
-    # ours last: a kernel that reads out of bounds breaks the GPU for all later ones
+    # our kernels run last: one that reads out of bounds breaks the GPU for all later kernels
     for name in ("torch", "fused") if device.type == "cuda" else ("torch",):
         for case in CASES:
             size = 8 if quick else case.size

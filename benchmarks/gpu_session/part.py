@@ -29,7 +29,7 @@ def run_part(part: Part, device: str, quick: bool) -> Iterator[dict]:
     command = [sys.executable, __file__, part.module, device, str(int(quick)), *part.arguments]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     began = time.monotonic()
-    # files, not pipes: a child of a part may outlive it and keep its pipe open
+    # output goes to files, not pipes: a child of a part may outlive it and keep its pipe open
     with tempfile.NamedTemporaryFile() as rows_file, tempfile.TemporaryFile("w+") as errors_file:
         process = subprocess.Popen(
             command,

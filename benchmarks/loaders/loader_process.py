@@ -32,7 +32,7 @@ class LoaderProcess:
             text=True,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
-        # start workers, compile, fill the page cache, or the memory for pixels
+        # this starts workers, compiles, or fills the page cache or the memory for pixels
         self.measure_rate(5 + sum(1 for _ in (inputs.root / "train").glob("*/*")) // BATCH)
 
     def measure_rate(self, batches: int) -> float:

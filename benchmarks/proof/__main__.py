@@ -197,7 +197,7 @@ def draw_figure(
         if cell.name == name and getattr(cell, field)
     ]
     plot = plot_accuracy(rows, field, title)
-    plot["layer"] = plot["layer"][1:]  # without the Pareto front
+    plot["layer"] = plot["layer"][1:]  # the first layer is the Pareto front
     return Figure(name, "", plot)
 
 

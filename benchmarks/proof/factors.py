@@ -25,7 +25,7 @@ class Effect(NamedTuple):
     name: str  # "at: loader instead of device"
     points: float
     error: float  # standard error, in points
-    p: float  # one-sided
+    p: float  # one-sided p-value
 
 
 def compute_effects(rows: Sequence[dict[str, str]]) -> list[Effect]:

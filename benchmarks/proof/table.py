@@ -23,7 +23,7 @@ class Cell(NamedTuple):
 
     name: str  # the recipe, and settings that differ from other runs
     epochs: float
-    top1: dict[int, float]  # percent, by seed
+    top1: dict[int, float]  # accuracy in percent, by seed
     pflops: float | None
     minutes: float | None  # mean over the seeds, or measured separately; None if unusable
 
@@ -41,7 +41,7 @@ class Difference(NamedTuple):
     points: tuple[float, ...]  # differences by seed
     mean: float
     half_width: float | None  # half-width of the interval; None below two seeds
-    p: float | None  # two-sided; adjusted by Holm's method for several differences
+    p: float | None  # two-sided p-value; adjusted by Holm's method for several differences
     cost: float | None  # PFLOPs of the first divided by PFLOPs of the second
     result: str  # more accurate | less accurate | not settled
 

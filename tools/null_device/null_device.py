@@ -92,7 +92,7 @@ def _launch_convolution(x, weight, bias, stride, padding, dilation, *_):
         for i in range(2)
     ]
     y = _make_like(x, (x.shape[0], weight.shape[0], *sizes), x)
-    return y if bias is None else y.add_(bias.view(-1, 1, 1))  # separately, as in torch
+    return y if bias is None else y.add_(bias.view(-1, 1, 1))  # torch adds the bias separately
 
 
 def _launch_convolution_backward(g, x, weight, *settings):
