@@ -165,8 +165,10 @@ class Problem(NamedTuple):
 
     def _find_likely_names(self) -> tuple[str, ...]:
         """Return the name that an unknown name most likely stands for, if any."""
-        is_name = self.kind is Kind.UNKNOWN and len(self.fixes) == 1
-        return self.fixes if is_name and not is_command(self.fixes[0]) else ()
+        if self.kind is not Kind.UNKNOWN or len(self.fixes) != 1:
+            return ()
+        is_name = self.fixes[0].startswith("-") or " " not in self.fixes[0]
+        return self.fixes if is_name else ()
 
     @property
     def _separator(self) -> str:

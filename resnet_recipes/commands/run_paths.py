@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from resnet_recipes.inference.trained_network import TrainedNetwork
     from resnet_recipes.recipe.schema import Recipe
 
-#: Settings whose value may be a run by name, or `last`.
-_NETWORK_KEYS = ("model.weights", "methods.distill.teacher")
-
 #: Settings that name a run.
 _NAMING = ("run", "run.name", "run.root")
 
@@ -189,10 +186,19 @@ def resolve_weights(arguments: Arguments) -> Arguments:
     """
     for index, argument in enumerate(arguments.positional):
         key, _, value = argument.partition("=")
-        if key in _NETWORK_KEYS:
+        if _is_network(key):
             paths = ",".join(_find_weights(key, name, arguments) for name in value.split(","))
             arguments.positional[index] = f"{key}={paths}"
     return arguments
+
+
+def _is_network(key: str) -> bool:
+    """Return whether the value of a setting may be a run by name, or `last`."""
+    if not key.startswith("methods."):
+        return key == "model.weights"
+    from resnet_recipes.methods import ORDER  # imports torch
+
+    return any(key == f"methods.{each.name}.{each.network_setting}" for each in ORDER)
 
 
 def _reject_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
