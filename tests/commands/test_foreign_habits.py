@@ -279,7 +279,8 @@ def list_message_lines(run_command: Callable[..., Streams]) -> Callable[[str], l
         advice = [
             re.sub("^(try:|use:|hint:|valid:) *", "", text.strip()) for text in message.splitlines()
         ]
-        return [*advice, *re.findall(r"did you mean\s+(.*)\?$", message, re.MULTILINE)]
+        suggestions = re.findall(r"did you mean\s+(.*?)\?$", message, re.MULTILINE | re.DOTALL)
+        return [*advice, *(" ".join(each.split()) for each in suggestions)]
 
     return lines
 
