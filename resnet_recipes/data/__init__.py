@@ -69,7 +69,9 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
     facts = survey_betons(config) if backend == "ffcv" else survey_files(config, on_progress)
     notes, details = [*facts.notes], [*details, *facts.details]
     if why := find_engine_fault():
-        slow = f"JPEGs are decoded in Python, at about 40% of the speed: the native decoder {why}"
+        slow = (
+            f"JPEGs are decoded in Python, at less than 40% of the speed: the native decoder {why}"
+        )
         notes.append(f"{slow}; resnet-recipes doctor native")
     else:
         details.append(f"JPEGs are decoded natively ({describe()})")

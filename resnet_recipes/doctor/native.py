@@ -8,7 +8,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.data.native import Engine, describe, find_engine_fault
 from resnet_recipes.doctor import Finding
 
-_COST = "images are decoded in Python instead, at about 40% of the speed"
+_COST = "images are decoded in Python instead, at less than 40% of the speed"
 _REINSTALL = "pip install --force-reinstall --no-deps ."
 
 

@@ -28,7 +28,7 @@ class ClassWeights(Method):
     gain = (
         "fewer errors on CIFAR and iNaturalist with very unequal classes (Cui et al., 2019). "
         "Measured here: +8.1 points of balanced accuracy on ten such classes of CIFAR-10, where "
-        f"data.sampling=balanced gained 13.3 ({DOCS}/lab/unequal_classes.html)."
+        f"data.sampling=balanced gained 13.2 ({DOCS}/lab/unequal_classes.html)."
     )
     avoid_when = (
         "Classes have nearly the same number of images, or you need the highest top-1 over all "
