@@ -192,13 +192,15 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
 
 
 def _format_table(rows: list[dict[str, str]]) -> list[str]:
-    """Return the lines of a table; long names get separate lines."""
-    table = format_table(rows)
-    if max(map(len, table)) <= get_width():
-        return table
+    """Return the lines of a table; a name that is too long gets a separate line."""
     names = ["NAME", *(row.pop("NAME") for row in rows)]
     lines = format_table(rows, _OPTIONAL_COLUMNS, get_width() - 2)
-    return [f"{name}\n  {line}" for name, line in zip(names, lines, strict=True)]
+    available = get_width() - 2 - max(map(len, lines))
+    width = max((len(name) for name in names if len(name) <= available), default=0)
+    starts = [
+        f"{name:{width}}" if len(name) <= width else f"{name}\n{'':{width}}" for name in names
+    ]
+    return [f"{start}  {line}" for start, line in zip(starts, lines, strict=True)]
 
 
 def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
