@@ -7,6 +7,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, RecipeError, Statement, Value
 from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.data.images.python import crop_center
@@ -32,7 +33,7 @@ from resnet_recipes.network.archive import ArchiveError, is_plain_recipe
 from resnet_recipes.network.matching import find_fitting_networks, is_in_order, match_tensors
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.build import build_recipe
-from resnet_recipes.run_folder import ALL_CHECKPOINTS, CHECKPOINTS, WEIGHTS
+from resnet_recipes.run_folder import ALL_CHECKPOINTS, CHECKPOINTS, COMMAND, WEIGHTS
 
 
 class Network(nn.Module):
@@ -131,9 +132,6 @@ class Network(nn.Module):
         return normalize(image[None], about.mean, about.std)[0]
 
 
-_COPY = Hint("copy it again, or use another file that torch.save or safetensors wrote")
-
-
 def load(path: Path | str, assumed: NetworkDescription | None = None) -> Network:
     """Return the network of a run folder, a checkpoint or a weights file.
 
@@ -141,10 +139,10 @@ def load(path: Path | str, assumed: NetworkDescription | None = None) -> Network
     without a description, unless it is a torchvision ResNet and the file's tensor names show
     another one. Nothing in a file is executed. Raises NotReadyError if the file cannot be used.
     """
-    path = Path(path)
+    source = path = Path(path)
     try:
-        if path.is_dir():
-            path = _find_run_weights(path)
+        if source.is_dir():
+            path = _find_run_weights(source)
         file = read_weights(path)
         if "recipe" in file.content:
             return _load_checkpoint(file.content)
@@ -156,7 +154,9 @@ def load(path: Path | str, assumed: NetworkDescription | None = None) -> Network
         raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
     except (ValueError, OSError) as error:
         clause = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        fix = getattr(error, "fix", ()) or _COPY
+        fix = getattr(error, "fix", ()) or _replace_weights(path)
+        if source != path:
+            raise NotReadyError.at(source, Statement(f"{path.name} {clause}"), fix) from None
         raise NotReadyError.at(path, clause, fix) from None
 
 
@@ -217,15 +217,34 @@ def _find_run_weights(folder: Path) -> Path:
     """
     if (weights := folder / WEIGHTS).exists():
         return weights
-    checkpoints = sorted((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.pt"))
+    checkpoints = _list_checkpoints(folder)
     runs = sorted(path.parent for path in folder.glob(f"*/{WEIGHTS}"))
-    alternatives = checkpoints or runs
-    fix = (
-        Value(shlex.quote(str(alternatives[-1])))
-        if alternatives
-        else Hint("pass the folder of a finished run")
-    )
+    fix: Fix = Hint("pass the folder of a finished run")
+    if checkpoints:
+        fix = _suggest_checkpoint(checkpoints[-1])
+    elif runs:
+        fix = Value(shlex.quote(str(runs[-1])))
     raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
+
+
+def _list_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a run, oldest first."""
+    return sorted((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.pt"))
+
+
+def _suggest_checkpoint(path: Path) -> Fix:
+    return Value(shlex.quote(str(path))), Hint("with eval, add data=PATH")
+
+
+def _replace_weights(path: Path) -> Fix:
+    """Return what to use in place of a damaged file: in a run, its newest undamaged checkpoint."""
+    for checkpoint in reversed(_list_checkpoints(path.parent)):
+        with suppress(NotReadyError):
+            load(checkpoint)
+            return _suggest_checkpoint(checkpoint)
+    if (command := path.parent / COMMAND).exists():
+        return Hint(f"copy the file again, or train again with the command in {command}")
+    return Hint("copy it again, or use another file that torch.save or safetensors wrote")
 
 
 def _load_checkpoint(content: Mapping[str, Any]) -> Network:

@@ -186,6 +186,27 @@ def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
         load(tmp_path)
 
 
+def test_damaged_weights_of_run_suggest_newest_undamaged_checkpoint(make_run, tmp_path):
+    checkpoints, weights = (
+        Checkpoints(tmp_path / "checkpoints", 2),
+        tmp_path / "weights.safetensors",
+    )
+    for step in (4, 8):
+        checkpoints.save(step, capture(make_run(), step), wait=True)
+    older, newest = sorted(checkpoints.folder.glob("*.pt"))
+    weights.write_bytes(b"cut short")
+    for source, subject in [(tmp_path, f"{tmp_path}: weights.safetensors"), (weights, weights)]:
+        (problem,) = get_error(NotReadyError, load, source).problems
+        assert problem.lines()[0].startswith(f"{subject} cannot be used: ")
+        assert problem.fixes == (str(newest),)
+    newest.write_bytes(b"")
+    assert get_error(NotReadyError, load, tmp_path).problems[0].fixes == (str(older),)
+    older.unlink()
+    (tmp_path / "command.txt").touch()
+    message = str(get_error(NotReadyError, load, tmp_path))
+    assert f"train again with the command in {tmp_path}/command.txt" in message
+
+
 @pytest.mark.parametrize(
     "name",
     [
