@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import compress, islice
 from pathlib import Path
@@ -168,9 +168,9 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     """
     in_train, in_val = ({*compress(one.classes, one.counts)} for one in (train, val))
     unread = _describe_unread(train.others + val.others)
-    if empty := sorted({*train.classes, *val.classes} - in_train - in_val):
-        where = "" if config.sets_aside else " from both splits"
-        hint = Hint(f"add images, or remove these folders{where}{unread}")
+    if empty := _list_empty_folders(config.root, {*in_train, *in_val}, train, val):
+        these = "this folder" if len(empty) == 1 else "these folders"
+        hint = Hint(f"add images, or remove {these}{unread}")
         yield make_problem(config.root, f"has no images in {join_first(empty)}", hint)
     annotations = Path(config.root) / "val/val_annotations.txt"
     if in_val == {"images"} and annotations.is_file():  # Tiny ImageNet
@@ -211,6 +211,17 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         key = "data.fold" if config.fold else "data.val_share"
         value = config.fold or config.val_share
         yield Problem(key, value, clause, Hint("add images, or remove the class"))
+
+
+def _list_empty_folders(root: str, names: Collection[str], *listings: Listing) -> list[str]:
+    """Return the class folders, relative to `root`, of classes that are not in `names`."""
+    paths = {
+        os.path.relpath(os.path.join(listing.folder, name), root)
+        for listing in listings
+        for name in listing.classes
+        if name not in names
+    }
+    return sorted(paths)
 
 
 def _list_single_classes(config: DataConfig, train: Listing, val: Listing) -> list[str]:

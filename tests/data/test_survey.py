@@ -74,8 +74,10 @@ def test_empty_class_folder_is_one_problem(copied_images, splits):
     for split in splits:
         (copied_images / split / "eel").mkdir()
     line, fix = explain_rejected_folder(copied_images).splitlines()
-    assert line == f"data.root={copied_images} has no images in eel"
-    assert fix.strip() == "hint:  add images, or remove these folders from both splits"
+    folders = ", ".join(f"{split}/eel" for split in splits)
+    these = "this folder" if len(splits) == 1 else "these folders"
+    assert line == f"data.root={copied_images} has no images in {folders}"
+    assert fix.strip() == f"hint:  add images, or remove {these}"
 
 
 def test_hidden_files_and_archive_debris_are_ignored(copied_images):
