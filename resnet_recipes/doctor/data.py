@@ -155,7 +155,7 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
 class DecodedImages(NamedTuple):
     """The images that were decoded within a time limit."""
 
-    bad: dict[str, list[str]]  # split -> paths of unreadable images, with the reason
+    bad: dict[str, list[str]]  # split -> "PATH, which is empty" for each unreadable image
     count: int
     total: int
 
@@ -180,7 +180,7 @@ def decode_some(
             files.append((split, listings[split].path(index - int(first))))
         results = run_checks(files, lambda file: check_image(file[1]), do_nothing)
         for (split, path), result in zip(files, results, strict=True):
-            bad[split] += [f"{path} {result.bad}"] if result.bad else []
+            bad[split] += [f"{path}, which {result.bad}"] if result.bad else []
         count += len(files)
     return DecodedImages(bad, count, total)
 

@@ -73,15 +73,16 @@ def _check_images(config: DataConfig, say: Say) -> None:
 
 def _find_unreadable(config: DataConfig, images: DecodedImages) -> Iterator[Problem]:
     """Yield a problem for each split with unreadable images."""
-    only = "" if "train" in images.bad else "; only validation images were checked"
+    more = "" if "train" in images.bad else "; only validation images were checked"
+    if config.on_bad_image == "skip":
+        more = "; data.on_bad_image=skip is for training images"
     for split, bad in images.bad.items():
         skip = (
-            "data.on_bad_image=skip" if split == "train" else Hint(f"replace or delete them{only}")
+            "data.on_bad_image=skip" if split == "train" else Hint(f"replace or delete them{more}")
         )
         if bad:
             clause = f"has unreadable images in {split}: {len(bad):,}, such as {bad[0]}"
-            fix = (skip, _format_doctor_command(config))
-            yield Problem("data.root", config.root, clause, fix)
+            yield Problem("data.root", config.root, clause, (skip, _format_doctor_command(config)))
 
 
 def _format_doctor_command(config: DataConfig) -> str:

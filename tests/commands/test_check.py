@@ -67,16 +67,18 @@ def test_check_reports_unreadable_images_before_training(split, unread_images, r
         f"resnet-train mild {FILES} data.on_bad_image=skip --check", 3 * (split == "val")
     )
     assert ("skipping unreadable images in train: 3" in skipped.err) == (split == "train")
+    hint = "hint:  replace or delete them; data.on_bad_image=skip is for training images\n"
+    assert (hint in skipped.err) == (split == "val")
 
 
 def test_train_rejects_unreadable_validation_images(unread_images, run_command):
     (unread_images / "train/pattern0/1.jpg").write_bytes(b"no image")
     (unread_images / "val/pattern0/0.jpg").write_bytes(b"no image")
     message = run_command(f"resnet-train mild {FILES}", 3).err
-    assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg is" in message
+    assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg, which is" in message
     assert "      hint:  replace or delete them; only validation images were checked\n" in message
     swept = run_command(f"resnet-train -m mild {FILES} lr=1,2", 3).err
-    assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg is" in swept
+    assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg, which is" in swept
     assert not Path("runs").exists()
     (unread_images / "val/pattern0/0.jpg").unlink()
     run_command(f"resnet-train mild {FILES}")
