@@ -201,7 +201,7 @@ def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRo
     better = f"; decoded in memory ({saves.memory.space}): {other}" if saves.memory else ""
     yield (
         "loading",
-        f"is the bottleneck: {limited} instead of {alone}{better}".replace("about ", ""),
+        f"slows the run down: {limited} instead of {alone}{better}".replace("about ", ""),
     )
     if saves.fix:
         yield "", format_advice(saves.fix)

@@ -104,7 +104,7 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
     )
     monkeypatch.setattr(loading, "find_engine_fault", lambda: "")
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
-    limits = "is the bottleneck: 44 minutes instead of 11 minutes"
+    limits = "slows the run down: 44 minutes instead of 11 minutes"
     fix = "decoded in memory (363 GB of 799 GB usable): 15 minutes use: cache=ram"
     assert f"loading {limits}; {fix}" in text
     assert "supply files: 16,000 at 176 px, 16,000 in the first epoch, in images/s; by a" in text

@@ -96,6 +96,34 @@ def test_find_gain_keeps_measured_steps():
     assert find_gain(plan, measured).minutes_in_memory == pytest.approx(minutes)
 
 
+def measure_on_cpu(plan: Plan, step: float, both: float) -> Speeds:
+    """Return measured speeds, from milliseconds per image; the loader alone takes 0.1."""
+    return Speeds(
+        dict.fromkeys(plan.image_sizes, (step / 1000,)),
+        loader_images_per_second={88: 10_000.0},
+        total_images_per_second=1000 / both,
+    )
+
+
+def test_find_gain_ignores_contention_of_fast_loader(monkeypatch):
+    """Loading costs 6% more time; files are predicted to cost 0.5 / 16 ms per image, 3%."""
+    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
+    plan = plan_imagenet("mild epochs=20", 1)
+    assert find_gain(plan, measure_on_cpu(plan, 1.0, 1.06)) is None
+
+
+def test_find_gain_compares_predictions_of_fast_loader(monkeypatch):
+    """Predictions are 0.2 + 0.5 / 16 ms per image in files, and 0.2 + 0.1 / 16 in memory."""
+    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
+    plan = plan_imagenet("mild epochs=20", 1)
+    gain = find_gain(plan, measure_on_cpu(plan, 0.2, 0.25))
+    images = 20 * 2048 * plan.steps_per_epoch
+    assert gain.minutes_without_loading == pytest.approx(images * 0.2e-3 / 60)
+    assert gain.minutes_in_memory == pytest.approx(images * 0.225e-3 / 60)
+    assert gain.fix == "cache=ram"
+    assert find_gain(plan, measure_on_cpu(plan, 0.2, 0.2)) is None
+
+
 def test_find_gain_omits_memory_slower_than_measured_files():
     plan = plan_imagenet("mild epochs=20", 8)
     measured = Speeds(
