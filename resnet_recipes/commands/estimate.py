@@ -51,6 +51,15 @@ with the time, cost and accuracy of each duration, where they are known.""",
 )
 
 
+#: What replaces the names of settings in a message about --within.
+_FLAGS = {
+    "launch.budget": "--within",
+    "needs launch.price": "needs --price",
+    "'budget=": "--within '",
+    "launch.price=": "--price ",
+}
+
+
 def run(arguments: Arguments) -> int:
     """Measure, or use an earlier measurement, and print the estimate."""
     from resnet_recipes.jobs.budget import plan_here
@@ -213,18 +222,19 @@ def print_candidates(arguments: Arguments, price: float | None) -> None:
     settings = drop_arguments(arguments.positional, "recipe")
     limits = [f"budget={arguments.flags['--within']}"] if "--within" in arguments else []
     limits += [f"launch.price={price}"] if price is not None else []
+    reach = _read_reach(arguments)
     try:
-        candidates = find_candidates(
-            [*settings, *limits], arguments.recipes, names, _read_reach(arguments), say
-        )
+        candidates = find_candidates([*settings, *limits], arguments.recipes, names, reach, say)
     except RecipeError as error:
-        raise error.with_path_replaced("launch.budget", "--within") from None
+        for setting, flag in _FLAGS.items() if "--within" in arguments else ():
+            error = error.with_path_replaced(setting, flag)
+        raise error from None
     rows = [_collect_candidate(candidate, settings, price) for candidate in candidates.candidates]
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes")]
     rows = [row | {"front": id(row) in front} for row in rows]
     is_limited = bool({"--within", "--reach"} & arguments.flags.keys())
-    show(arguments, rows, _format_candidates(candidates, rows, is_limited), rows)
+    show(arguments, rows, _format_candidates(candidates, rows, is_limited, reach), rows)
 
 
 def _read_reach(arguments: Arguments) -> float | None:
@@ -266,7 +276,10 @@ def _collect_candidate(
 
 
 def _format_candidates(
-    candidates: "Candidates", rows: Sequence[dict[str, Any]], is_limited: bool
+    candidates: "Candidates",
+    rows: Sequence[dict[str, Any]],
+    is_limited: bool,
+    reach: float | None,
 ) -> Iterator[str]:
     cells = [
         {
@@ -284,7 +297,12 @@ def _format_candidates(
     ]
     if not any(row["cost"] is not None for row in rows):
         cells = [{head: cell for head, cell in row.items() if head != "COST"} for row in cells]
-    yield from format_table(cells, ("ACCURACY", "COST")) if cells else ["No recipe does."]
+    if cells:
+        yield from format_table(cells, ("ACCURACY", "COST"))
+    elif reach is not None:
+        yield f"No recipe is known to reach {reach:g}% on these images."
+    else:
+        yield "The time of a run is unknown on this machine."
     if is_limited and rows:
         yield from ("", *(row["command"] for row in rows))
     yield ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import data
 from resnet_recipes.base.duration import MAX_EPOCHS, Duration, parse_budget
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.base.text import Say, format_clock, format_long_time
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
@@ -95,10 +95,10 @@ def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
             f"is too small: the shortest sensible run is epochs={float(min_epochs):g}, which takes "
             f"up to {write(60 * max_minutes)}"
         )
-        fix = [f"budget={suggestion}"]
+        fix: list[str] = [Value(suggestion)]
         if max_minutes >= _LONG_MINUTES and not plan.recipe.model.weights:
             fix.append(Hint("recipe=finetune trains only the classifier; a GPU is much faster"))
-        raise RecipeError.of("budget", launch.budget, clause, tuple(fix))
+        raise RecipeError.of("launch.budget", launch.budget, clause, tuple(fix))
     return change_duration(plan, epochs)
 
 

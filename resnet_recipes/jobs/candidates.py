@@ -14,6 +14,7 @@ from resnet_recipes import data
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
@@ -113,7 +114,7 @@ def find_candidates(
         except RecipeError as error:
             errors[name] = error
             first = error.problems[0]
-            skipped[name] = first.about(first.key)
+            skipped[name] = first.about(find_short_name(first.key))
     if errors and len(skipped) == len(names):
         raise next(errors[name] for name in (*best, *names) if name in errors)
     if min_top1_percent is not None:

@@ -83,7 +83,8 @@ def test_candidates_for_accuracy_list_fastest_first(imagenet, list_candidates, r
     assert {"mild", "ffcv_rn50", "hot"} <= {row["recipe"] for row in rows}
     minutes = [row["minutes"] for row in rows]
     assert minutes == sorted(minutes)
-    assert "No recipe does." in run_command(f"resnet-recipes estimate {IMAGES} --reach 99").out
+    message = "No recipe is known to reach 99% on these images."
+    assert message in run_command(f"resnet-recipes estimate {IMAGES} --reach 99").out
 
 
 @pytest.fixture
@@ -117,6 +118,17 @@ def test_budget_too_small_reports_the_minimum(small_images, run_command):
     message = run_command(f"resnet-train {OWN} budget=0.01s --dry-run", 2).err
     assert "budget=0.01s is too small: the shortest sensible run is epochs=" in message
     assert " problems" not in message
+
+
+def test_candidates_within_too_little_suggest_the_flag(small_images, run_command):
+    command = f"resnet-recipes estimate mild {OWN} --within"
+    message = run_command(f"{command} 0.01s", 2).err
+    assert "error: --within 0.01s is too small: the shortest sensible run is epochs=" in message
+    (fix,) = re.findall("use:   --within (.*)", message)
+    run_command(f"{command} {fix}")
+    message = run_command(f"{command} $20", 2).err
+    assert "error: --within $20 needs --price, the price of the machine per hour" in message
+    assert "use:   --within '$20' --price 2.50" in message
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ estimate mild data=/nowhere --sample=many | 2 | must be a whole number from 2
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
 estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
 estimate data=/nowhere --within 2 | 2 | --within 2 must be a time (2h
-estimate data=/nowhere --within $20 | 2 | needs launch.price
+estimate data=/nowhere --within $20 | 2 | needs --price
 watch | 2 | needs one run
 watch . | 3 | is not a run folder
 watch a b | 2 | needs one run
