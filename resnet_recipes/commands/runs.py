@@ -185,7 +185,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
             best = f"{run.best_top1_percent:.2f}% at epoch {run.best_epoch or 0:.4g}"
             yield f"    best evaluation: {best} (optimistic); weights-best.safetensors"
         if run.reason:
-            yield from wrap_text(run.reason.splitlines()[0], get_width(), "    ", "    ")
+            yield from wrap_text(run.shown_reason, get_width(), "    ", "    ")
         if run.resumable:
             name = run.name if run.folder.parent == ROOT else run.folder
             yield f"    resume: resnet-train --resume {escape_controls(name)}{run.resume_settings}"

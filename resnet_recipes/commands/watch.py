@@ -126,7 +126,7 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
             "at this pace"
         )
     if record.reason:
-        yield record.reason.splitlines()[0]
+        yield record.shown_reason
 
 
 def _get_top1(record: Record) -> float:

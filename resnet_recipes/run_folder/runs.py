@@ -95,6 +95,13 @@ class RunRecord:
             if not change.startswith(_OMITTED_PREFIXES)
         )
 
+    @property
+    def shown_reason(self) -> str:
+        """The first line of `reason`, or "stopped by Ctrl-C" and the like for a signal."""
+        first = self.reason.partition("\n")[0]
+        is_signal = self.state == "stopped" and " " not in first
+        return f"stopped by {first}" if first and is_signal else first
+
     def cost(self, price: float) -> float | None:
         """Return the cost of the wall time at `price` per hour."""
         return None if self.wall_minutes is None else self.wall_minutes / 60 * price
