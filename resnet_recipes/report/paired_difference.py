@@ -107,12 +107,12 @@ def describe_pair(pair: str, difference: PairedDifference) -> Iterator[str]:
     """Yield sentences that compare two groups on the same images."""
     low, high = difference.interval
     source = "images and seeds" if difference.freedom else "images"
-    if difference.is_one_sided:
-        source = "images and the seeds of one side; the other side has one run"
     yield (
         f"{pair}, the same {difference.images:,} images: {difference.points:+.2f} points, "
         f"95% interval {low:+.2f} to {high:+.2f} over {source}."
     )
+    if difference.is_one_sided:
+        yield "Only one of them has several runs; the other is assumed to vary as much."
     if low * high > 0:
         limit = "" if difference.freedom else " for these networks; other seeds may differ"
         yield f"Settled{limit}."

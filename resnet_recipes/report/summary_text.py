@@ -99,8 +99,9 @@ def _describe_training(summary: Summary) -> Iterator[Line]:
     """Yield the training time and speed, and the wall time with its parts."""
     estimate = ""
     if summary.estimated_seconds:
-        excess = 100 * (summary.training_seconds / summary.estimated_seconds - 1)
-        change = f"{abs(excess):.0f}% {'longer' if excess > 0 else 'less'}"
+        ratio = summary.training_seconds / summary.estimated_seconds
+        change = f"{100 * abs(ratio - 1):.0f}% {'longer' if ratio > 1 else 'less'}"
+        change = change if ratio < 2 else f"{ratio:.1f}x as long"
         estimate = f" (estimated {format_clock(summary.estimated_seconds)}; took {change})"
     seconds = format_clock(summary.training_seconds)
     yield Line("training", f"{seconds} without evaluations and checkpoints{estimate}")
@@ -137,9 +138,10 @@ def _describe_times(summary: Summary) -> Iterator[Line]:
     for index, (name, seconds) in enumerate(known_times):
         yield Line("" if index else "times", f"{format_clock(seconds):>8}   {name}")
     for index, (image_size, speed) in enumerate(summary.images_per_second_by_pixels.items()):
-        yield Line(
-            "" if index else "speed", f"{format_number(speed):>8} images/s at {image_size} px"
+        text = (
+            f"{format_number(speed):>8} images/s at {image_size} px, after the first logged steps"
         )
+        yield Line("" if index else "speed", text)
     pflops = f"{format_number(summary.training_pflops)} PFLOPs (10^15 operations)"
     yield Line("compute", f"{pflops}, forward and backward")
     if summary.raw_weights:

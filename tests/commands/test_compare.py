@@ -106,7 +106,7 @@ def test_compare_reports_a_side_with_one_run(judge, compare):
     judge(40, 30, 28, 20, 22)
     Path("a0/hits.json").unlink()
     message = " ".join(compare("./a0 ./a1 ./b0 ./b1").split())
-    assert "over images and the seeds of one side; the other side has one run. " in message
+    assert "over images and seeds. Only one of them has several runs; " in message
 
 
 def test_compare_prints_no_noise_of_equal_runs(compare):

@@ -117,6 +117,6 @@ def test_wall_time_is_the_sum_of_its_parts(summary):
 
 def test_estimate_is_compared_with_training_time(summary):
     assert "was estimated" not in format_page(summary)
-    assert "(estimated 2:01; took 9% less)" in format_page(
-        replace(summary, estimated_seconds=1.1 * summary.training_seconds)
-    )
+    for factor, change in ((1.1, "2:01; took 9% less"), (0.25, "0:28; took 4.0x as long")):
+        estimated = replace(summary, estimated_seconds=factor * summary.training_seconds)
+        assert f"(estimated {change})" in format_page(estimated)
