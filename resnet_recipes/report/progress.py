@@ -30,7 +30,10 @@ class ProgressLine(AbstractContextManager):
         self._first: tuple[int, float] | None = None  # count and time of the first call
 
     def __call__(self, done: int, total: int) -> None:
-        """Show that `done` of `total` is done; work that restarts is timed again."""
+        """Show that `done` of `total` is done; work that restarts is timed again.
+
+        A pipe gets no line before the first progress or at the end.
+        """
         now = time.monotonic()
         if self._first is None or done < self._first[0]:
             self._first = (done, now)
@@ -40,10 +43,10 @@ class ProgressLine(AbstractContextManager):
         self._shown_at, text = now, f"{done:,} of {total:,} {self._unit}"
         if done > first:
             text += f", {format_clock((now - start) / (done - first) * (total - done))} left"
-        if not is_live(self._stream):
+        if is_live(self._stream):
+            self._draw(done, total, text)
+        elif first < done < total:
             self.say(f"{self.task}: {text}")
-            return
-        self._draw(done, total, text)
 
     def say(self, line: str) -> None:
         """Remove the bar, and show a line that stays."""

@@ -48,6 +48,16 @@ def test_progress_line_ignores_earlier_progress_in_speed(clock):
     ]
 
 
+def test_progress_line_omits_start_and_end_in_pipe(clock):
+    err = io.StringIO()
+    with ProgressLine("comparing", stream=err) as show:
+        clock[0] = 115.0  # a long preparation
+        show(0, 64)
+        clock[0] = 126.0
+        show(64, 64)
+    assert err.getvalue() == ""
+
+
 def test_progress_line_removes_its_bar_from_terminal(clock):
     err = TerminalStream()
     with ProgressLine("training", "steps", stream=err) as show:
