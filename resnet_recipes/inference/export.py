@@ -73,7 +73,7 @@ class ExportResult(NamedTuple):
 
     bytes: int
     any_size: bool  # whether it accepts images of any size
-    comparison: str  # largest difference from the target program, and the images used
+    comparison: str  # program that read it, largest difference of outputs, and the images used
 
 
 def export_and_check(
@@ -123,27 +123,28 @@ def _write(
         decoded, which = _load_decoded_images(trained)
         difference = _compare_probabilities(trained, read, decoded)
         allowed = _PROBABILITY_TOLERANCE
-        text = f"largest difference of probabilities {difference:.2g}, on {which}"
+        text = f"probabilities differ by at most {difference:.2g} on {which}"
     else:
         difference, scale = compare_logits(model, read, images, progress)
         allowed = _TOLERANCE * max(1.0, scale) if options.dtype == "float32" else inf
-        text = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
+        text = f"logits differ by at most {difference:.2g} (largest logit {scale:.3g}) on {which}"
     if not difference <= allowed:  # also rejects nan
         raise TrainingError(f"{to} computes different results: {text}; nothing was written")
     if options.lose is not None:
         before, after = (_measure_top1(trained, program, progress) for program in (model, read))
-        text += f"; top-1 on all validation images {before:.2f}%, of the file {after:.2f}%"
+        text += f". Top-1 on all validation images: {before:.2f}%, of the file {after:.2f}%"
         if before - after > options.lose:
             raise TrainingError(
                 f"the file loses {before - after:.2f} points of top-1 ({before:.2f}% to "
                 f"{after:.2f}%), and --lose allows {options.lose:g}; nothing was written"
             )
     size = sum(path.stat().st_size for path in folder.iterdir())
-    checked = f"Read by its own runtime after the export: {text}."
+    reader = TARGETS[to].program
+    checked = f"The file was read with {reader} and compared with the trained network: {text}."
     any_size = options.preprocesses or is_any_size_accepted(read)
     card = make_model_card(about, to, format_usage(network, to, any_size), checked)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    return ExportResult(size, any_size, text)
+    return ExportResult(size, any_size, f"in {reader}: {text}")
 
 
 def _measure_top1(trained: TrainedNetwork, program: Program, progress: Progress) -> float:

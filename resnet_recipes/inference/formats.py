@@ -34,6 +34,7 @@ class Target(NamedTuple):
     """An export format: functions that write a network and read it back, and code that uses it."""
 
     file: str
+    program: str  # the program that reads it
     write: Callable[[Network, Path], None]
     read: Callable[[Path, NetworkDescription], Program]
     # whether it supports any network; if not, only weights of the program's own architectures
@@ -190,6 +191,7 @@ _INPUT = "images: float32 [N, 3, {size}; (pixel - mean) / std by channel, of 0..
 TARGETS = {
     "torchvision": Target(
         "model.pt",
+        "torchvision",
         _write_weights,
         _read_torchvision,
         False,
@@ -200,6 +202,7 @@ model.load_state_dict(torch.load("model.pt", weights_only=True))""",
     ),
     "timm": Target(
         "model.safetensors",
+        "timm",
         _write_timm,
         _read_timm,
         False,
@@ -210,6 +213,7 @@ model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # t
     ),
     "safetensors": Target(
         "model.safetensors",
+        "resnet_recipes",
         _write_weights,
         lambda path, _: load(path).model,
         True,
@@ -219,6 +223,7 @@ network = rr.load("model.safetensors")""",
     ),
     "onnx": Target(
         "model.onnx",
+        "onnxruntime",
         _write_onnx,
         _read_onnx,
         True,
@@ -241,6 +246,7 @@ print(classes[probabilities.argmax()], probabilities.max())""",
     ),
     "exported_program": Target(
         "model.pt2",
+        "torch.export",
         _write_exported_program,
         lambda path, _: torch.export.load(path).module(),
         True,

@@ -15,7 +15,7 @@ _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
 #: Text for the side that is resized, by `fit`.
 _SIDES = {
     "crop": "shorter side",
-    "pad": "longer side, padded with the mean color to a square,",
+    "pad": "longer side (padded with the mean color to a square)",
     "squash": "both sides",
 }
 
@@ -53,17 +53,16 @@ def make_model_card(about: NetworkDescription, to: str, use: str, checked: str) 
 def _make_header(about: NetworkDescription, to: str, title: str) -> dict[str, object]:
     header: dict[str, object] = {
         "license": "other",
-        "license_name": "that-of-the-images",
         "library_name": _LIBRARIES.get(to, "pytorch"),
         "pipeline_tag": "image-classification",
         "tags": ["image-classification", "resnet", "resnet-recipes"],
     }
-    if about.top1_percent is None:
+    accuracies = _list_accuracies(about)
+    if not accuracies:
         return header
     metrics = [
         {"type": "accuracy", "name": name, "value": round(value, 3)}
-        for name, value in (("top-1", about.top1_percent), ("top-5", about.top5_percent))
-        if value is not None
+        for name, value in accuracies.items()
     ]
     result = {
         "task": {"type": "image-classification"},
@@ -71,6 +70,14 @@ def _make_header(about: NetworkDescription, to: str, title: str) -> dict[str, ob
         "metrics": metrics,
     }
     return header | {"model-index": [{"name": title, "results": [result]}]}
+
+
+def _list_accuracies(about: NetworkDescription) -> dict[str, float]:
+    """Return the known accuracies in percent; with at most five classes, top-5 is always 100%."""
+    values = {"top-1": about.top1_percent, "top-5": about.top5_percent}
+    if about.num_classes <= 5:
+        del values["top-5"]
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _make_rows(about: NetworkDescription) -> list[tuple[str, str]]:
@@ -82,16 +89,13 @@ def _make_rows(about: NetworkDescription) -> list[tuple[str, str]]:
         values = ", ".join(f"{key}={value}" for key, value in settings.items())
         changes.append(f"{name} ({values})")
     names, more = ", ".join(about.classes[:_MAX_CLASSES]), len(about.classes) - _MAX_CLASSES
-    accuracy = ""
-    if about.top1_percent is not None:
-        accuracy = f"{about.top1_percent:.2f}%, {about.top5_percent or 0:.2f}%"
-        accuracy += f" of {about.eval_examples:,} images"
-        accuracy += ", mean over each image and its horizontal flip" if about.flip else ""
+    images = f" on {about.eval_examples:,} validation images"
+    images += ", mean over each image and its horizontal flip" if about.flip else ""
     rows = [
         ("architecture", architecture),
         ("changed by", "; ".join(changes)),
         ("classes", names + (f" and {more:,} more" if more > 0 else "")),
-        ("top-1, top-5", accuracy),
+        *((name, f"{value:.2f}%{images}") for name, value in _list_accuracies(about).items()),
         (
             "chosen",
             f"the best evaluation of {about.best_of} on these images, a biased choice"
@@ -100,11 +104,11 @@ def _make_rows(about: NetworkDescription) -> list[tuple[str, str]]:
         ),
         (
             "images",
-            f"RGB; {_SIDES[about.fit]} to {about.eval_resize} px ({about.eval_interpolation}, "
-            f"antialiased), center crop of {about.eval_size} px",
+            f"RGB; {_SIDES[about.fit]} resized to {about.eval_resize} px "
+            f"({about.eval_interpolation}, antialiased), center crop of {about.eval_size} px",
         ),
         ("trained at", f"{about.train_size} px" if about.recipe else ""),
-        ("mean, std", f"{list(about.mean)}, {list(about.std)} of 0..255"),
+        ("mean, std", f"{list(about.mean)}, {list(about.std)}, for pixels from 0 to 255"),
         ("recipe", f"{about.recipe}, epochs: {about.epochs:g}" if about.recipe else ""),
         ("license", about.license),
         ("made with", f"resnet-recipes {__version__}"),

@@ -28,8 +28,8 @@ from resnet_recipes.run_folder.metrics import Metrics
 FORMAT = 1
 
 LICENSE = (
-    "The program is Apache-2.0. The weights belong to their owner, subject to the license "
-    "of the training images."
+    "Chosen by the owner of the weights, subject to the license of the training images. "
+    "resnet-recipes itself is Apache-2.0."
 )
 
 #: Methods that change the network. Without their modules, the weights give other outputs.

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -147,6 +148,18 @@ def test_card_has_valid_header_and_code(to, network):
     compile(rest.split("```python\n")[1].split("```")[0], "card", "exec")
     assert "a\\|b, &lt;i&gt;" in rest
     assert "blurpool (replace_convs=True" in rest
+
+
+@pytest.mark.parametrize(("num_classes", "names"), [(5, ["top-1"]), (6, ["top-1", "top-5"])])
+def test_card_has_top5_only_of_many_classes(num_classes, names, network):
+    about = replace(
+        network.about, num_classes=num_classes, classes=(), top5_percent=98.5, eval_examples=2_000
+    )
+    _, header, rest = make_model_card(about, "onnx", "", "Compared.").split("---\n", 2)
+    metrics = yaml.safe_load(header)["model-index"][0]["results"][0]["metrics"]
+    assert [metric["name"] for metric in metrics] == names
+    assert "| top-1 | 71.25% on 2,000 validation images |" in rest
+    assert ("| top-5 | 98.50% on 2,000 validation images |" in rest) == ("top-5" in names)
 
 
 def test_card_states_accepted_images(network):

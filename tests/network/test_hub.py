@@ -132,7 +132,7 @@ EXPORT = "resnet-recipes export {0} --to safetensors --out {0}/../out --push"
 def test_pushed_network_loads_and_serves_as_weights(folder_with_weights, hub, run_command):
     assert "/me/net" in run_command(f"{EXPORT.format(folder_with_weights)} hf:me/net").out
     card = huggingface_hub.ModelCard(hub.files["README.md"].decode())
-    assert card.data.license_name
+    assert card.data.license == "other"
     assert (folder_with_weights.parent / "out" / "model.safetensors").read_bytes() == hub.files[
         "model.safetensors"
     ]
