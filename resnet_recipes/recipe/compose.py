@@ -54,7 +54,7 @@ def compose(
     """
     library = folder if isinstance(folder, Library) else Library(folder)
     links, (changed, problems) = library.read_chain(name), overrides.parse(changes)
-    options = _read_options(changed, library, problems)
+    options = _read_options(changed, links, library, problems)
     result = _compose_links(links, options, changed, library, problems)
     if problems := [one for one in problems if needs_data or one.key != "data.root"]:
         raise RecipeError(_add_suggestions(problems, changes, result.recipe, [*links, *options]))
@@ -159,8 +159,13 @@ def _resolve_paths(recipe: Recipe) -> None:
                 setattr(method, key, make_absolute(f"methods.{name}.{key}", path))
 
 
-def _read_options(changed: Sequence[Override], library: Library, problems: list[Problem]) -> Links:
-    """Read the last option chosen for each group; append all problems to `problems`."""
+def _read_options(
+    changed: Sequence[Override], links: Links, library: Library, problems: list[Problem]
+) -> Links:
+    """Read the last option chosen for each group; append all problems to `problems`.
+
+    A packaged option that the recipe uses already is omitted: the recipe keeps its settings.
+    """
     options = {}
     for override in changed:
         if override.is_choice:
@@ -169,7 +174,13 @@ def _read_options(changed: Sequence[Override], library: Library, problems: list[
                 options[override.key] = Link(entry, read(entry))
             except RecipeError as error:
                 problems += error.problems
-    return list(options.values())
+    return [option for option in options.values() if not _is_in_use(option, links)]
+
+
+def _is_in_use(option: Link, links: Links) -> bool:
+    """Return whether a packaged option has the name that the recipe uses in its group."""
+    group, name = option.entry.group, option.document.tree[option.entry.group]["name"]
+    return option.entry.origin == "packaged" and name == _find_value(links, f"{group}.name")
 
 
 def _collect_files(

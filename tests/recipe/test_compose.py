@@ -12,7 +12,7 @@ from resnet_recipes.recipe.compose import compose, from_config
 from resnet_recipes.recipe.frozen_recipe import freeze_with_digest
 from resnet_recipes.recipe.schema import get_enabled
 from tests.checks import get_error, get_problem, get_recipe_error
-from tests.tables import parse_values
+from tests.tables import parse_rows, parse_values
 
 DATA = "data=/data/imagenet"
 
@@ -265,19 +265,46 @@ def test_other_optimizer_rejects_settings_of_the_first():
     )
 
 
-OPTIONS = """
-optimizer=adamw optimizer=decoupled_sgdw optimizer=lamb optimizer=lars optimizer=sgd
-schedule=constant schedule=cosine schedule=linear schedule=polynomial schedule=step
+#: An option, and two recipes that use other options.
+OPTIONS = parse_rows(
+    """
+optimizer=adamw | mild | timm_a2
+optimizer=decoupled_sgdw | timm_a2 | nvidia_dle
+optimizer=lamb | mild | nvidia_dle
+optimizer=lars | mild | timm_a2
+optimizer=sgd | mild | timm_a2
+schedule=constant | mild | ffcv_rn50
+schedule=cosine | ffcv_rn50 | nvidia_mlperf_pt
+schedule=linear | mild | nvidia_mlperf_pt
+schedule=polynomial | mild | ffcv_rn50
+schedule=step | mild | ffcv_rn50
 """
+)
 
 
-@pytest.mark.parametrize("option", OPTIONS.split())
-def test_selected_option_replaces_every_setting_of_recipe(option):
+@pytest.mark.parametrize(("option", "one", "other"), OPTIONS)
+def test_selected_option_replaces_every_setting_of_recipe(option, one, other):
     arguments = [DATA, option, "lr=0.5", "schedule.warmup=3ep"]
     group, name = option.split("=")
-    mild, a2 = (getattr(compose(one, arguments).recipe, group) for one in ("mild", "timm_a2"))
-    assert mild == a2
-    assert name in ("step", mild.name)  # Mild uses a multistep schedule here
+    first, second = (getattr(compose(recipe, arguments).recipe, group) for recipe in (one, other))
+    assert first == second
+    assert name in ("step", first.name)  # the option `step` is a multistep schedule
+
+
+@pytest.mark.parametrize(
+    ("recipe", "typed", "setting", "value"),
+    parse_rows(
+        """
+finetune | schedule=cosine | schedule.warmup | 0.1dur
+finetune | schedule=step schedule=cosine | schedule.warmup | 0.1dur
+finetune | optimizer=adamw | optimizer.lr | 0.01
+pytorch_v1 | schedule=step | schedule.milestones | ['30ep', '60ep']
+"""
+    ),
+)
+def test_option_that_the_recipe_uses_keeps_its_settings(recipe, typed, setting, value):
+    changed = compose(recipe, [DATA, *typed.split()]).recipe
+    assert str(attrgetter(setting)(changed)) == value
 
 
 @pytest.mark.parametrize(
@@ -314,6 +341,7 @@ def test_user_options_replace_packaged_ones(write_recipe_file, tmp_path):
     assert composed.recipe.optimizer.lr == 0.125
     assert str(tmp_path / "recipes/optimizer/lamb.yaml") in composed.origin.files
     assert compose("mild", [DATA, "optimizer=mine"]).recipe.optimizer.momentum == 0.5
+    assert compose("timm_a2", [DATA, "optimizer=lamb"]).recipe.optimizer.lr == 0.125
 
 
 def test_unknown_recipe_option_lists_valid_ones(write_recipe_file):

@@ -18,16 +18,16 @@ OPTIONS = [
     for path in sorted(find_packaged_folder().glob(f"{group}/*"))
 ]
 
-#: An option, and its source recipe.
+#: An option, its source recipe, and a recipe that uses another option.
 ORIGINS = parse_rows(
     """
-optimizer | decoupled_sgdw | mild
-optimizer | sgd | nvidia_dle
-optimizer | lamb | timm_a2
-optimizer | lars | nvidia_mlperf_pt
-schedule | cosine | mild
-schedule | linear | ffcv_rn50
-schedule | polynomial | nvidia_mlperf_pt
+optimizer | decoupled_sgdw | mild | timm_a2
+optimizer | sgd | nvidia_dle | hot
+optimizer | lamb | timm_a2 | hot
+optimizer | lars | nvidia_mlperf_pt | hot
+schedule | cosine | mild | ffcv_rn50
+schedule | linear | ffcv_rn50 | hot
+schedule | polynomial | nvidia_mlperf_pt | hot
 """
 )
 
@@ -37,9 +37,9 @@ def read_section(group: str, recipe: str, *arguments: str) -> object:
     return getattr(compose(recipe, arguments, needs_data=False).recipe, group)
 
 
-@pytest.mark.parametrize(("group", "name", "origin"), ORIGINS)
-def test_option_equals_section_of_its_recipe(group, name, origin):
-    assert read_section(group, "hot", f"{group}={name}") == read_section(group, origin)
+@pytest.mark.parametrize(("group", "name", "origin", "other"), ORIGINS)
+def test_option_equals_section_of_its_recipe(group, name, origin, other):
+    assert read_section(group, other, f"{group}={name}") == read_section(group, origin)
     head = (find_packaged_folder() / group / f"{name}.yaml").read_text().splitlines()[0]
     assert origin in head
 
