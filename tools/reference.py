@@ -164,8 +164,7 @@ def describe_settings() -> Iterator[str]:
     yield f"Sections: {links}.\n"
     yield (
         "## Short names\n\n"
-        "Short names work on the command line, in Python, and at the top of a recipe file. "
-        "`cache=ram` stands for `data.memory_pixels=auto`.\n"
+        "Short names work on the command line, in Python, and at the top of a recipe file.\n"
     )
     yield "| short | sets |\n|---|---|"
     for short_name, forms in SHORT_NAMES.items():

@@ -50,8 +50,6 @@ def expand_short_name(name: str, value: str) -> tuple[str, ...]:
     """Return the settings that a short name changes, or the name itself; {} marks `value`."""
     if name == "epochs" and not DECIMAL.fullmatch(value):
         return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
-    if (name, value) == ("cache", "ram"):
-        return ("data.memory_pixels=auto",)  # as in Ultralytics
     escaped = name.replace("{", "{{").replace("}", "}}")
     return SHORT_NAMES.get(name, (f"{escaped}={{}}",))
 

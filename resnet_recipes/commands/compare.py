@@ -7,6 +7,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import Hint, RecipeError
+from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import escape_controls, format_count, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RUN_HELP, Arguments, Usage
@@ -164,7 +165,10 @@ def _compare_groups(
 def format_sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
     """Return a row per key and a column per run, or a few lines per key if that is too wide."""
     heads = list(map(escape_controls, heads))
-    rows = [(escape_controls(key), list(map(escape_controls, values))) for key, values in rows]
+    rows = [
+        (escape_controls(find_short_name(key)), list(map(escape_controls, values)))
+        for key, values in rows
+    ]
     lines = format_table(
         [{title: key, **dict(zip(heads, row_values, strict=True))} for key, row_values in rows]
     )

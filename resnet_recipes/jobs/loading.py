@@ -115,7 +115,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
         faster = add_loading(other, free)
         saved_minutes = files - estimate(plan, faster).total_minutes
         if faster.loader_images_per_second and saved_minutes > 0:
-            return Gain(shortest, memory, max(shortest, now - saved_minutes), "cache=ram")
+            return Gain(shortest, memory, max(shortest, now - saved_minutes), "cache=auto")
     folder = quote(data.root.rstrip("/"))
     smaller = f"resnet-recipes convert {folder} {folder}-beton write_mode=jpg levels=2"
     has_folder = data.root and plan.facts.backend == "torchvision"

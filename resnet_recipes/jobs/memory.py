@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from resnet_recipes.base.cores import get_available_memory
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import RecipeError, Value
 from resnet_recipes.base.text import Say, format_bytes
 from resnet_recipes.data.images.memory import compute_reserve
 from resnet_recipes.data.native import find_engine_fault
@@ -72,12 +72,12 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
         return plan
     if why := find_engine_fault():
         clause = f"needs the native decoder, which {why}"
-        raise RecipeError.of("data.memory_pixels", memory_pixels, clause, "data.memory_pixels=0")
+        raise RecipeError.of("data.memory_pixels", memory_pixels, clause, Value("0"))
     if memory_pixels != AUTO:
         return plan
     memory = plan_memory(plan)
     memory_pixels = memory.longer_side if memory else 0
-    say(f"data.memory_pixels={memory_pixels}: {memory or options[-1]}")
+    say(f"cache={memory_pixels}: {memory or options[-1]}")
     return set_memory_pixels(plan, memory_pixels)
 
 

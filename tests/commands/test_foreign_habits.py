@@ -168,7 +168,9 @@ resnet-recipes runs finished | resnet-recipes runs state=finished
 resnet-recipes runs state=done | state=finished
 resnet-train mild,hot data=images epochs=5 | resnet-train -m recipe=mild,hot data=images epochs=5
 resnet-train mild data=images seed=1..3 | -m 'seed=range(1,4)'
-resnet-train mild data=images cache=disk | cache=ram
+resnet-train mild data=images cache=disk | cache=auto
+resnet-train mild data=images cache=ram | cache=auto
+resnet-train mild data=images cache=true | cache=auto
 resnet-recipes eval --weights first | resnet-recipes eval first
 resnet-recipes predict --source images | resnet-recipes predict RUN images
 resnet-recipes predict first images --topk 3 | --top 3

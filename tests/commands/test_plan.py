@@ -105,7 +105,7 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
     monkeypatch.setattr(loading, "find_engine_fault", lambda: "")
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
     limits = "slows the run down: 44 minutes instead of 11 minutes"
-    fix = "decoded in memory (363 GB of 799 GB usable): 15 minutes use: cache=ram"
+    fix = "decoded in memory (363 GB of 799 GB usable): 15 minutes use: cache=auto"
     assert f"loading {limits}; {fix}" in text
     assert "supply files: 16,000 at 176 px, 16,000 in the first epoch, in images/s; by a" in text
     assert "supply memory: 160,000 at 176 px, 5,333 in the first epoch, in images/s" in text
@@ -116,8 +116,8 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
     ("arguments", "gigabytes", "text"),
     parse_rows(
         """
-cache=ram | 1000 | 100% of the images fit at 352 px: 363 GB of 799 GB usable
-cache=ram | 100 | none: 39% of the images fit at 264 px: 203 GB of 78.5 GB usable
+cache=auto | 1000 | 100% of the images fit at 352 px: 363 GB of 799 GB usable
+cache=auto | 100 | none: 39% of the images fit at 264 px: 203 GB of 78.5 GB usable
 cache=352 | 100 | 22% of the images fit at 352 px: 363 GB of 78.5 GB usable
 """
     ),

@@ -153,7 +153,7 @@ def test_resume_keeps_the_measured_micro_batch(started_runs, run_command, explai
 def test_resume_keeps_the_size_of_images_in_memory(run_folders, run_command, tmp_path):
     images, sizes = create_random_images(tmp_path / "images"), []
     for _ in range(2):
-        run_command(f"{PHOTOS} data={images} cache=ram run=mine --resume auto", 75)
+        run_command(f"{PHOTOS} data={images} cache=auto run=mine --resume auto", 75)
         sizes.append(read(CONFIG).data.memory_pixels)
     assert sizes == [64, 64]
 

@@ -80,7 +80,7 @@ def test_find_gain_reports_minutes_with_images_in_memory():
     assert estimate(plan, make_fast_gpus(plan)).minutes == pytest.approx(64 * epoch)
     assert gain.minutes_without_loading == pytest.approx(32 * epoch)
     assert gain.minutes_in_memory == pytest.approx((31 + 8) * epoch)
-    assert (gain.memory.longer_side, gain.fix) == (352, "cache=ram")
+    assert (gain.memory.longer_side, gain.fix) == (352, "cache=auto")
 
 
 def test_find_gain_keeps_measured_steps():
@@ -120,7 +120,7 @@ def test_find_gain_compares_predictions_of_fast_loader(monkeypatch):
     images = 20 * 2048 * plan.steps_per_epoch
     assert gain.minutes_without_loading == pytest.approx(images * 0.2e-3 / 60)
     assert gain.minutes_in_memory == pytest.approx(images * 0.225e-3 / 60)
-    assert gain.fix == "cache=ram"
+    assert gain.fix == "cache=auto"
     assert find_gain(plan, measure_on_cpu(plan, 0.2, 0.2)) is None
 
 
@@ -175,7 +175,7 @@ def test_find_gain_omits_memory_for_a_part(monkeypatch):
     )
     assert find_gain(plan, make_fast_gpus(plan)).memory is None
     assert [supply.location for supply in iterate_supplies(plan)] == ["files"]
-    assert Supply.of(plan_imagenet("mild cache=ram", 8)).location == "files"
+    assert Supply.of(plan_imagenet("mild cache=auto", 8)).location == "files"
 
 
 def test_supply_is_predicted_for_first_and_last_size(monkeypatch):

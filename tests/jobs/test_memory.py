@@ -36,18 +36,18 @@ def compute_needed(pixels: int) -> float:
     ],
 )
 def test_memory_pixels_auto_is_largest_fitting_factor(free, pixels, monkeypatch):
-    plan, messages = plan_imagenet("mild cache=ram", 8), []
+    plan, messages = plan_imagenet("mild cache=auto", 8), []
     set_free_memory(monkeypatch, plan, free)
     resolved = resolve_memory_pixels(plan, messages.append)
     assert resolved.recipe.data.memory_pixels == pixels
-    assert f"data.memory_pixels={pixels}: " in messages[0]
+    assert f"cache={pixels}: " in messages[0]
     assert resolve_memory_pixels(resolved, messages.append) == resolved
     assert len(messages) == 1
 
 
 def test_memory_pixels_auto_uses_the_largest_crop(monkeypatch):
     plan = plan_imagenet(
-        "mild cache=ram methods.progressive_resizing.at=loader data.train_size=128", 8
+        "mild cache=auto methods.progressive_resizing.at=loader data.train_size=128", 8
     )
     set_free_memory(monkeypatch, plan, compute_needed(256))
     assert resolve_memory_pixels(plan, print).recipe.data.memory_pixels == 256
@@ -77,7 +77,7 @@ def test_resolve_memory_pixels_rejects_machine_without_engine(monkeypatch):
 
 
 def test_synthetic_images_are_never_kept_in_memory(monkeypatch):
-    plan = plan_imagenet("mild cache=ram", 8)
+    plan = plan_imagenet("mild cache=auto", 8)
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert resolve_memory_pixels(plan, print) == plan
     assert plan_memory(plan) is None
