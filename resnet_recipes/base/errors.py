@@ -153,18 +153,23 @@ class Problem(NamedTuple):
         if self._is_argument and self.value not in (None, ""):  # an argument of a usage line
             subject = f"`{to_text(self.value)}`"
         subject = self.typed or subject
+        is_absent = self.kind is Kind.ABSENT
+        likely = "".join(
+            f"; did you mean {self.format_fix(each) if is_absent else each}?"
+            for each in self._find_likely_names()
+        )
         match self.kind:
             case Kind.UNKNOWN:
-                return f"{self.clause} {subject}" + "".join(
-                    f"; did you mean {each}?" for each in self._find_likely_names()
-                )
+                return f"{self.clause} {subject}{likely}"
             case Kind.MISSING | Kind.ABSENT:
                 verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
-                return f"{subject} {verb}" + (f": {self.clause}" if self.clause else "")
+                return f"{subject} {verb}" + (f": {self.clause}" if self.clause else likely)
         return f"{subject}{self._separator} {self.clause or 'is not valid'}"
 
     def _find_likely_names(self) -> tuple[str, ...]:
-        """Return the name that an unknown name most likely stands for, if any."""
+        """Return the name that an unknown or absent name most likely stands for, if any."""
+        if self.kind is Kind.ABSENT and not self.clause:
+            return tuple(fix for fix in self.fixes[:1] if isinstance(fix, Value))
         if self.kind is not Kind.UNKNOWN or len(self.fixes) != 1:
             return ()
         is_name = self.fixes[0].startswith("-") or " " not in self.fixes[0]

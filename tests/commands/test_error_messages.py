@@ -103,6 +103,7 @@ resnet-train mild data=images resume=last --dry-run
 resnet-train --resume
 resnet-train --resume nope
 resnet-train --resume first epochs=9
+resnet-train --resume firs
 resnet-train --extend first data=images epochs=9
 resnet-train demo data=images bs=8 run=first
 resnet-train -m mild data=images bs=8 lr=1,-1

@@ -23,7 +23,7 @@ eval RUN epochs=3 | 2 | error: epochs=3 cannot be changed here
 eval RUN data.eval_size=big | 2 | error: data.eval_size=big must be a whole number
 eval RUN data.eval_size=4 | 2 | data.eval_size
 eval RUN/nothing | 3 | does not exist
-eval resnet18 | 3 | use:   torchvision:resnet18
+eval resnet18 | 3 | `resnet18` does not exist; did you mean torchvision:resnet18?
 eval RUN data=/nowhere | 3 | data=/nowhere does not exist
 eval RUN --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
 export | 2 | --to is missing

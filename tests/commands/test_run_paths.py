@@ -69,7 +69,7 @@ def test_weights_setting_rejects_missing_run_and_changing_last(runs, flags, type
 
 @pytest.mark.parametrize("argument", ["alphq", "runs/alphq"])
 def test_unknown_run_suggests_the_nearest_name(runs, argument):
-    with pytest.raises(RecipeError, match=r"does not exist\n.*use:   alpha"):
+    with pytest.raises(RecipeError, match=r"does not exist; did you mean alpha"):
         find_runs([argument])
 
 
