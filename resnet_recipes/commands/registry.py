@@ -9,7 +9,12 @@ from types import ModuleType
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data_problem
-from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, find_misspelled, make_unknown_problem
+from resnet_recipes.base.suggestions import (
+    FOREIGN_COMMANDS,
+    Meaning,
+    find_misspelled,
+    make_unknown_problem,
+)
 from resnet_recipes.commands.arguments import (
     DATA_KEYS,
     Arguments,
@@ -206,14 +211,19 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     first, _, other = (
         FOREIGN_COMMANDS[name].replacement if name in FOREIGN_COMMANDS else name
     ).partition(" | ")
-    names = [argument for argument in rest if not argument.startswith("-")]
+    names = [argument for argument in rest if argument[:1] != "-" and "=" not in argument]
     is_first = names and (first != "show" or names[0] in Library().list_names())
-    ours, *flags = (first if is_first or not other else other).split() or [name]
+    ours, *words = (first if is_first or not other else other).split() or [name]
     if ours not in (*COMMANDS, "train"):
         return
+    flags = [word for word in words if not word.isupper()]
+    missing = [word for word in words if word.isupper()][len(names) :]
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
-    fix = shlex.join([*command, *(names[:1] if ours == "show" else rest)])
-    if name in COMMANDS:
+    is_form = missing or Meaning(" ".join(flags)).has_placeholder
+    others = names[:1] if ours == "show" else [*names, *missing] if is_form else rest
+    fix = shlex.join([*command, *others])
+    fix = Hint(fix) if is_form else fix
+    if name == ours != "train":
         raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
     clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"
     near = find_misspelled(name, COMMANDS)

@@ -109,7 +109,6 @@ def test_every_suggested_setting_is_accepted():
 
 @pytest.mark.parametrize("verb", FOREIGN_COMMANDS)
 def test_foreign_commands_suggest_ours(verb):
-    assert verb not in registry.COMMANDS
     ours = {line.split()[0] for line in FOREIGN_COMMANDS[verb].replacement.split(" | ")}
     assert ours <= {*registry.COMMANDS, "train"}
 

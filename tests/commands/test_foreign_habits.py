@@ -239,7 +239,20 @@ resnet-recipes ls mild | resnet-recipes show mild
 resnet-train --list mild | resnet-recipes show mild
 resnet-train --list mild data=x | resnet-recipes show mild
 resnet-recipes ls nosuch | resnet-recipes ls
-resnet-recipes predict images | resnet-recipes predict RUN IMAGE
+resnet-recipes predict images | resnet-recipes predict last images
+resnet-recipes predict images/val/pattern0/1.jpg | predict last images/val/pattern0/1.jpg
+resnet-recipes predict nowhere.JPG | resnet-recipes predict last nowhere.JPG
+resnet-recipes predict junk.pth | resnet-recipes predict junk.pth IMAGE
+resnet-train classify data=images | resnet-train small data=images
+resnet-recipes classify first | resnet-recipes predict first IMAGE
+resnet-train predict data=images | resnet-recipes predict RUN IMAGE
+resnet-train val data=images | resnet-recipes eval last data=images
+resnet-train eval data=images | resnet-recipes eval last data=images
+resnet-train validate data=images | resnet-recipes eval last data=images
+resnet-train validate recipes/mine.yaml | resnet-recipes validate recipes/mine.yaml
+resnet-train tune | resnet-train finetune data=PATH -m lr=0.003,0.01
+resnet-train tune mild lr=1,2 data=images | resnet-train -m mild lr=1,2 data=images
+resnet-train mild data=images augment=true | 'methods.NAME={}' turns a method on
 resnet-train mild data=images --verbse | unknown flag --verbse; did you mean --verbose?
 resnet-recipes --hepl | did you mean --help?
 resnet-recipes --verson | did you mean --version?
