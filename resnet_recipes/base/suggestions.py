@@ -242,7 +242,8 @@ def find_meaning(
             r"(?<=\{\})(ep|ba|dur|s)\b", "", replacement
         )  # the value already has a unit
     setting = expand_short_name(re.split("[ =]", replacement)[0], "1")[0].partition("=")[0]
-    ours = FOREIGN_VALUES.get(setting, {}).get(value.lower()) if "{" in replacement else None
+    values = FOREIGN_VALUES.get(candidates[0], FOREIGN_VALUES.get(setting, {}))
+    ours = values.get(value.lower()) if "{" in replacement else None
     value = re.sub("^timm/", "timm:", value)
     value = value.strip("[]()") if "[{}]" in replacement else value
     if ours:

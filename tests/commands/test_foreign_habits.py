@@ -35,6 +35,11 @@ precision.dtype=float16 | precision.dtype=fp16
 amp=false | precision.dtype=fp32
 device=cuda:1 | CUDA_VISIBLE_DEVICES=1 resnet-train ... gpus=1
 --gpu 0 | CUDA_VISIBLE_DEVICES=0 resnet-train ... gpus=1
+gpu=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
+gpu=8 | gpus=8
+--gpu 8 | gpus=8
+gpu_ids=3 | CUDA_VISIBLE_DEVICES=3 resnet-train ... gpus=1
+dropout=0.1 | drops residual blocks; ResNets here have no dropout
 gpus=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
 gpus=-1 | gpus=auto
 gpus=0 | launch.device=cpu
