@@ -171,9 +171,8 @@ def split(
     while ahead:
         if usage.composes and _SEVERAL.search(ahead[0]):
             quoted = ahead.popleft()
-            problems.append(
-                Problem(quoted, None, "is a single argument; remove the quotes", quoted)
-            )
+            clause = "is a single argument; remove the quotes"
+            problems.append(Problem(quoted, None, clause, quoted))
             ahead.extendleft(reversed(quoted.split()))
         argument = HYDRAS.get(ahead[0], ahead.popleft())
         name, equals, value = argument.partition("=")
@@ -207,7 +206,8 @@ def split(
     problems += spaced
     if problems or settings:
         other_problems = [] if undecodable else list(find_others(arguments))
-        raise RecipeError([*problems, *_explain_flags(settings, usage, other_problems)])
+        problems += _explain_flags(settings, usage, other_problems)
+        raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
     for flag, name in arguments.flags.items():
         if takes[flag].startswith("FILE"):
             _require_folder(flag, name)
@@ -215,6 +215,12 @@ def split(
         fix = _complete_example(arguments.positional, usage)
         raise RecipeError.of("COMMAND", command.split()[-1], f"needs {usage.takes}", fix)
     return arguments
+
+
+def _find_place(key: str, argv: Sequence[str]) -> int:
+    """Return the position of the argument that a problem is about, or the number of arguments."""
+    word = key if key in argv else key.partition(" ")[0]
+    return argv.index(word) if word in argv else len(argv)
 
 
 def _complete_example(arguments: Sequence[str], usage: Usage) -> str:
@@ -246,8 +252,8 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     key, value = _to_key(flag), ",".join(values)
     template = MEANINGS.get(key, Meaning("recipe={}")).replacement
     takes_value = "{}" in template.replace("{{}}", "")
-    is_safe = template.removesuffix("={}") in (*SHORT_NAMES, "seed")
-    is_safe = is_safe and value.replace(".", "", 1).isdecimal()
+    is_number = value.replace(".", "", 1).isdecimal()
+    is_safe = is_number and template.removesuffix("={}") in (*SHORT_NAMES, "seed")
     needs_composing = takes_value and not is_safe and not template.startswith("sbatch ")
     if "RUN|FILE" in usage.line or needs_composing:
         return None
@@ -452,20 +458,15 @@ def _drop_flag(name: str, value: str, usage: Usage, argv: Sequence[str]) -> list
     """Return arguments without an unknown flag, its value, and other flags for RUN and images."""
     path_flags = {*RUN_FLAGS, *IMAGE_FLAGS} if "RUN|FILE" in usage.line else ()
     others = [argument for argument in argv if argument not in (name, value, f"{name}={value}")]
-    return [
-        argument
-        for argument in others
-        if argument[:1] != "-" or _to_key(argument) not in path_flags
-    ]
+    return [each for each in others if each[:1] != "-" or _to_key(each) not in path_flags]
 
 
 def _find_flag(key: str, value: str, takes: Mapping[str, str], sweeps: bool) -> str:
     """Return our flag for another program's flag; among several, the flag for that file ending."""
     ours = [flag for flag in FLAGS.get(key, ("",))[0].split() if flag in takes]
     ours = [flag for flag in ours if sweeps or flag != "--parallel"]
-    fitting = [
-        flag for flag in ours if Path(value).suffix and takes[flag].endswith(Path(value).suffix)
-    ]
+    ending = Path(value).suffix
+    fitting = [flag for flag in ours if ending and takes[flag].endswith(ending)]
     return next(iter(fitting or ours), "")
 
 

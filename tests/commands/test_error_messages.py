@@ -101,9 +101,10 @@ resnet-train mild data=images model.freeze=conv1 --dry-run
 resnet-train --list --csv
 resnet-train mild data=images resume=last --dry-run
 resnet-train --resume
+resnet-train mild --data images --epochs 2 --batch-sze 8
 resnet-train --resume nope
-resnet-train --resume first epochs=9
 resnet-train --resume firs
+resnet-train --resume first epochs=9
 resnet-train --extend first data=images epochs=9
 resnet-train demo data=images bs=8 run=first
 resnet-train -m mild data=images bs=8 lr=1,-1
