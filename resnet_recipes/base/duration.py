@@ -127,7 +127,7 @@ def find_epochs_rule(text: str) -> str:
     """Return the rule that a value of `epochs` breaks, or ""."""
     if is_duration(text) or (DECIMAL.fullmatch(text) and float(text)):
         return ""
-    return "must be a positive number of epochs, or a duration such as 400ba"
+    return "must be a positive number of epochs, or a duration such as 400ba (steps)"
 
 
 def parse_fraction(value: float | str) -> Fraction:
