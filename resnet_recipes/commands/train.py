@@ -172,7 +172,8 @@ def _check(arguments: Arguments) -> int:
 
     result, start = add_demo_images(compose_recipe(arguments)), time.monotonic()
     plan = _plan_run(result)
-    say("\n".join(format_plan(plan)))
+    if "--no-plan" not in arguments:
+        say("\n".join(format_plan(plan)))
     try_run(plan, say)
     steps = min(TRIED_STEPS, plan.total_steps)
     print(

@@ -86,7 +86,8 @@ def test_train_rejects_unreadable_validation_images(unread_images, run_command):
 
 def test_check_decodes_images_until_time_limit(unread_images, run_command, monkeypatch):
     count = len([*unread_images.glob("*/*/*.jpg")])
-    message = run_command(f"resnet-train mild {FILES} --check").err
+    message = run_command(f"resnet-train mild {FILES} --check --no-plan").err
+    assert "recipe  " not in message
     assert f"decoded {count} of {count} images\n" in message
     monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK_IMAGES", 10)
     monkeypatch.setattr(checks, "DECODE_SECONDS", 1e-9)
