@@ -211,12 +211,13 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     first, _, other = (
         FOREIGN_COMMANDS[name].replacement if name in FOREIGN_COMMANDS else name
     ).partition(" | ")
-    names = [argument for argument in rest if argument[:1] != "-" and "=" not in argument]
+    names = [argument for argument in rest if argument[:1] != "-" and not is_setting(argument)]
     is_first = names and (first != "show" or names[0] in Library().list_names())
     ours, *words = (first if is_first or not other else other).split() or [name]
     if ours not in (*COMMANDS, "train"):
         return
-    flags = [word for word in words if not word.isupper()]
+    # the settings of a row are examples for a command without arguments
+    flags = [word for word in words if not (word.isupper() or (rest and is_setting(word)))]
     missing = [word for word in words if word.isupper()][len(names) :]
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
     is_form = missing or Meaning(" ".join(flags)).has_placeholder
