@@ -179,8 +179,10 @@ def _read_options(
 
 def _is_in_use(option: Link, links: Links) -> bool:
     """Return whether a packaged option has the name that the recipe uses in its group."""
-    group, name = option.entry.group, option.document.tree[option.entry.group]["name"]
-    return option.entry.origin == "packaged" and name == _find_value(links, f"{group}.name")
+    if option.entry.origin != "packaged":  # a user's file may lack the name
+        return False
+    group = option.entry.group
+    return option.document.tree[group]["name"] == _find_value(links, f"{group}.name")
 
 
 def _collect_files(

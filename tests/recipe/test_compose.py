@@ -342,6 +342,9 @@ def test_user_options_replace_packaged_ones(write_recipe_file, tmp_path):
     assert str(tmp_path / "recipes/optimizer/lamb.yaml") in composed.origin.files
     assert compose("mild", [DATA, "optimizer=mine"]).recipe.optimizer.momentum == 0.5
     assert compose("timm_a2", [DATA, "optimizer=lamb"]).recipe.optimizer.lr == 0.125
+    write_recipe_file("recipes/optimizer/lighter.yaml", "weight_decay: 0.25\n")
+    lighter = compose("mild", [DATA, "optimizer=lighter"]).recipe.optimizer
+    assert (lighter.name, lighter.weight_decay) == ("decoupled_sgdw", 0.25)
 
 
 def test_unknown_recipe_option_lists_valid_ones(write_recipe_file):
