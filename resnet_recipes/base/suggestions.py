@@ -228,13 +228,14 @@ def find_meaning(
         return None
     replacement, hint = table[candidates[0]]
     method = re.match(r"methods\.\w+", replacement)
+    if value.lower() in OFF and candidates[0] in _OFF_MEANINGS:
+        return _OFF_MEANINGS[candidates[0]]
     if value.lower() in OFF and method:
-        off = Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
-        return _OFF_MEANINGS.get(candidates[0], off)
+        return Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
+    if value.lower() in OFF[:-1] and "{}" not in replacement.replace("{{}}", ""):
+        return Meaning("", hint or "remove it: it is off by default")
     if value.lower() in OFF[:-1]:
-        takes_value = "{}" in replacement.replace("{{}}", "")
-        off = Meaning("", hint or "remove it: it is off by default")
-        return _OFF_MEANINGS.get(candidates[0], None if takes_value else off)
+        return None
     if "{}" in replacement.replace("{{}}", "") and value in ("", "{}"):
         return Meaning(replacement.format("VALUE"), hint or "needs a value")
     if not value.replace(".", "", 1).isdecimal():

@@ -60,6 +60,8 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     if not argument or problem.kind is Kind.UNUSED:
         return problem
     meaning = _find_meaning(argument, problem, context)
+    if meaning and argument[0] != "~" and meaning.replacement.startswith("'~methods."):
+        meaning = _turn_off(meaning.replacement.strip("'~"), context)
     if meaning and len(arguments) > 1:
         meaning = _drop_typed(meaning, [each for each in arguments if each != argument])
     is_same = meaning is not None and meaning.replacement in (argument, shlex.quote(argument))

@@ -83,6 +83,11 @@ schedule.warmup_epochs=5 | schedule.warmup=5ep
 --checkpoint-hist 3 | checkpoint.keep=3
 optim=sgd | optimizer=sgd
 fliplr=0.5 | data.flip=true
+fliplr=0 | data.flip=false
+gradient_clip=0 | optimizer.clip_norm=null
+mixup=0 | remove it: mild does not use mixup
+img=128 | data.train_size=128
+train=images | data.val_share=0.1 splits a folder without val/
 -d images | data=images
 lr = 0.1 | lr=0.1
 --sam | 'methods.sam={}'
