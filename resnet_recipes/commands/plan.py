@@ -261,14 +261,12 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
         return
-    text = "unknown: this machine has no GPU"
+    text = "not predicted without a GPU"
     if cuda.find_gpus().count:
-        text = "unknown; `resnet-recipes estimate` measures it"
+        text = "`resnet-recipes estimate` measures this run"
     if timed := [result for result in plan.published if result.minutes and result.epochs]:
         nearby = find_nearest(timed, plan.epochs)
         owner = f" for {plan.published_recipe}" if plan.published_recipe else ""
-        measured = (
-            f"published{owner}: {nearby.time} for {nearby.epochs} epochs on {nearby.hardware}"
-        )
-        text += f"; {measured}"
+        where = f"{nearby.epochs} epochs on {nearby.hardware}"
+        text = f"published{owner}: {nearby.time} for {where}; {text}"
     yield "time", text

@@ -80,16 +80,17 @@ def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
     text = " ".join(run_command("resnet-recipes plan mild launch.device=cuda").out.split())
     assert "1 x GPU (this machine has no GPU)" in text
-    published = "published: 25.3 min for 32 epochs on 8x A100 80GB disk"
-    assert f"time unknown: this machine has no GPU; {published}" in text
+    published = "published: 25.3 min for 32 epochs on 8x A100 80GB"
+    assert f"time {published}; not predicted without a GPU disk" in text
     assert "1 x GPU (this machine has no GPU)" in run_command("resnet-recipes plan mild gpus=1").out
     text = run_command("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
-    assert "time       unknown: this machine has no GPU\n" in text
+    assert "time       not predicted without a GPU\n" in text
 
 
 def test_plan_of_unknown_gpu_shows_published_time(print_plan):
     text = print_plan("NVIDIA Z1", 85, "--verbose")
-    assert "time unknown; `resnet-recipes estimate` measures it; published: 25.3 min" in text
+    published = "published: 25.3 min for 32 epochs on 8x A100 80GB"
+    assert f"time {published}; `resnet-recipes estimate` measures this run" in text
     assert "loading limits" not in text
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
     assert "published for unchanged mild: 25.3 min" in text
