@@ -97,7 +97,7 @@ def _collect_values(
     result = forecast.estimate
     return {
         "recipe": plan.recipe.name,
-        "epochs": float(plan.epochs),
+        "epochs": plan.epochs,
         "devices": plan.world_size,
         "training_minutes": result.minutes,
         "bounds_minutes": result.bounds,

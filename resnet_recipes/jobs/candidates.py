@@ -162,7 +162,7 @@ def _find_durations(
         durations = {min(sufficient)} if sufficient else durations
     else:
         durations = {
-            plan.epochs,
+            plan.horizon.epochs,
             *own_accuracies,
             *(accuracy.epochs for accuracy in plan.published if accuracy.epochs),
         }

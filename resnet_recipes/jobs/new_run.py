@@ -111,7 +111,7 @@ def collect_provenance(plan: Plan, config: str) -> dict[str, Any]:
     entry = plan.origin.entry
     return {
         "recipe": plan.recipe.name,
-        "epochs": float(plan.epochs),
+        "epochs": plan.epochs,
         "origin": entry.origin,
         "files": plan.origin.files,
         "config_sha256": hashlib.sha256(config.encode()).hexdigest(),
@@ -192,7 +192,7 @@ def _try_move(draft: LockedFolder, folder: Path) -> bool:
 
 def _make_name(plan: Plan) -> str:
     recipe, day = plan.recipe, time.strftime("%Y%m%d")
-    parts = [recipe.name, f"{float(plan.epochs):.3g}ep", f"s{recipe.seed}", day]
+    parts = [recipe.name, f"{plan.epochs:.3g}ep", f"s{recipe.seed}", day]
     return "-".join([*parts, secrets.token_hex(2)])
 
 

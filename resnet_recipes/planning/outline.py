@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from fractions import Fraction
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
@@ -134,13 +133,14 @@ def describe_extras(plan: Plan) -> Iterator[OutlineRow]:
 
 def format_epochs(plan: Plan) -> str:
     """Return the duration of the run in epochs."""
-    epochs = float(plan.epochs)
+    epochs = plan.epochs
     return f"{epochs:{'g' if epochs >= 100 else '.3g'}} epoch{'' if epochs == 1 else 's'}"
 
 
 def format_sizes(sizes: tuple[int, ...]) -> str:
     """Return image sizes with their epochs: "88 px (epochs 1-15), 92 (16), 96 (17-18)"."""
-    parts, first = [], 1
+    parts: list[str] = []
+    first = 1
     for size, group in groupby(sizes):
         last = first + len(list(group)) - 1
         span = f"{first}" if first == last else f"{first}-{last}"
@@ -150,12 +150,12 @@ def format_sizes(sizes: tuple[int, ...]) -> str:
     return ", ".join(parts)
 
 
-def format_published(result: Published, epochs: Fraction | None = None) -> str:
+def format_published(result: Published, epochs: float | None = None) -> str:
     """Return a published result in one line; name the epochs of this run if they differ."""
     parts = [f"{result.top1:g}% top-1"]
     if result.epochs:
         is_other = epochs not in (None, result.epochs)
-        other = f" (this run: {float(epochs):.4g})" if is_other else ""
+        other = f" (this run: {epochs:.4g})" if is_other else ""
         parts.append(format_count(result.epochs, "epoch") + other)
     parts += [result.time] if result.time else []
     parts += [result.hardware] if result.hardware else []
@@ -201,5 +201,5 @@ def _format_interval(plan: Plan, duration: str) -> str:
 
 def _summarize(method: Method) -> str:
     """Return the first sentence of a method's docstring, without the paper."""
-    text = type(method).__doc__.partition("\n")[0].partition(" (")[0].rstrip(".")
+    text = (type(method).__doc__ or "").partition("\n")[0].partition(" (")[0].rstrip(".")
     return text[:1].lower() + text[1:]

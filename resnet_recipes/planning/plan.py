@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,10 +83,9 @@ class Plan:
         return self.horizon.steps_per_epoch
 
     @property
-    def epochs(self) -> int | Fraction:
-        """Duration of the run in epochs; a fraction unless it is a whole number."""
-        epochs = self.horizon.epochs
-        return int(epochs) if epochs.denominator == 1 else epochs
+    def epochs(self) -> float:
+        """Duration of the run in epochs; `horizon.epochs` is exact."""
+        return float(self.horizon.epochs)
 
     @property
     def rank_size(self) -> int:
@@ -333,7 +331,7 @@ class Plan:
             "recipe": self.recipe.name,
             "total_steps": self.total_steps,
             "steps_per_epoch": self.steps_per_epoch,
-            "epochs": float(self.epochs),
+            "epochs": self.epochs,
             "warmup_steps": self.warmup,
             "lr": {step: self.lr_at(step) for step in points},
             "sizes": list(self.image_sizes),
