@@ -58,7 +58,7 @@ def sample_windows(generator: torch.Generator, dtype: torch.dtype) -> SampleCall
 
 def make_output(x: Tensor, stride: int) -> Tensor:
     """Return a tensor without values for the output of an operation on 3x3 pixels."""
-    height, width = ((side - 1) // stride + 1 for side in x.shape[2:])
+    height, width = ((size - 1) // stride + 1 for size in x.shape[2:])
     return to_nhwc(x.new_empty(*x.shape[:2], height, width))
 
 

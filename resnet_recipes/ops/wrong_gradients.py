@@ -56,9 +56,9 @@ def _change_convolution(arguments: dict[str, Any]) -> dict[str, Any]:
     if weight.shape[1] < 16 and weight.shape[2:] == (1, 1) and padding == (0, 0):
         return arguments | {"input": images[..., :: strides[0], :: strides[1]], "stride": 1}
     for axis, stride in zip((-2, -1), strides, strict=True):
-        side, taps, beyond = images.shape[axis], weight.shape[axis], padding[axis]
-        if 0 < beyond < taps and side + 2 * beyond < taps + stride:
-            used = min(side, taps - beyond)
+        size, taps, beyond = images.shape[axis], weight.shape[axis], padding[axis]
+        if 0 < beyond < taps and size + 2 * beyond < taps + stride:
+            used = min(size, taps - beyond)
             images, weight = images.narrow(axis, 0, used), weight.narrow(axis, beyond, used)
             padding = (0, padding[1]) if axis == -2 else (padding[0], 0)
     return arguments | {"input": images, "weight": weight, "padding": padding}
