@@ -79,7 +79,7 @@ def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
     surface = Image.fromarray(
         (object_color + strength[..., None] * (pattern_color - object_color)).astype(np.uint8)
     )
-    scene.paste(surface, mask=mask.resize((width, height), Image.BOX))
+    scene.paste(surface, mask=mask.resize((width, height), Image.Resampling.BOX))
     return _photograph(scene, rng)
 
 

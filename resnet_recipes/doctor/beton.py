@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import count_cores
-from resnet_recipes.base.errors import Hint, NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
@@ -24,7 +24,8 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
 
     With `images`, also decode every sample, unless there are other problems.
     """
-    files, problems = [], []
+    files: list[Samples] = []
+    problems: list[Problem] = []
     for path in paths:
         try:
             files.append(open_samples(path))

@@ -65,11 +65,11 @@ def check_data(root: Path, images: bool = True, progress: Progress = do_nothing)
     findings = list(check_betons(betons, images, progress))
     if not betons and (problem := find_root_problem(str(root.absolute()))):
         command = ["resnet-recipes", "doctor", "data"]
-        fix = [
+        commands = (
             shlex.join([*command, each]) if isinstance(each, Value) else each
             for each in problem.advice
-        ]
-        return [make_finding(problem._replace(fix=tuple(fix)))]
+        )
+        return [make_finding(problem._replace(fix=tuple(commands)))]
     if betons and not any((root / split).is_dir() for split in SPLITS):
         missing = [
             split
@@ -123,9 +123,9 @@ def _check_folders(config: DataConfig, compares: bool) -> Iterator[Finding]:
 
 def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     """Decode every image of both splits, and find files that both contain."""
-    odd = defaultdict(list)
-    bad = {split: [] for split in SPLITS}
-    digests = {split: {} for split in SPLITS}
+    odd: dict[str, list[str]] = defaultdict(list)
+    bad: dict[str, list[str]] = {split: [] for split in SPLITS}
+    digests: dict[str, dict[bytes, str]] = {split: {} for split in SPLITS}
     files = [(split, path) for split in SPLITS for path in list_split(config, split).paths]
     results = run_checks(files, lambda file: check_image(file[1]), progress)
     for (split, path), result in zip(files, results, strict=True):
@@ -156,7 +156,7 @@ class DecodedImages(NamedTuple):
     """The images that were decoded within a time limit."""
 
     bad: dict[str, list[str]]  # split -> "PATH, which is empty" for each unreadable image
-    count: int
+    decoded: int
     total: int
 
 
@@ -171,7 +171,8 @@ def decode_some(
     ends = np.cumsum([len(listing) for listing in listings.values()])
     total = int(ends[-1])
     order = np.random.default_rng(0).permutation(total).tolist()
-    bad, count, end = {split: [] for split in splits}, 0, time.monotonic() + seconds
+    bad: dict[str, list[str]] = {split: [] for split in splits}
+    count, end = 0, time.monotonic() + seconds
     while count < total and time.monotonic() < end:
         files = []
         for index in order[count : count + _BLOCK_IMAGES]:
@@ -213,7 +214,8 @@ def _find_oddities(suffix: str, data: bytes) -> list[str]:
             warnings.catch_warnings(action="ignore"),
             Image.open(io.BytesIO(data), formats=FORMATS) as image,
         ):
-            kind, mode, orientation = image.format, image.mode, image.getexif().get(_ORIENTATION, 1)
+            kind, mode = image.format or "", image.mode
+            orientation = image.getexif().get(_ORIENTATION, 1)
             animated = getattr(image, "is_animated", False) and kind != "MPO"
     except Exception:  # damaged EXIF or ICC data, which training ignores
         return []

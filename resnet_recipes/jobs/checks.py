@@ -66,9 +66,9 @@ def _check_images(config: DataConfig, say: Say) -> None:
     if config.on_bad_image == "skip" and (skipped := images.bad.pop("train")):
         say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
     NotReadyError.raise_if_any(_find_unreadable(config, images))
-    is_complete = images.count == images.total
+    is_complete = images.decoded == images.total
     more = "" if is_complete else f" in {DECODE_SECONDS:.0f} s; {command} decodes all"
-    say(f"decoded {images.count:,} of {images.total:,} images{more}")
+    say(f"decoded {images.decoded:,} of {images.total:,} images{more}")
 
 
 def _find_unreadable(config: DataConfig, images: DecodedImages) -> Iterator[Problem]:

@@ -49,8 +49,7 @@ class MixUp(Method):
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         weight = now.rng.beta(self.alpha, self.alpha)
         weight = min(weight, 1 - weight)
-        order = now.rng.permutation(len(batch.labels))
-        order = copy_to_device(order, batch.labels.device)
+        order = copy_to_device(now.rng.permutation(len(batch.labels)), batch.labels.device)
         images = batch.images.lerp(batch.images[order], weight)
         return mix_labels(batch._replace(images=images), order, weight)
 

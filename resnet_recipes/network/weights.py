@@ -98,5 +98,5 @@ def compute_digest(state: Mapping[str, Tensor], text: str) -> str:
     sha = hashlib.sha256(text.encode())
     for name, tensor in sorted(state.items()):
         sha.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        sha.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+        sha.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return sha.hexdigest()

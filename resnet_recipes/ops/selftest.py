@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -84,9 +85,7 @@ def _find_difference(
     return ""
 
 
-def _copy(
-    value: object, device: torch.device | None = None, dtype: torch.dtype | None = None
-) -> object:
+def _copy(value: Any, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Any:
     """Return nested arguments with a copy of each tensor; in `dtype`, if it requires a gradient."""
     if isinstance(value, Tensor):
         copy = value.detach().to(device, dtype if value.requires_grad else None, copy=True)

@@ -86,9 +86,9 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
+        number = raw[: error.start].count(b"\n") + 1
         raise RecipeError.of(
-            f"{shorten_path(path)}:{line}",
+            f"{shorten_path(path)}:{number}",
             None,
             "is not UTF-8 text",
             Hint("save the file as UTF-8"),

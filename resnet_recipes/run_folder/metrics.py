@@ -36,7 +36,9 @@ class Metrics(NamedTuple):
         """Return the metrics of the "ema" or "raw" weights in a record, or None."""
         if f"{weights}_top1_percent" not in evaluation:
             return None
-        values = {name: evaluation.get(f"{weights}_{key}") for name, key in _FIGURES.items()}
+        values: Record = {
+            name: evaluation.get(f"{weights}_{key}") for name, key in _FIGURES.items()
+        }
         return cls(examples=evaluation["examples"], **values)
 
     def to_record(self, weights: str) -> Record:
@@ -182,7 +184,7 @@ def _parse_record(line: bytes) -> Record | None:
         return None
     if not isinstance(record, dict) or not all(map(_is_valid, record, record.values())):
         return None
-    numbers = [key for key in _NUMBERS.get(record.get("kind"), ()) if key != "loss"]
+    numbers = [key for key in _NUMBERS.get(record.get("kind", ""), ()) if key != "loss"]
     return record if all(record.get(key) is not None for key in (*_ALWAYS, *numbers)) else None
 
 

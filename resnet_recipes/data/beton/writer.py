@@ -73,8 +73,10 @@ class BetonWriter:
         front = layout.METADATA_START + capacity * layout.SAMPLE.itemsize
         first = -(-front // page_size) * page_size
         self._end = _find_end(self.records) if len(self.records) else first
-        mode = "r+b" if len(self.records) else "w+b"
-        self._file = open(get_partial_path(path), mode, buffering=0)  # noqa: SIM115
+        partial = get_partial_path(path)
+        self._file = open(  # noqa: SIM115
+            partial, "r+b" if len(self.records) else "w+b", buffering=0
+        )
         self._file.truncate(self._end)
         self._file.seek(self._end)
 

@@ -40,5 +40,5 @@ class AdamW(OptimizerSettings):
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.AdamW(
-            self.groups(model), lr=self.lr, betas=tuple(self.betas), eps=self.eps, fused=True
+            self.groups(model), lr=self.lr, betas=self.betas, eps=self.eps, fused=True
         )

@@ -62,7 +62,7 @@ class TorchLAMB(ScalerAwareOptimizer):
             groups,
             {
                 "lr": settings.lr,
-                "betas": tuple(settings.betas),
+                "betas": settings.betas,
                 "eps": settings.eps,
                 "weight_decay": 0.0,
                 "fused": True,

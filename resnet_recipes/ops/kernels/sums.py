@@ -39,7 +39,7 @@ def limit_registers(warps: int, resident: int) -> dict[str, object]:
 
     Holds for every version of Triton.
     """
-    options = {"num_warps": warps, "enable_fp_fusion": True}
+    options: dict[str, object] = {"num_warps": warps, "enable_fp_fusion": True}
     if torch.version.hip:  # the AMD backend of Triton has no register limit
         return options
     return options | {"maxnreg": REGISTERS // (32 * warps * resident) // 8 * 8}
@@ -48,7 +48,7 @@ def limit_registers(warps: int, resident: int) -> dict[str, object]:
 class RowBlocks(NamedTuple):
     """How the programs of a column divide its rows."""
 
-    count: int
+    blocks: int
     rows: int  # rows per block, a multiple of the tile
 
 

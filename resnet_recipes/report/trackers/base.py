@@ -8,6 +8,7 @@ from typing import Protocol
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.run_folder import PROVENANCE
+from resnet_recipes.run_folder.metrics import Record
 
 #: Key of a record in metrics.jsonl -> its customary name in trackers.
 METRIC_NAMES = {
@@ -63,7 +64,7 @@ def format_setting(setting: object) -> str:
     return setting if isinstance(setting, str) else json.dumps(setting)
 
 
-def make_scalars(record: Mapping[str, object]) -> dict[str, float]:
+def make_scalars(record: Record) -> dict[str, float]:
     """Return the values of a record under their names in trackers.
 
     Empty for kinds of records without curves.

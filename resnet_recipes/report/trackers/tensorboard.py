@@ -20,7 +20,7 @@ class Curves:
 
     def __init__(self, folder: Path):
         self._folder = folder / "tensorboard"
-        self._writer: SummaryWriter | None = None
+        self._writer: SummaryWriter
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
         self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else None)

@@ -27,7 +27,7 @@ class Curves:
 
     def __init__(self, folder: Path):
         self._folder = folder.resolve()
-        self._run: wandb.Run | None = None
+        self._run: wandb.Run
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
         id_file = self._folder / "wandb-run"
