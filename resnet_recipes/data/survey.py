@@ -2,9 +2,10 @@
 
 import os
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import compress, islice
 from pathlib import Path
 
@@ -39,6 +40,18 @@ from resnet_recipes.data.root import (
 #: Suggested value of data.val_share.
 _SUGGESTED_VAL_SHARE = 0.1
 
+#: How to read the photographs of an iPhone.
+_HEIC_ADVICE = (
+    "pip install pillow-heif",
+    Hint("makes .heic readable; rename JPEG files to .jpg"),
+)
+
+#: Maximum number of commands that rename class folders.
+_MAX_RENAMES = 5
+
+#: Maximum number of classes to compare with a misspelled name.
+_MAX_COMPARED = 100
+
 #: Images of a class below which its accuracy is mostly chance.
 MIN_CLASS_IMAGES = 20
 
@@ -63,11 +76,10 @@ def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, L
     NotReadyError.raise_if_any(_find_part_problems(root, parts))
     NotReadyError.raise_if_any(_find_split_problems(config, parts, on_progress))
     train, val = listings = [list_split(config, split, on_progress) for split in SPLITS]
-    unread = _describe_unread(train.others + val.others)
     # images set aside by val_share have no part
     part_listings = list(zip(parts.values(), listings, strict=False))
     NotReadyError.raise_if_any(
-        make_problem(part.path, "has no images", Hint(f"{LAYOUT}{unread}"))
+        _make_empty_problem(part.path, "has no images", train.others + val.others, LAYOUT)
         for part, listing in part_listings
         if not listing.classes  # with data.nested_classes, folders without images are not classes
     )
@@ -167,30 +179,18 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     Labels are positions in the sorted list, so one extra class shifts them.
     """
     in_train, in_val = ({*compress(one.classes, one.counts)} for one in (train, val))
-    unread = _describe_unread(train.others + val.others)
     if empty := _list_empty_folders(config.root, {*in_train, *in_val}, train, val):
         these = "this folder" if len(empty) == 1 else "these folders"
-        hint = Hint(f"add images, or remove {these}{unread}")
-        yield make_problem(config.root, f"has no images in {join_first(empty)}", hint)
+        clause, hint = f"has no images in {join_first(empty)}", f"add images, or remove {these}"
+        yield _make_empty_problem(config.root, clause, train.others + val.others, hint)
     annotations = Path(config.root) / "val/val_annotations.txt"
     if in_val == {"images"} and annotations.is_file():  # Tiny ImageNet
         command = ("resnet-recipes", "doctor", "data", config.root, "--fix-val", str(annotations))
         clause = "has no class folders in val; its list can sort the images"
         yield make_problem(config.root, clause, shlex.join(command))
         return
-    pairs = [("train", in_train, "val", val, in_val), ("val", in_val, "train", train, in_train)]
-    for split, in_split, other, listing, in_other in [] if config.sets_aside else pairs:
-        hint = Hint(f"add images to {other}, or remove these classes from {split}{unread}")
-        missing = sorted(in_split - in_other)
-        if empty := [name for name in missing if name in listing.classes]:
-            folders = join_first([f"{other}/{name}" for name in empty])
-            clause = f"has no images in {folders}, but has some in {split}"
-            yield make_problem(config.root, clause, hint)
-        if absent := [name for name in missing if name not in listing.classes]:
-            if {name.casefold() for name in absent} <= {name.casefold() for name in in_other}:
-                hint = Hint("the names differ only in case: rename the folders of one split")
-            clause = f"has {join_first(absent)} in {split} but not in {other}"
-            yield make_problem(config.root, clause, hint)
+    if not config.sets_aside:
+        yield from _find_split_differences(config.root, train, val)
     if len(train.classes) < 2:
         fix: Fix = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
         if config.sets_aside and train.has_inner:
@@ -211,6 +211,58 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         key = "data.fold" if config.fold else "data.val_share"
         value = config.fold or config.val_share
         yield Problem(key, value, clause, Hint("add images, or remove the class"))
+
+
+def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator[Problem]:
+    """Yield the problems of classes that have images in one split only."""
+    if renamed := _find_renamed_classes(train, val):
+        clause = (
+            f"has {join_first([*renamed.values()])} in train but {join_first([*renamed])} in val"
+        )
+        yield make_problem(
+            root, clause, (*_iterate_renames(renamed, val), Hint("if these are the same classes"))
+        )
+    others = _describe_unread(train.others + val.others)
+    for split, here, other, there in (("train", train, "val", val), ("val", val, "train", train)):
+        in_other = {*compress(there.classes, there.counts), *renamed, *renamed.values()}
+        missing = sorted({*compress(here.classes, here.counts)} - in_other)
+        hint = f"add images to {other}, or remove these classes from {split}"
+        if empty := [name for name in missing if name in there.classes]:
+            folders = join_first([f"{other}/{name}" for name in empty])
+            clause = f"has no images in {folders}, but has some in {split}"
+            yield _make_empty_problem(root, clause, train.others + val.others, hint)
+        if absent := [name for name in missing if name not in there.classes]:
+            clause = f"has {join_first(absent)} in {split} but not in {other}"
+            yield make_problem(root, clause, Hint(f"{hint}{others}"))
+
+
+def _find_renamed_classes(train: Listing, val: Listing) -> dict[str, str]:
+    """Return the validation classes that are probably training classes with another spelling.
+
+    Names with other digits are other classes.
+    """
+    spellings: dict[str, dict[str, str]] = defaultdict(dict)  # by digits and lower-case name
+    for name in sorted({*train.classes} - {*val.classes}):
+        spellings["".join(filter(str.isdigit, name))][name.casefold()] = name
+    renamed = {}
+    for name in sorted({*val.classes} - {*train.classes}):
+        folded, others = name.casefold(), spellings["".join(filter(str.isdigit, name))]
+        near = [folded] if folded in others else []
+        if not near and len(others) <= _MAX_COMPARED:
+            near = get_close_matches(folded, others, n=1, cutoff=0.7)
+        if near:
+            renamed[name] = others.pop(near[0])
+    return renamed
+
+
+def _iterate_renames(renamed: Mapping[str, str], val: Listing) -> Iterator[str]:
+    """Yield the commands that rename the folders of validation classes; for a table, hints."""
+    for name, other in islice(renamed.items(), _MAX_RENAMES):
+        folders = os.path.join(val.folder, name), os.path.join(val.folder, other)
+        if os.path.isdir(folders[0]) and os.path.isdir(os.path.dirname(folders[1])):
+            yield shlex.join(("mv", *folders))
+        else:
+            yield Hint(f"write {other} for {name}")
 
 
 def _list_empty_folders(root: str, names: Collection[str], *listings: Listing) -> list[str]:
@@ -238,8 +290,10 @@ def _iterate_notes(
     config: DataConfig, train: Listing, val: Listing, has_table: bool
 ) -> Iterator[str]:
     """Yield advice on these images."""
-    if others := train.others + (Counter() if config.sets_aside else val.others):
-        yield f"ignored because of their suffixes: {_count_kinds(others)}"
+    if others := train.others + val.others:
+        command, hint = _HEIC_ADVICE
+        more = f"; {command}  {hint}" if ".heic" in others else ""
+        yield f"ignored because of their suffixes: {_count_kinds(others)}{more}"
     if not (has_table or config.nested_classes) and _has_nested_classes(train):
         yield (
             "some class folders contain folders: data.nested_classes=true makes each of "
@@ -319,17 +373,21 @@ def _describe_details(
         yield f"{' and '.join(splits)}: using the cached listing, since no folder has changed"
 
 
+def _make_empty_problem(root: object, clause: str, others: Counter, hint: str) -> Problem:
+    """Return the problem of folders without images; a package may read their other files."""
+    fix = _HEIC_ADVICE if others.keys() & {".heic", ".heif"} else Hint(hint)
+    return make_problem(root, f"{clause}{_describe_unread(others)}", fix)
+
+
 def _describe_unread(others: Counter) -> str:
-    """Return a hint about other files, for missing images."""
-    return f"  (not read: {_count_kinds(others)})" if others else ""
+    """Return the number of other files, for missing images."""
+    return f" (not read: {_count_kinds(others)})" if others else ""
 
 
 def _count_kinds(others: Counter) -> str:
     """Return the most common suffixes of other files: '12 .heic, 1 .txt'."""
-    note = "; pip install pillow-heif  makes .heic readable; rename JPEG files to .jpg"
-    hint = note if ".heic" in others else ""
     common = others.most_common(5)
-    return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in common) + hint
+    return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in common)
 
 
 def survey_betons(config: DataConfig) -> DataFacts:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections import Counter
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -81,6 +82,8 @@ def list_split(config: DataConfig, split: str, on_progress: Say = do_nothing) ->
         else:
             chosen = choose_images(complete, config.val_share, config.val_seed, complete.counts - 1)
         listing = complete.select(chosen == (split == "val"))
+        if split == "val":
+            listing = replace(listing, others=Counter())  # counted with the training images
     elif split in parts:
         listing = parts[split].listing(config, on_progress)
     else:
