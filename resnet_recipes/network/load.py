@@ -30,7 +30,12 @@ from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about, image_settings
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.archive import ArchiveError, is_plain_recipe
-from resnet_recipes.network.matching import find_fitting_networks, is_in_order, match_tensors
+from resnet_recipes.network.matching import (
+    find_fitting_networks,
+    find_lookalikes,
+    is_in_order,
+    match_tensors,
+)
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.run_folder import ALL_CHECKPOINTS, CHECKPOINTS, COMMAND, WEIGHTS
@@ -199,8 +204,15 @@ class UnknownNetworkError(ArchiveError):
 
     def __init__(self, fault: str, state: Mapping[str, Any], path: Path):
         super().__init__(f"{fault} ({_describe_tensors(state)})")
-        fitting = tuple(f"model.name={name}" for name in find_fitting_networks(state, path))
-        self.fix: tuple[str, ...] = fitting or (Hint(NAMING), Hint(_SOURCES))
+        fitting = find_fitting_networks(state, path)
+        self.fix: tuple[str, ...] = (
+            *(f"model.name={name}" for name in fitting),
+            *(
+                Hint(f"{other.name} {other.advice}")
+                for other in (find_lookalikes(fitting[0], {}) if fitting else ())
+                if other.name in fitting
+            ),
+        ) or (Hint(NAMING), Hint(_SOURCES))
 
 
 def _describe_tensors(state: Mapping[str, Any]) -> str:

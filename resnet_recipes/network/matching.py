@@ -93,6 +93,14 @@ class Lookalike(NamedTuple):
     name: str
     differences: list[str]  # layers and settings that differ between the two
 
+    @property
+    def advice(self) -> str:
+        """The differences, and how to choose between the two networks."""
+        return (
+            f"differs in {', '.join(self.differences)}; if you are not sure which network it is, "
+            "compare their accuracies"
+        )
+
 
 def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]:
     """Yield timm networks that accept the same weights, but compute something else.

@@ -63,23 +63,20 @@ def open_network(
 def iterate_notes(network: Network) -> Iterator[str]:
     """Yield reasons to doubt the network of a file."""
     about = network.about
-    if network.is_matched_by_order:
-        yield (
-            "the file uses the names of another library, so tensors are matched by order and shape"
-        )
+    matched = "tensors are matched by order and shape"
     if network.is_described:
+        if network.is_matched_by_order:
+            yield f"the file uses the names of another library, so {matched}"
         return
     mean = "/".join(f"{level / 255:.3g}" for level in about.mean)
     blur = ", without BlurPool," if about.architecture in NETWORKS else ""
     yield (
         f"the file does not describe its network, and is read as {about.architecture}{blur} with "
         f"images normalized by a mean of {mean}"
+        + (f"; its {matched}" if network.is_matched_by_order else "")
     )
-    for name, how in matching.find_lookalikes(about.architecture, about.arguments):
-        yield (
-            f"the file also fits {name}, which differs in {', '.join(how)}; if you are not sure "
-            f"which network it is, compare their accuracies"
-        )
+    for other in matching.find_lookalikes(about.architecture, about.arguments):
+        yield f"the file also fits {other.name}, which {other.advice}"
 
 
 def _require(name: str, weights: str) -> None:

@@ -1,6 +1,6 @@
 """Check and load pretrained weights: `model.weights` in a recipe."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -46,9 +46,13 @@ class PretrainedWeights(NamedTuple):
     def iterate_notes(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
         """Yield notes for the plan: image settings that the authors of the weights used."""
         is_public = names.PUBLISHED_WEIGHTS.fullmatch(config.weights) or ":" in config.name
-        others = [*_find_other_image_settings(self.about, images)]
-        if is_public and others and not self.about.recipe:
-            yield f"the weights were published with {' '.join(others)}"
+        theirs, ours = map(select_image_settings, (self.about, images))
+        if is_public and theirs != ours and not self.about.recipe:
+            changed = [key for key, value in theirs.items() if value != ours[key]]
+            yield (
+                f"the weights were published with {_format_settings(theirs, changed)}; this run "
+                f"uses {_format_settings(ours, changed)}"
+            )
 
 
 def describe_frozen(config: ModelConfig) -> Iterator[str]:
@@ -62,12 +66,15 @@ def describe_frozen(config: ModelConfig) -> Iterator[str]:
         yield "BatchNorm statistics frozen"
 
 
-def _find_other_image_settings(about: NetworkDescription, images: DataConfig) -> Iterator[str]:
-    """Yield the image settings that a network needs and that differ from the recipe's."""
-    for key, value in select_image_settings(about).items():
-        if value != getattr(images, key):
-            text = f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value
-            yield f"data.{key}={text}"
+def _format_settings(images: Mapping[str, object], keys: Sequence[str]) -> str:
+    """Return some image settings as arguments."""
+    values = {
+        key: f"[{','.join(map(str, images[key]))}]"
+        if isinstance(images[key], tuple)
+        else images[key]
+        for key in keys
+    }
+    return " ".join(f"data.{key}={value}" for key, value in values.items())
 
 
 def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.base.atomic import replace_file
+from resnet_recipes.base.errors import Hint
 from resnet_recipes.data.tensors import read_tensors
 from resnet_recipes.methods.stochastic_depth import fold_state
 from resnet_recipes.network import about, archive
@@ -20,6 +21,19 @@ from resnet_recipes.network.archive import ArchiveError, State
 
 #: Key of the network description in the metadata of a file.
 KEY = "resnet_recipes"
+
+
+#: Suffixes of networks for other programs, which are not read.
+EXPORTED = {".onnx": "ONNX", ".pt2": "torch.export", ".tflite": "TFLite", ".engine": "TensorRT"}
+
+
+class ExportedError(ArchiveError):
+    """The file is a network for another program."""
+
+    fix = (Hint("pass the run, the checkpoint or the weights file that it was exported from"),)
+
+    def __init__(self, path: Path):
+        super().__init__(f"{EXPORTED[path.suffix.lower()]} files are not read")
 
 
 class WeightsFile(NamedTuple):
@@ -76,8 +90,11 @@ def read_weights(path: Path) -> WeightsFile:
     """Return the contents of a weights file or checkpoint.
 
     Nothing in the file is executed. Raises OSError, or ValueError with a message for the user if
-    the file is damaged or contains more than tensors and plain Python.
+    the file is damaged, contains more than tensors and plain Python, or was exported for another
+    program.
     """
+    if path.suffix.lower() in EXPORTED:
+        raise ExportedError(path)
     if path.suffix != ".safetensors":
         state = archive.read(path)
         text = _get_private_metadata(state).get(KEY)

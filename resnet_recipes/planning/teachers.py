@@ -118,7 +118,8 @@ def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
     commands = tuple(export.format(name) for name in problem.fixes)
     about = "teacher/model.safetensors, which describes its network"
     hint = Hint(f"{'it' if commands else export.format('model.name=timm:NAME')} writes {about}")
-    return NotReadyError([problem._replace(fix=(*commands, hint))])
+    others = [each for each in problem.advice if commands and isinstance(each, Hint)]
+    return NotReadyError([problem._replace(fix=(*commands, *others, hint))])
 
 
 def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:

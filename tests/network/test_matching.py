@@ -118,6 +118,16 @@ def test_undescribed_file_notes_its_lookalikes(tmp_path):
     assert "also fits timm:tf_efficientnet_lite0, which" in notes[1]
 
 
+def test_error_states_how_fitting_networks_differ(tmp_path):
+    timm = pytest.importorskip("timm")
+    path = tmp_path / "lite0.pth"
+    torch.save(timm.create_model("efficientnet_lite0", num_classes=2).state_dict(), path)
+    problem = get_problem(NotReadyError, open_network, str(path))
+    names = ("timm:efficientnet_lite0", "timm:tf_efficientnet_lite0")
+    assert problem.fixes == tuple(f"model.name={name}" for name in names)
+    assert f"{names[1]} differs in {', '.join(EFFICIENTNET)}" in problem.advice[-1]
+
+
 def test_fitting_networks_contain_four_letters_of_file_name(tiny_efficientnet, monkeypatch):
     """The names of file and network are not similar."""
     networks = {"timm": ["test_efficientnet", "test_vit"], "torchvision": []}

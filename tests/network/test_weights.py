@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 import torchvision
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import NetworkDescription
@@ -139,6 +140,17 @@ def test_network_description_rejects_invalid_fields(field, value):
 def test_network_description_rejects_untrusted_json(text):
     with pytest.raises(ValueError, match="not a JSON object"):
         about.from_json(text)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".PT2"])
+def test_network_for_another_program_is_not_called_damaged(suffix, tmp_path):
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(b"\x08\x0a\x12\x07pytorch")
+    with pytest.raises(NotReadyError, match="files are not read") as caught:
+        load(path)
+    (problem,) = caught.value.problems
+    assert "copy" not in "".join(problem.advice)
+    assert "exported from" in problem.advice[0]
 
 
 def test_changed_description_or_tensor_fails_checksum(make_run, tmp_path):
