@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import (
     Fix,
     Hint,
@@ -238,11 +239,13 @@ def _choose_recipe(arguments: Arguments) -> Choice:
         several = ",".join(dict.fromkeys(names))
         fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
-    if os.path.isdir(names[0]) and names[0] not in recipes:
-        images = [f"data={names[0]}", *drop_arguments(changes, *DATA_KEYS)]
-        missing, *rest = _explain_missing(arguments, images, recipes)
+    is_folder = os.path.isdir(names[0])
+    if names[0] not in recipes and (is_folder or names[0] in NETWORKS):
+        keys, noun = (DATA_KEYS, "folder") if is_folder else (("model.name",), "network")
+        meant = [f"{keys[0]}={names[0]}", *drop_arguments(changes, *keys)]
+        missing, *rest = _explain_missing(arguments, meant, recipes)
         if missing.fixes and not rest:
-            raise RecipeError.of("recipe", names[0], "is a folder, not a recipe", missing.fix)
+            raise RecipeError.of("recipe", names[0], f"is a {noun}, not a recipe", missing.fix)
     if "," not in names[0]:
         library.read_chain(names[0])
     elif "-m" not in arguments:

@@ -78,8 +78,8 @@ def _find_batch_problems(
             f"{_get_image_location(recipe, facts)}, so an epoch has no steps"
         )
         fix = (
-            _suggest_batch(recipe, facts.train_examples, world_size, origin),
             *_suggest_finetuning(recipe, facts, origin),
+            _suggest_batch(recipe, facts.train_examples, world_size, origin),
         )
         yield Problem("batch.global_size", size, clause, fix)
     elif size % world_size:

@@ -142,7 +142,7 @@ resnet-train finetune data=images momentum=0.9 | optimizer.momentum is not a set
 resnet-train mild data=images optimizer.decay=0.1 | wd= is the weight decay, schedule.gamma=
 resnet-train mild data=images schedule.time=2 | name, warmup, start
 resnet-train mild data=images model.name=timm:resnet18 dropout=0.2 | model.args.drop_rate=0.2
-resnet-train resnet34 data=images | recipe=mild model.name=resnet34
+resnet-train resnet34 data=images | model.name=resnet34 data=images
 resnet-train mild data=images optimizer.type=sgd | optimizer=sgd
 resnet-recipes logs first | resnet-recipes watch first
 resnet-recipes settings | resnet-train mild --cfg
