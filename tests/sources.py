@@ -11,16 +11,19 @@ ROOT = Path(__file__).parents[1]
 @cache
 def parse_sources() -> dict[Path, ast.Module]:
     """Every source file of the package with its syntax tree."""
-    return {
-        path: ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted((ROOT / "resnet_recipes").rglob("*.py"))
-    }
+    return {path: parse(path) for path in sorted((ROOT / "resnet_recipes").rglob("*.py"))}
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of a source file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
 def list_nodes(path: Path) -> list[ast.AST]:
     """All nodes of a source file, as ast.walk yields them."""
-    return list(ast.walk(parse_sources()[path]))
+    return list(ast.walk(parse(path)))
 
 
 def assert_none(wrong: Iterable[str]) -> None:

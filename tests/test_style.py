@@ -24,7 +24,7 @@ def iterate_docstrings() -> Iterator[tuple[Path, ast.AST, str]]:
     return (
         (path, node, " ".join(text.split()))
         for path in list_files()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in list_nodes(path)
         if isinstance(node, (*Function.__args__, ast.ClassDef))
         and (text := ast.get_docstring(node))
     )
@@ -152,8 +152,8 @@ PLUG_IN = "Curves"
 def test_type_name_exists_once():
     """Otherwise only the module name would tell two types apart."""
     places = {}
-    for path in parse_sources():
-        for node in parse_sources()[path].body:
+    for path, tree in parse_sources().items():
+        for node in tree.body:
             if (name := get_type_name(node)) and name != PLUG_IN:
                 places.setdefault(name, []).append(format_location(path, node))
     assert places["ZeroToOne"], "aliases are types too"
@@ -179,7 +179,7 @@ def test_names_are_not_fillers():
     assert_none(
         f"{format_location(path, node)} {name}"
         for path in list_files()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in list_nodes(path)
         for name in iterate_bound_names(node)
         if name.strip("_") in FILLERS
     )
@@ -226,8 +226,7 @@ def iterate_named_functions() -> Iterator[tuple[Path, Function]]:
         yield from ((path, node) for node in tree.body if isinstance(node, Function))
     for folder in ("benchmarks", "tools"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            yield from ((path, node) for node in ast.walk(tree) if isinstance(node, Function))
+            yield from ((path, node) for node in iterate_functions(path))
 
 
 def test_function_names_start_with_verbs():
@@ -245,8 +244,7 @@ def test_iterate_returns_iterators_and_list_never_does():
     assert_none(
         format_location(path, node)
         for path in list_files()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, Function)
+        for node in iterate_functions(path)
         if returns_iterator(node) == wrong.get(node.name.strip("_").split("_")[0])
     )
 
@@ -321,8 +319,8 @@ def test_no_unnamed_tuple_leaves_its_module():
                 readers.setdefault(name, set()).add(path)
     assert_none(
         format_location(path, node)
-        for path in parse_sources()
-        for node in iterate_members(parse_sources()[path])
+        for path, tree in parse_sources().items()
+        for node in iterate_members(tree)
         if not node.name.startswith("_") and node.name not in OF_TORCH
         if is_unnamed_tuple(node.returns) and readers.get(node.name, set()) - {path}
     )
