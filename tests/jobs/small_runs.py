@@ -3,10 +3,8 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import torch
 
 from resnet_recipes.jobs.heartbeat import RankMonitor
 from resnet_recipes.network import archive
@@ -14,6 +12,7 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
+from tests.checks import is_identical
 from tests.jobs.launcher import Launcher
 from tests.run_folders import create_unstarted_run
 
@@ -83,23 +82,7 @@ def assert_same_weights(folder: Path, other: Path, step: int = STEPS) -> None:
     """Check that the weights of two runs are bit-identical."""
     a, b = read_state(folder, step), read_state(other, step)
     for part in ("model", "optimizer", "methods", "precision", "best"):
-        left, right = dict(iterate_tensors(a[part])), dict(iterate_tensors(b[part]))
-        assert left.keys() == right.keys()
-        assert [name for name in left if not torch.equal(left[name], right[name])] == []
-
-
-def iterate_tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every value in a state with its key; plain numbers as tensors."""
-    if isinstance(value, torch.Tensor):
-        yield key, value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from iterate_tensors(item, f"{key}/{name}")
-    elif isinstance(value, list):
-        for i, item in enumerate(value):
-            yield from iterate_tensors(item, f"{key}/{i}")
-    elif isinstance(value, int | float):
-        yield key, torch.tensor(value)
+        assert is_identical(a[part], b[part]), part
 
 
 def copy_as_killed(step: int, run: Path) -> Path:
