@@ -9,12 +9,10 @@ import time
 
 import pytest
 
-from resnet_recipes import backbones
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.jobs import measure
-from resnet_recipes.planning import network_facts
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.runs import iterate_runs
 from tests.images import create_random_images
@@ -71,16 +69,6 @@ def test_sweep_dry_run_needs_no_weights(sweeps, run_command, tmp_path, monkeypat
     )
     assert "model.weights" in run_command(arguments, 3).err
     assert sweeps == []
-
-
-def test_sweep_builds_a_network_once_to_count_it(sweeps, run_command, monkeypatch):
-    built, structure = [], backbones.build_structure
-    monkeypatch.setattr(
-        backbones, "build_structure", lambda *args: built.append(args) or structure(*args)
-    )
-    monkeypatch.setattr(network_facts, "_FACTS", {})
-    run_command(f"resnet-train -m small {TINY} seed=1,2,3,4 --dry-run")
-    assert len(built) == 2  # the library network and the changed network
 
 
 def test_sweep_predicts_the_time_of_each_run_once(sweeps, run_command, monkeypatch):

@@ -34,18 +34,6 @@ def test_rank_batch_is_a_slice_of_shuffled_epoch():
     assert np.array_equal(orders[2].indices, shuffle(9, 1, 50)[12 + 4 : 12 + 8])
 
 
-def test_image_sizes_follow_epoch_and_last_stays():
-    batching = Batching(0, 1, 1, 1, 0, train_sizes=(96, 128))
-    orders = generate_train_batches(DataConfig(), batching, 1, 0)
-    assert [order.image_size for order in itertools.islice(orders, 4)] == [96, 128, 128, 128]
-    assert (
-        next(
-            generate_train_batches(DataConfig(train_size=160), Batching(0, 1, 1, 1, 0), 1, 5)
-        ).image_size
-        == 160
-    )
-
-
 def test_stored_soft_labels_repeat_crops_but_not_order():
     batching = Batching(0, 1, 10, 1, 5, soft_labels=SoftLabels(Path(), "", epochs=2, classes=3))
     orders = itertools.islice(generate_train_batches(DataConfig(), batching, 10, 0), 5)

@@ -10,7 +10,7 @@ import pytest
 
 from resnet_recipes.report import recorder as module
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.metrics import Metrics, StepMetrics, filter_kind, read_metrics
+from resnet_recipes.run_folder.metrics import StepMetrics, read_metrics
 from resnet_recipes.run_folder.summary import WeightFiles
 
 
@@ -118,6 +118,7 @@ def test_summary_file_has_numbers_with_units(summary, facts):
     assert summary_file["training_seconds"] == 110.0
     assert summary_file["images_per_second_by_pixels"]["128"] == 25.0
     assert summary_file["published"]["top1_percent"] == 76.6
+    assert "top1" not in summary_file["published"]
     assert not list(facts.folder.glob("*.part"))
 
 
@@ -125,14 +126,6 @@ def test_console_gets_the_estimate_of_the_run(recorder, simulator, console):
     recorder.begin()
     simulator.run(0, 20)
     assert console.show_step.call_args.args[1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
-
-
-def test_best_evaluation_is_kept_on_resume(recorder, facts, console):
-    recorder.begin()
-    recorder.log_evaluation(5, averaged=None, raw=Metrics(50, 90, 1, 9), seconds=1, is_best=True)
-    Recorder(facts, console).begin(5)
-    (evaluation,) = filter_kind(read_metrics(facts.folder / "metrics.jsonl"), "evaluation")
-    assert (evaluation["step"], evaluation["is_best"]) == (5, True)
 
 
 def test_stop_is_recorded_with_its_reason(recorder, simulator, facts, console):

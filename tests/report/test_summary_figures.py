@@ -59,12 +59,6 @@ def test_throughput_mean_is_weighted_by_time(summary):
     assert summary.data_wait_share == pytest.approx(0.5 * 20 / 110)
 
 
-def test_accuracy_is_from_the_last_evaluation(summary):
-    assert summary.ema.top1 == 89.0
-    assert summary.raw.top1 == 88.0
-    assert summary.raw.examples == 500
-
-
 def test_summary_best_is_the_last_marked_evaluation(recorder, simulator):
     recorder.begin()
     simulator.run(0, 10)
@@ -120,9 +114,3 @@ def test_epoch_seconds_ignore_records_between_epochs():
     assert time_epochs(one, 4) == {0: 9.0, 1: 6.0, 9: 7.0}
     two = make_records(("evaluation", 0.0, {"seconds": 3.0}), ("saved", 0.0, {"seconds": 1.0}))
     assert time_evaluations(two) == [3.0]
-
-
-def test_published_result_in_json_has_units(summary):
-    published = summary.as_json()["published"]
-    assert published["top1_percent"] == 76.6
-    assert "top1" not in published

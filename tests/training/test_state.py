@@ -17,7 +17,6 @@ from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (
     capture,
     find_changed_settings,
-    is_finite,
     list_resume_warnings,
     restore,
 )
@@ -190,14 +189,6 @@ def test_changed_settings_include_method_without_settings():
     for old, new in ((off, on), (on, off)):
         (problem,) = find_changed_settings(asdict(old), new)
         assert problem.key == "methods.trivial_augment"
-
-
-def test_is_finite_detects_single_nan(make_run):
-    model = make_run().model
-    assert is_finite(model)
-    with torch.no_grad():
-        model.bn1.running_mean[0] = float("nan")
-    assert not is_finite(model)
 
 
 #: Settings in these sections that may change when a run resumes.
