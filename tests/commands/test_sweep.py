@@ -19,6 +19,9 @@ from tests.images import create_random_images
 from tests.plans import TINY
 from tests.run_folders import create_run_folder
 
+#: Measured speeds: 10 ms per image.
+SPEEDS = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
+
 
 @pytest.fixture
 def sweeps(monkeypatch):
@@ -117,9 +120,8 @@ def test_train_with_no_plan_prints_no_plan(run_folders, monkeypatch, run_command
 
 
 def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
-    speeds = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
     monkeypatch.setattr(measure, "make_speed_key", lambda plan: plan.recipe.name)
-    measurements = {"mild": (speeds, 1.0)}
+    measurements = {"mild": (SPEEDS, 1.0)}
     monkeypatch.setattr(measure, "read_measurement", measurements.get)
     arguments = (
         f"{TINY} max_duration=6000ba launch.price=3.0 evaluation.interval=1dur "
@@ -183,8 +185,7 @@ def test_sweep_plan_reports_shared_stable_phases(sweeps, run_command):
 
 
 def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, run_command):
-    speeds = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
-    monkeypatch.setattr(measure, "read_measurement", lambda _: (speeds, 1.0))
+    monkeypatch.setattr(measure, "read_measurement", lambda _: (SPEEDS, 1.0))
     arguments = (
         f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"
     )

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from resnet_recipes.inference.formats import (
     export,
     format_usage,
 )
-from resnet_recipes.inference.inputs import PreprocessingNetwork, is_any_size_accepted
+from resnet_recipes.inference.inputs import PreprocessingNetwork, Program, is_any_size_accepted
 from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.about import NetworkDescription
@@ -181,14 +182,19 @@ class _SamePadding(nn.Sequential):
         return super().forward(nn.functional.pad(images, padding))
 
 
+def export_padded(model: nn.Module, network: Network, to: str, folder: Path) -> Program:
+    """Export a model that accepts any size; its export must give the same logits."""
+    assert is_any_size_accepted(model)
+    read = export(Network(model, network.about), to, folder)
+    difference, scale = compare_logits(model, read, IMAGES)
+    assert difference < 1e-5 < scale
+    return read
+
+
 @pytest.mark.parametrize("to", ["onnx", "exported_program"])
 def test_export_with_size_dependent_padding_accepts_eval_size(to, network, tmp_path):
     layers = nn.Conv2d(3, 4, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    model = _SamePadding(*layers).eval()
-    assert is_any_size_accepted(model)
-    read = export(Network(model, network.about), to, tmp_path)
-    difference, scale = compare_logits(model, read, IMAGES)
-    assert difference < 1e-5 < scale
+    read = export_padded(_SamePadding(*layers).eval(), network, to, tmp_path)
     assert is_any_size_accepted(read) == (to == "onnx")
 
 
@@ -203,9 +209,5 @@ def test_export_with_padding_of_timm_accepts_eval_size(to, network, tmp_path, mo
         return trace(traced, inputs, **options)
 
     monkeypatch.setattr(torch.export, "export", export_and_keep_size)
-    assert is_any_size_accepted(model)
-    read = export(Network(model, network.about), to, tmp_path)
-    difference, scale = compare_logits(model, read, IMAGES)
-    assert difference < 1e-5 < scale
-    assert not is_any_size_accepted(read)
+    assert not is_any_size_accepted(export_padded(model, network, to, tmp_path))
     assert {*sizes} == {(32, 32)}  # no slow attempt at any size

@@ -21,18 +21,18 @@ def test_unsupported_image_size_is_rejected(argument, tmp_path, monkeypatch):
     assert opening.open_trained(tmp_path / "weights.pt").recipe.data.eval_size == 32
 
 
-def test_open_trained_rejects_a_conflicting_size(tmp_path, monkeypatch):
-    about = NetworkDescription("resnet18", 4, eval_resize=32, eval_size=32)
-    monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
+@pytest.fixture
+def network() -> Network:
+    """A network for images of 32 px."""
+    return Network(nn.Flatten(), NetworkDescription("resnet18", 4, eval_resize=32, eval_size=32))
+
+
+def test_open_trained_rejects_a_conflicting_size(network):
     with pytest.raises(RecipeError, match="must be at least"):
-        opening.open_trained(tmp_path / "weights.pt", ["data.eval_size=64"])
+        opening.open_trained(network, ["data.eval_size=64"])
 
 
-def test_setting_of_training_is_rejected_with_a_hint(tmp_path, monkeypatch):
-    about = NetworkDescription("resnet18", 4, eval_resize=32, eval_size=32)
-    monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
-    problem = get_problem(
-        RecipeError, opening.open_trained, tmp_path / "weights.pt", ["data.mean=[1,2,3]"]
-    )
+def test_setting_of_training_is_rejected_with_a_hint(network):
+    problem = get_problem(RecipeError, opening.open_trained, network, ["data.mean=[1,2,3]"])
     assert (problem.key, problem.fixes) == ("data.mean", ())
     assert problem.valid == opening.SETTINGS["export"]

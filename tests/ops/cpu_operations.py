@@ -1,5 +1,6 @@
 """The fused operations in plain torch, registered for CPUs, and the blur's definition."""
 
+import pytest
 import torch
 import torch._dynamo.testing
 import torch.nn.functional as F
@@ -9,6 +10,9 @@ from resnet_recipes.ops import blur
 from resnet_recipes.ops.batch_norm import _split_arguments, apply_epilogue
 from resnet_recipes.ops.library import to_nhwc
 from resnet_recipes.ops.norm import SavedTensors
+
+each_stride = pytest.mark.parametrize("stride", [1, 2])
+each_size = pytest.mark.parametrize("size", [(5, 3), (4, 6), (1, 1), (2, 1)])
 
 
 def normalize(x: Tensor, *rest) -> tuple[Tensor, Tensor]:

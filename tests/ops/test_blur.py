@@ -4,28 +4,25 @@ import pytest
 import torch
 import torch._dynamo.testing
 
-import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes.ops import blur
-from tests.ops.cpu_operations import blur_by_definition
-
-SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
+from tests.ops.cpu_operations import blur_by_definition, each_size, each_stride
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("sides", SIDES)
+@each_stride
+@each_size
 @pytest.mark.parametrize("implementation", [blur.unfused, blur.fused])
-def test_every_blur_implementation_is_the_binomial_filter(implementation, sides, stride):
-    x = torch.randn(2, 5, *sides, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
+def test_every_blur_implementation_is_the_binomial_filter(implementation, size, stride):
+    x = torch.randn(2, 5, *size, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
     assert torch.allclose(
         implementation(x, stride), blur_by_definition(x, stride), rtol=0, atol=1e-15
     )
     assert implementation(x, stride).is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("sides", SIDES)
-def test_fused_blur_has_correct_gradient(sides, stride):
-    x = torch.randn(1, 2, *sides, dtype=torch.float64, requires_grad=True)
+@each_stride
+@each_size
+def test_fused_blur_has_correct_gradient(size, stride):
+    x = torch.randn(1, 2, *size, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: blur.fused(x, (stride, stride)), (x,))
 
 
@@ -36,7 +33,7 @@ def test_blur_stride_without_kernel_falls_back_to_torch():
     )
 
 
-@pytest.mark.parametrize("stride", [1, 2])
+@each_stride
 def test_blur_registration_passes_opcheck(stride):
     x = torch.randn(2, 3, 8, 7)
     torch.library.opcheck(torch.ops.resnet_recipes.blur.default, (x, stride))

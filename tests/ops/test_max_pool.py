@@ -1,19 +1,16 @@
 """The max-pool, as a registered operation, against torch."""
 
-import pytest
 import torch
 
-import tests.ops.cpu_operations  # noqa: F401
 from resnet_recipes.ops import max_pool
+from tests.ops.cpu_operations import each_size, each_stride
 
-SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
 
-
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("sides", SIDES)
-def test_max_pool_output_and_gradient_match_torch(sides, stride):
+@each_stride
+@each_size
+def test_max_pool_output_and_gradient_match_torch(size, stride):
     torch.manual_seed(1)
-    x = torch.randn(2, 5, *sides, dtype=torch.float64).relu()  # zeros are equal values
+    x = torch.randn(2, 5, *size, dtype=torch.float64).relu()  # zeros are equal values
     x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
     expected, actual = max_pool.unfused(x, stride), max_pool.fused(x, stride)
     assert torch.equal(actual, expected)
@@ -23,7 +20,7 @@ def test_max_pool_output_and_gradient_match_torch(sides, stride):
     assert torch.allclose(*gradients, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("stride", [1, 2])
+@each_stride
 def test_max_pool_registration_passes_opcheck(stride):
     x = torch.randn(2, 3, 8, 7).to(memory_format=torch.channels_last)
     y, places = torch.ops.resnet_recipes.max_pool.default(x, stride)

@@ -56,20 +56,20 @@ def add_setting(text: str, setting: str, section: str = "schedule") -> str:
     return f"{_format_digest(text.encode())}\n{text}"
 
 
-@pytest.mark.parametrize("setting", ["old: []", "old: false", "old: null", "old: ''", "old: {}"])
-def test_removed_setting_that_is_off_is_skipped(setting, tmp_path):
+@pytest.mark.parametrize(
+    ("section", "setting"),
+    [
+        *(("schedule", f"old: {off}") for off in ("[]", "false", "null", "''", "{}")),
+        ("log", "old: true"),
+    ],
+)
+def test_removed_setting_without_effect_is_skipped(section, setting, tmp_path):
     recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
-    path.write_text(add_setting(freeze_with_digest(recipe), setting))
+    path.write_text(add_setting(freeze_with_digest(recipe), setting, section))
     assert read(path) == read_with_digest(path) == recipe
     path.write_text(path.read_text().replace("seed: 42", "seed: 43"))  # an edit breaks the seal
     error = get_error(RecipeError, read, path)
-    assert [one.key for one in error.problems] == ["schedule.old"]
-
-
-def test_removed_setting_of_logging_is_skipped(tmp_path):
-    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
-    path.write_text(add_setting(freeze_with_digest(recipe), "mlperf: true", "log"))
-    assert read(path) == read_with_digest(path) == recipe
+    assert [one.key for one in error.problems] == [f"{section}.old"]
 
 
 @pytest.mark.parametrize("setting", ["old: [1]", "old: true", "old: 0", "old: x", "old: {a: 1}"])

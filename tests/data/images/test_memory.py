@@ -154,6 +154,17 @@ def test_image_is_decoded_once_for_two_loaders(copied_mixed_images):
             assert read_batches(second) == expected[:STEPS]
 
 
+def open_shrunk(root: Path, longest: int, name: str) -> ShrunkImages:
+    """Open the training images in memory that other tests and processes do not find by name."""
+    files = Files.of(make_memory_config(root), "train")
+    return ShrunkImages(files, longest, f"test {name} {os.getpid()}")
+
+
+def read_shrunk(source: ShrunkImages) -> list[bytes]:
+    """Return the pixels of all images."""
+    return [source.read(index).pixels().tobytes() for index in range(len(source))]
+
+
 def _read_all(pickled: bytes) -> None:
     """Read every image, in another process."""
     source = pickle.loads(pickled)
@@ -246,9 +257,8 @@ def test_images_whose_memory_was_freed_are_decoded_again(
 
 @requires_engine
 def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
-    files, name = Files.of(make_memory_config(mixed_images), "train"), f"test freed {os.getpid()}"
-    source = ShrunkImages(files, 90, name)
-    expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
+    source, name = open_shrunk(mixed_images, 90, "freed"), "test freed"
+    expected = read_shrunk(source)
     before = _measure_kilobytes(os.getpid(), name)[0]
     assert 1000 * before > 0.9 * sum(map(len, expected)) > 300_000
     free_memory[0] = 100_000  # half of the reserve: no more images are kept
@@ -259,18 +269,16 @@ def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory)
     free_memory[0] = 200_000
     freed = 1024 * (before - _measure_kilobytes(os.getpid(), name)[0])
     assert freed == pytest.approx(110_000, abs=2 * mmap.PAGESIZE)
-    late = ShrunkImages(files, 90, name)  # joins the existing memory
+    late = open_shrunk(mixed_images, 90, "freed")  # joins the existing memory
     for each in (source, late):
-        assert [each.read(index).pixels().tobytes() for index in range(len(each))] == expected
+        assert read_shrunk(each) == expected
     assert 1024 * (before - _measure_kilobytes(os.getpid(), name)[0]) == freed
 
 
 @requires_engine
 def test_image_memory_stays_after_another_process_freed(mixed_images, free_memory, monkeypatch):
-    source = ShrunkImages(
-        Files.of(make_memory_config(mixed_images), "train"), 90, f"test twice {os.getpid()}"
-    )
-    expected = [source.read(index).pixels().tobytes() for index in range(len(source))]
+    source = open_shrunk(mixed_images, 90, "twice")
+    expected = read_shrunk(source)
     counts = source._arrays["counts"].tolist()
     free_bytes = iter([90_000, 200_001])  # before the lock, and after
     monkeypatch.setattr(memory, "get_available_memory", lambda: next(free_bytes, 200_001))
@@ -307,9 +315,7 @@ def test_exhausted_image_memory_accepts_no_more_images(mixed_images, monkeypatch
     monkeypatch.setattr(memory, "RESERVE", 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: free["bytes"])
     monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
-    source = ShrunkImages(
-        Files.of(make_memory_config(mixed_images), "train"), LONGEST, f"closed {os.getpid()}"
-    )
+    source = open_shrunk(mixed_images, LONGEST, "closed")
     is_in_memory = []
     for index, available in enumerate((201, 198, 1000)):
         free["bytes"] = available

@@ -119,6 +119,14 @@ def test_csv_drops_repeated_rows_on_resume(tmp_path):
     assert rows[-1]["val/ema_top1"] == "70.0"
 
 
+def list_messages_of_end(tracker: BackgroundTracker, seconds: float = 0.0) -> list[str]:
+    """Return what a tracker prints at the end of a run that ended `seconds` ago."""
+    messages: list[str] = []
+    tracker.end(is_finished=True)
+    tracker.wait(messages.append, time.monotonic() - seconds)
+    return messages
+
+
 class FailingTracker:
     """A tracker whose server is down."""
 
@@ -132,10 +140,7 @@ def test_failing_tracker_is_reported_once():
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
-    messages = []
-    tracker.end(is_finished=True)
-    tracker.wait(messages.append, time.monotonic())
-    assert messages == []
+    assert list_messages_of_end(tracker) == []
     assert list(tracker.take_failures()) == [
         "log.to=wandb stopped (SystemExit: no route to host); training continues"
     ]
@@ -158,9 +163,7 @@ def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
-    messages = []
-    tracker.end(is_finished=True)
-    tracker.wait(messages.append, time.monotonic())
+    messages = list_messages_of_end(tracker)
     (warning,) = tracker.take_failures()
     assert warning.startswith("log.to=mlflow is too slow")
     assert messages == [
@@ -174,10 +177,9 @@ def test_tracker_without_closing_seconds_left_is_abandoned():
     response = threading.Event()
     tracker = BackgroundTracker("mlflow", lambda: UnresponsiveTracker(response), {})
     tracker.begin(0)
-    messages = []
-    tracker.end(is_finished=True)
-    tracker.wait(messages.append, time.monotonic() - sum(trackers.CLOSING_SECONDS))
-    assert messages == ["log.to=mlflow did not respond in time; metrics.jsonl has everything"]
+    assert list_messages_of_end(tracker, sum(trackers.CLOSING_SECONDS)) == [
+        "log.to=mlflow did not respond in time; metrics.jsonl has everything"
+    ]
     response.set()
 
 
