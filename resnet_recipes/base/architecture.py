@@ -81,7 +81,7 @@ class ModelConfig(Section):
     # freeze all layers up to: none | stem | layer1 | layer2 | layer3 | backbone. `backbone` freezes
     # all layers but the classifier.
     freeze: Annotated[str, OneOf(*FREEZABLE)] = "none"
-    # BatchNorm keeps the initial mean and variance; its weight and bias are still trained
+    # BatchNorm keeps the initial mean and variance; weight and bias are trained
     freeze_bn: bool = False
 
     @property

@@ -18,7 +18,7 @@ class ClassWeights(Method):
     A class with n training images has the weight `(1 - beta) / (1 - beta^n)`, the inverse of its
     effective number, or 1 / n ("inverse"). A mixed or smoothed target has the mean weight of its
     classes. Weights are scaled to a mean of 1 over the training images, so the learning rate need
-    not change; the paper scales them to a mean of 1 over classes. If images are used unequally
+    not change. The paper scales them to a mean of 1 over classes. If images are used unequally
     often, with data.sampling or methods that select examples, the mean over an epoch is not 1.
     """
 

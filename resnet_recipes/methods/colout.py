@@ -15,8 +15,8 @@ class ColOut(Method):
 
     Keeps floor((1 - p) * size) rows and columns, in order. They are sampled without replacement
     once per step and rank, for all images and channels. The images get smaller (176 -> 167 at 0.05)
-    and are not scaled back. Runs before progressive_resizing, as in the published runs: Composer
-    0.7 applies the two in recipe order, 0.9 and later in reverse order, and the recipes of both
+    and are not scaled back. Runs before progressive_resizing, as in the published runs. Composer
+    0.7 applies the two in recipe order, 0.9 and later in reverse order. The recipes of both
     versions are written so that ColOut comes first.
     """
 

@@ -20,10 +20,10 @@ class Distill(Method):
 
     `loss <- (1 - share) * loss + share * temperature^2 * KL(teacher || network)`, both softmaxes at
     `temperature`. The teacher is frozen in evaluation mode. It sees the same images as the network,
-    after crops and mixing (Beyer et al., 2022, arXiv:2106.05237), once per step: both gradients of
-    a SAM step use the same outputs. Beyer et al. use `share: 1`, and far longer runs than without a
-    teacher. `labels` are teacher outputs stored by `resnet-recipes teach` (Shen and Xing, 2021,
-    arXiv:2112.01528): they add no time per step, and are mixed like targets.
+    after crops and mixing (Beyer et al., 2022, arXiv:2106.05237). Both gradients of a SAM step use
+    the same outputs. Beyer et al. use `share: 1`, and far longer runs than without a teacher.
+    `labels` are teacher outputs stored by `resnet-recipes teach` (Shen and Xing, 2021,
+    arXiv:2112.01528), and are mixed like targets.
     """
 
     name = "distill"
@@ -34,8 +34,8 @@ class Distill(Method):
     gain = (
         "82.8% top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Measured "
         "here: +6.8 (0.7 to 12.9) in 8 epochs of Mild on 20 classes of Tiny ImageNet, from stored "
-        f"labels of a teacher with 68% top-1 ({DOCS}/lab/teacher.html); no gain from a teacher "
-        f"that was not better ({DOCS}/lab/unequal_classes.html)."
+        f"labels of a teacher with 68% top-1 ({DOCS}/lab/teacher.html). A teacher that was not "
+        f"better gained nothing ({DOCS}/lab/unequal_classes.html)."
     )
     network_setting = "teacher"
     soft_labels_setting = "labels"

@@ -18,7 +18,7 @@ class MixUp(Method):
 
     `x <- (1 - f) * x + f * x[order]`, with one fraction and one permutation per step and rank. The
     fraction is sampled from Beta(alpha, alpha) and folded into [0, 0.5], so the image's own label
-    dominates (the mean fraction is 0.10 at alpha 0.2). The recipes were tuned without smoothing the
+    dominates. At alpha 0.2, the mean fraction is 0.10. The recipes were tuned without smoothing the
     partner's label, so label_smoothing runs before mixup. Both gradients of a SAM step use the same
     mix; Composer samples again for the second.
     """

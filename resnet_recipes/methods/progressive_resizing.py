@@ -33,8 +33,8 @@ class ProgressiveResizing(Method):
     "crop" cuts the same window out of all images). `at: loader` makes the loader decode at this
     size instead, which averages over area and saves CPU time.
 
-    Two deliberate differences from Composer: its float arithmetic turns some sizes of 120, 60 and
-    100 into 119, 59 and 99, and its crop never uses the last offset.
+    Composer differs in two ways. Its float arithmetic turns some sizes of 120, 60 and 100 into 119,
+    59 and 99, and its crop never uses the last offset.
     """
 
     name = "progressive_resizing"
@@ -56,7 +56,7 @@ class ProgressiveResizing(Method):
     initial_scale: Annotated[float, _SCALE] = 0.5
     delay: str = "0.5dur"  # duration at initial_scale
     finetune: str = "0.2dur"  # duration at full size, at the end
-    # scales with their start times, instead of the three settings above; []: not used
+    # scales with their start times, instead of the three settings above; []: off
     stairs: list[tuple[str, float]] = field(default_factory=list)
     # pixels; all sizes except the full size are multiples of it
     size_increment: Annotated[int, Bounds(least=1)] = 4

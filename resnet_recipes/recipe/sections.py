@@ -43,7 +43,7 @@ class BatchConfig(Section):
     bn_size: Annotated[int | str, Bounds(least=1, most=2**20, keyword=AUTO)] = 256
     # images per evaluation batch on one device
     eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256
-    # average the running statistics of BatchNorm over devices at the end of every epoch
+    # average BatchNorm's running statistics over devices at the end of every epoch
     bn_average: bool = False
 
     def micro_batch(self, rank_size: int) -> int:
@@ -72,7 +72,7 @@ class ScheduleConfig(Section):
     # linear rise to the peak; never stretched by scale_schedule_ratio
     warmup: DurationOrZero = "8ep"
     start: BelowOne = 0.0  # fraction of the peak lr at the start of the warm-up
-    # cosine: the decay starts at step 0, and the warm-up replaces its first part
+    # cosine: decay from step 0; the warm-up replaces its first part
     from_start: bool = False
     final: ZeroToOne = 0.0  # cosine, linear, polynomial: fraction of the peak lr at the end
     power: Positive = 2.0  # polynomial: exponent of the decay
@@ -136,7 +136,7 @@ class EvaluationConfig(Section):
     stop_at_top1: Annotated[float | None, _PERCENT] = None
     # time between evaluations; the last step is always evaluated
     interval: PositiveDuration = "1ep"
-    # shift of the evaluations: 3ep with interval=4ep evaluates after epochs 3, 7, 11 ...
+    # shift of evaluations: 3ep with interval=4ep evaluates after epochs 3, 7, 11 ...
     offset: DurationOrZero = "0ep"
     flip: bool = False  # average the predictions for an image and its horizontal flip (2x compute)
     # image sizes in pixels; `resnet-recipes eval` prints one row for each
@@ -163,7 +163,7 @@ class LogConfig(Section):
 
     _prefix = "log."
 
-    # time between logged steps; a logged step waits until the device has finished it
+    # time between logged steps; each waits until the device has finished it
     interval: PositiveDuration = "20ba"
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
@@ -187,7 +187,7 @@ class LaunchConfig(Section):
     device: Annotated[str, OneOf("auto", "cuda", "cpu")] = "auto"
     # GPUs, one process each; auto: all visible GPUs, or one CPU process
     gpus: Annotated[int | str, Bounds(least=1, most=64, keyword="auto")] = "auto"
-    # how often all ranks may restart from the last checkpoint after a failure
+    # how often all ranks may restart from the last checkpoint after failures
     max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
     # price of this machine per hour, in any currency. The plan then shows the cost of the run, and
     # `$` in a budget stands for this currency.
@@ -231,7 +231,7 @@ class RunConfig(Section):
     root: str = "runs"  # folder of all runs
     # wsd: the run whose stable phase this run continues. A name in `run.root`, or a folder.
     extends: str = ""
-    # folder of this run; auto: recipe, duration, seed, date and a random number
+    # folder of this run; auto: recipe, duration, seed, date, random number
     name: str = "auto"
 
     def problems(self) -> Iterator[Problem]:

@@ -34,7 +34,7 @@ class AdamW(OptimizerSettings):
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.01  # fraction of a weight lost in one step, divided by lr
-    # decay rates, per step, of the moving averages of the gradient and its square
+    # decay rates of the moving averages of the gradient and its square
     betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     eps: Positive = 1.0e-8  # term added to the square root in the denominator
 

@@ -46,7 +46,7 @@ class LAMB(OptimizerSettings):
     # parameters without decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: str = "one_dimensional"
     clip_norm: float | None = 1.0  # maximum L2 norm of the full gradient; null: no clipping
-    # decay rates, per step, of the moving averages of the gradient and its square
+    # decay rates of the moving averages of the gradient and its square
     betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     eps: Positive = 1.0e-6  # term added to the square root in the denominator
 

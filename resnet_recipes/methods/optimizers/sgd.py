@@ -29,7 +29,7 @@ class SGD(OptimizerSettings):
 
     name: str = "sgd"
     lr: float = 2.048  # peak learning rate, for the global batch
-    # L2 coefficient; 3.05e-5 at lr 2.048 and momentum 0.875 equals 5e-4 in decoupled_sgdw
+    # L2 coefficient; 3.05e-5 at lr 2.048, momentum 0.875 equals 5e-4 in decoupled_sgdw
     weight_decay: float = 5.0e-4
     momentum: BelowOne = 0.875  # fraction of the momentum kept from step to step
     nesterov: bool = False  # look ahead by one step of momentum
