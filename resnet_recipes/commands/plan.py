@@ -44,6 +44,9 @@ WARNING = "WARNING"
 #: Labels of rows about the machine that are printed last.
 _LAST = (WARNING, "use")
 
+#: Shorter evaluations get no note.
+MIN_NOTED_SECONDS = 10
+
 LabeledRows = Iterator[tuple[str, str]]
 
 
@@ -129,7 +132,8 @@ def _note_evaluations(plan: "Plan", forecast: "RunForecast | None") -> LabeledRo
         return
     training, evaluating = forecast.estimate.minutes, forecast.estimate.evaluation_minutes or 0.0
     interval = plan.evaluations.interval
-    if evaluating <= training or interval >= plan.total_steps:
+    is_short = 60 * evaluating < MIN_NOTED_SECONDS
+    if is_short or evaluating <= training or interval >= plan.total_steps:
         return
     epochs = ceil(interval * ceil(evaluating / training) / plan.steps_per_epoch)
     is_last = epochs * plan.steps_per_epoch >= plan.total_steps

@@ -9,6 +9,7 @@ import yaml
 from PIL import Image
 
 from resnet_recipes.base import cores
+from resnet_recipes.commands import plan
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor import cuda
@@ -54,15 +55,19 @@ def test_plan_notes_images_larger_than_the_recipe_expects(run_command, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "setting"),
+    ("arguments", "setting", "seconds"),
     [
         # 4 steps of 4 images in an epoch; an evaluation of 160 images costs 15 of them
-        ("epochs=3 evaluation.interval=1ba", "evaluation.interval=1dur"),
-        ("epochs=30 evaluation.interval=1ba", "evaluation.interval=4ep"),
-        ("epochs=3 evaluation.interval=1dur", ""),
+        ("epochs=3 evaluation.interval=1ba", "evaluation.interval=1dur", 0.0),
+        ("epochs=30 evaluation.interval=1ba", "evaluation.interval=4ep", 0.0),
+        ("epochs=3 evaluation.interval=1dur", "", 0.0),
+        ("epochs=3 evaluation.interval=1ba", "", 1e9),
     ],
 )
-def test_plan_notes_evaluations_longer_than_training(arguments, setting, run_command, tmp_path):
+def test_plan_notes_evaluations_longer_than_training(
+    arguments, setting, seconds, run_command, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(plan, "MIN_NOTED_SECONDS", seconds)
     for split, count in (("train", 8), ("val", 80)):
         for name in "ab":
             (tmp_path / split / name).mkdir(parents=True)
