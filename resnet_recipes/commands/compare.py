@@ -105,7 +105,10 @@ def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
         names = [*runs, *others][:2]
         fix = shlex.join(["resnet-recipes", "compare", *names])
         fix = fix if len(names) == 2 else Hint(USAGE.line)
-        raise RecipeError.of("COMMAND", "compare", "needs at least two runs", fix)
+        clause = "needs at least two runs"
+        if arguments and not runs:
+            raise RecipeError.of("RUN", arguments[0], f"is not a run, and `compare` {clause}", fix)
+        raise RecipeError.of("COMMAND", "compare", clause, fix)
     others = [argument for argument in arguments if not find_run_path("RUN", argument)]
     if others and {*others} <= {*Library().list_names()}:
         fix = shlex.join(["resnet-recipes", "diff", *arguments[:2]])
@@ -223,7 +226,7 @@ def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> I
             yield from wrap_text(text, get_width())
         if run.resumable:
             folder = escape_controls(shlex.quote(str(run.folder)))
-            yield f"  resnet-train --resume {folder}{run.resume_settings}"
+            yield f"  resume: resnet-train --resume {folder}{run.resume_settings}"
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from difflib import get_close_matches
 from itertools import starmap
 
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
@@ -148,8 +149,11 @@ def _check_filter(key: str, value: str) -> Problem | None:
     if key in ("sort", "price", "csv"):
         return Problem(key, value, "is a flag", f"--{key} {shlex.quote(value)}")
     if key not in ("recipe", "state", "name"):
-        filters = ("recipe=NAME", "state=STATE", "name=TEXT")
-        return Problem(key, value, "unknown filter", valid=filters, kind=Kind.UNKNOWN)
+        filters = {"recipe": "NAME", "state": "STATE", "name": "TEXT"}
+        near = get_close_matches(key, filters, n=1)
+        fix = tuple(f"{name}={value}" for name in near if not _check_filter(name, value))
+        valid = tuple(map("=".join, filters.items()))
+        return Problem(key, value, "unknown filter", fix, valid, Kind.UNKNOWN)
     if key == "state" and value not in STATES:
         meaning = FOREIGN_VALUES["state"].get(value.lower())
         return Problem(key, value, "", meaning.replacement if meaning else "", STATES)
@@ -215,5 +219,5 @@ def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "TRAINING": format_or_dash(run.minutes, format_minutes),
     }
     if price is not None:
-        cells["COST"] = format_or_dash(run.cost(price), "{:.2f}".format)
+        cells["COST"] = format_or_dash(run.cost(price), "${:.2f}".format)
     return cells

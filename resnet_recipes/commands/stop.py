@@ -4,10 +4,13 @@ import os
 import signal
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import find_runs
+from resnet_recipes.run_folder import EXIT
+from resnet_recipes.run_folder.ending import read_ending, write_ending
 from resnet_recipes.run_folder.lock import find_holder, is_running
 
 USAGE = Usage(
@@ -20,8 +23,12 @@ USAGE = Usage(
 )
 
 
+#: The reason that `resnet-recipes runs` prints; the run itself knows only its signal.
+_REASON = "stopped by `resnet-recipes stop`"
+
+
 def run(arguments: Arguments) -> int:
-    """Send SIGTERM to the process of the run, and wait for its end."""
+    """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
     (folder,) = find_runs(arguments.positional)
     process = find_holder(folder)
     with suppress(ProcessLookupError):  # the run has just ended
@@ -29,5 +36,8 @@ def run(arguments: Arguments) -> int:
     say(f"process {process} saves a checkpoint and ends ...")
     while is_running(folder):
         time.sleep(0.1)
+    ending = read_ending(folder / EXIT)
+    if ending and ending.message == signal.SIGTERM.name:
+        write_ending(folder / EXIT, replace(ending, message=_REASON))
     print(f"stopped. Continue with:  resnet-train --resume {folder}")
     return 0

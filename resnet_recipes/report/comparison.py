@@ -10,6 +10,7 @@ from typing import Any
 from resnet_recipes.base import duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.field_types import flatten
+from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.run_folder import CONFIG, ENVIRONMENT
@@ -156,8 +157,9 @@ def _find_own_settings(
     for key in find_differences(all_settings):
         section, _, name = key.removesuffix(".name").partition(".")
         if key in settings and key not in duration.SETTINGS:
-            is_clear = name and shared[name] == 1
-            yield f"{name if is_clear else f'{section}.{name}'.strip('.')} {settings[key]}"
+            clear = name if name and shared[name] == 1 else key.removesuffix(".name")
+            short = find_short_name(key)
+            yield f"{clear if short == key else short} {settings[key]}"
         elif section == "methods" and key not in settings:
             yield f"no {name.partition('.')[0]}"
 

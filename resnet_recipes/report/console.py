@@ -109,7 +109,8 @@ class PlainConsole:
 
     def show_stop(self, done: int, reason: str, fix: str) -> None:
         """Print why the run stops, and the command that resumes it."""
-        self._print_line(f"stopped {self._format_progress(done)} {reason} {fix}".rstrip())
+        more = f"; resume: {fix}" if fix else ""
+        self._print_line(f"stopped {self._format_progress(done)} {reason}{more}")
 
     def show_result(self, summary: Summary) -> None:
         """Show the result on the output stream."""
@@ -213,7 +214,7 @@ class LiveConsole:
         text = f"stopped at epoch {self._facts.epoch(done):.2f}: {escape_controls(reason)}"
         self._console.print(Text(text, style="bold"), soft_wrap=True)
         if fix:
-            self._console.print(Text(f"    {escape_controls(fix)}"), soft_wrap=True)
+            self._console.print(Text(f"    resume: {escape_controls(fix)}"), soft_wrap=True)
 
     def show_result(self, summary: Summary) -> None:
         """Remove the display; show the result on the output stream."""

@@ -140,10 +140,10 @@ class Ending:
 
     @property
     def who(self) -> str:
-        """The part that failed, and its error."""
-        if self.rank >= 0:
-            return f"rank {self.rank} failed ({self.error})"
-        return f"the run failed ({self.error})"
+        """The part that failed, and the class of an error that is not ours."""
+        is_ours = self.error in (TrainingError.__name__, *RESUME_SETTINGS)
+        cause = "" if is_ours else f" ({self.error})"
+        return f"rank {self.rank} failed{cause}" if self.rank >= 0 else f"the run failed{cause}"
 
     def explain(self, folder: Path, ranks: int, trains: bool = True) -> str:
         """Return the message for the user: rank, time, cause, advice, logs, how to resume."""

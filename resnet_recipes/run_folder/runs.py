@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base.errors import REJECTED_CODES, STOPPED_CODES, NotReadyError
+from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.run_folder import (
     ALL_CHECKPOINTS,
@@ -90,7 +91,7 @@ class RunRecord:
     def shown_changes(self) -> tuple[str, ...]:
         """Settings from the command line, except the run's name, folder and epochs."""
         return tuple(
-            re.sub(r"^data\.root=", "data=", change)
+            re.sub(r"^[\w.]+(?==)", lambda key: find_short_name(key[0]), change)
             for change in self.changes
             if not change.startswith(_OMITTED_PREFIXES)
         )

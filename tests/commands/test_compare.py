@@ -63,7 +63,7 @@ def test_compare_suggests_resuming_an_unfinished_run(compare):
     create_run_folder(Path("runs"), "half", state="stopped", image_count=5000, epochs=8)
     message = compare("done half")
     assert (
-        "B is not finished: stopped at epoch 4.00 of 8.\n  resnet-train --resume runs/half"
+        "B is not finished: stopped at epoch 4.00 of 8.\n  resume: resnet-train --resume runs/half"
         in message
     )
     assert "seed=1,2,3" not in message
@@ -180,3 +180,11 @@ def test_compare_judges_folds_together(compare):
     message = " ".join(compare(" ".join(names)).split())
     assert "A, B vs. C, D, the same 39 images: -38.46 points, 95% interval" in message
     assert "over images. Settled for these networks; other seeds may differ." in message
+
+
+def test_compare_rejects_a_folder_of_runs(run_command):
+    for name in ("a", "b"):
+        create_run_folder(Path("runs"), name)
+    message = run_command("resnet-recipes compare runs", 2).err
+    assert "error: `runs` is not a run, and `compare` needs at least two runs" in message
+    assert "try:   resnet-recipes compare b a" in message

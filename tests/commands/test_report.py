@@ -170,8 +170,8 @@ def test_report_head_prints_shared_settings_once(render_page):
     assert "Data: 5,000 training images." in text
     assert "Accuracies on different images" not in text
     assert "All published results" not in text, "they are for ImageNet"
-    assert "All have recipe=mild  batch.global_size=64" in text
-    assert text.count("batch.global_size=64") == 1
+    assert "All have recipe=mild  bs=64" in text
+    assert text.count("bs=64") == 1
     rows = re.findall(
         r"<tr><td>([abc]) .*?<td>(yes)?</td></tr>", text[text.index("<h2>All runs") :]
     )

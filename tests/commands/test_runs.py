@@ -22,7 +22,7 @@ def test_runs_prints_shared_settings_once_above_the_table(three_runs, run_comman
     (three_runs / "better/overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
     lines = run_command(f"resnet-recipes runs {three_runs}").out.splitlines()
     assert lines[:2] == ["all with seed=1", ""]
-    assert [line for line in lines if "lr=3" in line] == ["    optimizer.lr=3"]
+    assert [line for line in lines if "lr=3" in line] == ["    lr=3"]
     assert sum("seed=1" in line for line in lines) == 1
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands import stop
-from resnet_recipes.run_folder import LOCK
+from resnet_recipes.run_folder import EXIT, LOCK, SUMMARY
+from resnet_recipes.run_folder.ending import Ending, write_ending
 from resnet_recipes.run_folder.lock import is_running
 from tests.run_folders import create_run_folder
 
@@ -40,6 +41,14 @@ def test_stop_sends_the_signal_of_a_scheduler(live_run, run_command):
     _, process = live_run
     assert "resnet-train --resume runs/first" in run_command("resnet-recipes stop first").out
     assert process.wait(10) == 75
+
+
+def test_runs_name_the_command_that_stopped_a_run(live_run, run_command):
+    folder, _ = live_run
+    (folder / SUMMARY).unlink()
+    write_ending(folder / EXIT, Ending(75, message="SIGTERM"))
+    run_command("resnet-recipes stop first")
+    assert "    stopped by `resnet-recipes stop`\n" in run_command("resnet-recipes runs").out
 
 
 def test_stop_accepts_a_run_that_just_ended(live_run, run_command, monkeypatch):

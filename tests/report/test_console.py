@@ -207,4 +207,4 @@ def test_console_prints_reason_and_resume_command_at_stop(kind, facts):
         recorder.begin()
         recorder.log_stop(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")
     assert "Ctrl-C; the checkpoint is saved" in console.err.getvalue()
-    assert "resnet-train --resume runs/mild" in console.err.getvalue()
+    assert "resume: resnet-train --resume runs/mild" in console.err.getvalue()

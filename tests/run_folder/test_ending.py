@@ -144,6 +144,7 @@ def test_ending_explain_orders_failure_cause_and_logs():
 def test_ending_explain_names_what_resumes_the_run(error, last):
     lines = Ending(1, 0, 4, error, "a.jpg is damaged").explain(Path("a"), ranks=1).splitlines()
     assert lines[-1] == last
+    assert lines[0] == "rank 0 failed 00:00:00 after start, after 4 steps"
 
 
 def test_damaged_validation_image_needs_a_new_run():

@@ -26,6 +26,13 @@ def test_finished_run_has_accuracy_time_and_changes(tmp_path):
     assert run.cost(36.0) == pytest.approx(3.0)
 
 
+def test_shown_changes_have_the_names_that_users_type(tmp_path):
+    folder = create_run_folder(tmp_path, "a")
+    typed = ("data.root=/d", "data.memory_pixels=0", "~methods.ema", "data.fold=1/5", "run.name=a")
+    (folder / "overrides.txt").write_text("\n".join(typed))
+    assert read_run(folder).shown_changes == ("data=/d", "cache=0", "~methods.ema", "data.fold=1/5")
+
+
 @pytest.mark.parametrize("state", ["stopped", "failed", "killed"])
 def test_unfinished_run_has_progress_and_is_resumable(state, tmp_path):
     run = read_run(create_run_folder(tmp_path, "a", state=state, epochs=9.0))
@@ -120,10 +127,10 @@ def test_shared_changes_ignores_unreadable_runs(tmp_path):
         (folder / "overrides.txt").write_text(
             f"optimizer.lr=1\nscale_schedule_ratio=1.0\nseed={seed}\nrun.name={name}\n"
         )
-    assert find_shared_changes(list(iterate_runs(tmp_path))) == ("optimizer.lr=1",)
+    assert find_shared_changes(list(iterate_runs(tmp_path))) == ("lr=1",)
     (create_run_folder(tmp_path, "damaged") / "summary.json").write_text("[")
     runs = list(iterate_runs(tmp_path))
     assert [run.state for run in runs] == ["finished", "finished", "unreadable"]
-    assert find_shared_changes(runs) == ("optimizer.lr=1",)
-    assert find_shared_changes(runs[:1]) == ("optimizer.lr=1", "seed=1")
+    assert find_shared_changes(runs) == ("lr=1",)
+    assert find_shared_changes(runs[:1]) == ("lr=1", "seed=1")
     assert find_shared_changes([]) == ()
