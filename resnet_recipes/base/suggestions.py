@@ -25,7 +25,8 @@ MIN_SIMILAR_LETTERS = 4
 class Meaning(NamedTuple):
     """The arguments to use, and a note for users of other programs."""
 
-    replacement: str  # {} is the value, {half_life} its half-life; jobs use {flag} and {count}
+    #: {} is the value, {half_life} its half-life; rows of jobs use {flag}, {count} and {job}
+    replacement: str
     hint: str = ""
 
     @property

@@ -1,10 +1,8 @@
 """Parse the arguments of a command, and format its help page."""
 
-import errno
 import os
 import re
 import shlex
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +14,6 @@ from resnet_recipes.base.errors import (
     Fix,
     Hint,
     Kind,
-    NotReadyError,
     Problem,
     RecipeError,
     Statement,
@@ -37,6 +34,7 @@ from resnet_recipes.base.suggestions import (
     find_meaning,
 )
 from resnet_recipes.base.text import wrap_text
+from resnet_recipes.commands.output_files import find_ending_problem, require_folder
 
 WIDTH = 80  # columns of a help page in the documentation
 #: Below this width, texts are under their labels instead of to the right.
@@ -193,7 +191,7 @@ def split(
             if not value or is_flag:
                 problems.append(_explain_missing_value(name, usage))
             elif takes[name].startswith("FILE"):
-                problems += _check_ending(name, value, takes[name].removeprefix("FILE"))
+                problems += find_ending_problem(name, value, takes[name].removeprefix("FILE"))
             arguments.flags[name] = value
         elif equals:
             problems.append(Problem(argument, None, f"takes no value: {name}"))
@@ -210,7 +208,7 @@ def split(
         raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
     for flag, name in arguments.flags.items():
         if takes[flag].startswith("FILE"):
-            _require_folder(flag, name)
+            require_folder(flag, name)
     if not usage.positional[0] <= len(arguments.positional) <= usage.positional[1]:
         fix = _complete_example(arguments.positional, usage)
         raise RecipeError.of("COMMAND", command.split()[-1], f"needs {usage.takes}", fix)
@@ -372,30 +370,6 @@ def _adapt_fix(fix: str, usage: Usage) -> str:
     return fix.replace("resnet-train", command)
 
 
-def _check_ending(flag: str, name: str, ending: str) -> Iterator[Problem]:
-    """Yield the problem of an output file's name."""
-    path = parse_path(flag, name)
-    if path.suffix not in ("", ending):
-        fix = f"{flag} {path.with_suffix(ending)}"
-        yield Problem(flag, name, f"must end in {ending}", fix)
-
-
-def _require_folder(flag: str, name: str) -> None:
-    """Raise NotReadyError if an output file cannot be created in its folder, before the work."""
-    path = parse_path(flag, name)
-    if not path.parent.is_dir():
-        fix = f"mkdir -p {shlex.quote(str(path.parent))}"
-        raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
-    folder = path.resolve().parent
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        is_virtual = error.errno == errno.ENOENT  # such as /proc
-        reason = f"no file can be created in {folder}" if is_virtual else error.strerror
-        fix = f"{flag} {shlex.quote(path.name)}"
-        raise NotReadyError.of(flag, name, f"cannot be written: {reason}", fix) from None
-
-
 def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem | None:
     """Return the problem of an unknown flag, with a suggestion.
 
@@ -410,24 +384,24 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     argument = default if default in ("", "DIR") else value or default
     meant = near and f"{near} {argument}".strip()
     clause, kind, valid = "unknown flag", Kind.UNKNOWN, tuple[str, ...]()
-    rest = _drop_flag(name, value, usage, argv)
+    rest = _drop_flag(name, usage, argv)
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
     is_data = MEANINGS.get(key, Meaning("")).replacement == "data={}"
     if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
         fix: Fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
     elif "RUN|FILE" in usage.line and key in RUN_FLAGS:
         clause, kind = "is not a flag here", Kind.WRONG
-        fix = f"{command} {shlex.join([value or 'RUN', *rest])}"
+        fix = f"{command} {shlex.join([value or 'last', *rest])}"
     elif "IMAGE" in usage.line and key in IMAGE_FLAGS:
         clause, kind = "is not a flag here", Kind.WRONG
-        fix = shlex.join([*command.split(), *(rest or ["RUN"]), value or "IMAGE"])
+        fix = shlex.join([*command.split(), *(rest or ["last"]), value or "IMAGE"])
+        fix = fix if value else Hint(fix)
     elif "[PATH]" in usage.line and is_data and value:
         clause, kind = "is not a flag here", Kind.WRONG
         rest = [argument for argument in rest if argument != "data"]
         fix = shlex.join([*command.split(), "data", value, *rest])
     elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
-        count = value.rpartition(":")[2]  # --gres=gpu:a100:2
-        fix = ours.replacement.format(shlex.quote(value), count=count, flag=typed), Hint(ours.hint)
+        fix = _format_job_fix(ours, typed, value, rest), Hint(ours.hint)
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):
@@ -454,11 +428,35 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     return Problem(typed, None, clause, fix, valid, kind)
 
 
-def _drop_flag(name: str, value: str, usage: Usage, argv: Sequence[str]) -> list[str]:
-    """Return arguments without an unknown flag, its value, and other flags for RUN and images."""
-    path_flags = {*RUN_FLAGS, *IMAGE_FLAGS} if "RUN|FILE" in usage.line else ()
-    others = [argument for argument in argv if argument not in (name, value, f"{name}={value}")]
-    return [each for each in others if each[:1] != "-" or _to_key(each) not in path_flags]
+def _format_job_fix(meaning: Meaning, flag: str, value: str, rest: Sequence[str]) -> str:
+    """Return the arguments or the command to use in place of a flag of Slurm."""
+    count = value.rpartition(":")[2]  # --gres=gpu:a100:2
+    engine = rest[rest.index("--for") : rest.index("--for") + 2] if "--for" in rest else ()
+    others = [argument for argument in rest if argument not in engine]
+    job = shlex.join(["resnet-recipes", "slurm", *others])
+    return meaning.replacement.format(shlex.quote(value), count=count, flag=flag, job=job)
+
+
+def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
+    """Return arguments without an unknown flag and its value.
+
+    Of other unknown flags, the values of those for RUN and images are kept, and --data X becomes
+    data=X.
+    """
+    others, ahead = list[str](), deque(argv)
+    while ahead:
+        flag, equals, after = (argument := HYDRAS.get(ahead[0], ahead.popleft())).partition("=")
+        if not flag.startswith("-") or flag in usage.values:
+            others.append(argument)
+            if usage.values.get(flag) and not equals and ahead:
+                others.append(ahead.popleft())
+            continue
+        values = [after] if equals else _take_values(ahead)
+        if flag != name and _to_key(flag) in {*RUN_FLAGS, *IMAGE_FLAGS}:
+            others += values
+        elif flag != name and (setting := _format_setting(flag, values)).startswith("data="):
+            others.append(setting)
+    return others
 
 
 def _find_flag(key: str, value: str, takes: Mapping[str, str], sweeps: bool) -> str:

@@ -53,9 +53,19 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     name, changes = choose_recipe(arguments)
     # this imports torch, which takes seconds
     from resnet_recipes.api import compose_arguments
+    from resnet_recipes.recipe.overrides import SWEEP
 
     name = name or _choose_for_budget(changes, arguments)
-    result = compose_arguments(name, changes, arguments.recipes, needs_data)
+    try:
+        result = compose_arguments(name, changes, arguments.recipes, needs_data)
+    except RecipeError as error:
+        (problem, *others), is_training = error.problems, arguments.command == "resnet-train"
+        if others or SWEEP not in problem.advice or not is_training:
+            raise
+        flags = [text for item in arguments.flags.items() for text in item if text]
+        sweep = shlex.join(["resnet-train", "-m", f"recipe={name}", *changes, *flags])
+        advice = tuple(sweep if each == SWEEP else each for each in problem.advice)
+        raise type(error)([problem._replace(fix=advice)]) from None
     for argument in dict.fromkeys(changes):
         if argument not in result.origin.arguments:
             say(f"note: {argument} has no effect: a later argument changes the same setting")

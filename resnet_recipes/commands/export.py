@@ -11,7 +11,11 @@ from resnet_recipes.base.suggestions import FOREIGN_FORMATS, Meaning, find_missp
 from resnet_recipes.base.text import format_bytes, format_facts
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, drop_arguments, get_value
 from resnet_recipes.commands.printing import get_line_width, say
-from resnet_recipes.commands.run_paths import find_missing_network, open_network
+from resnet_recipes.commands.run_paths import (
+    find_missing_network,
+    find_setting_problems,
+    open_network,
+)
 from resnet_recipes.network import hub
 from resnet_recipes.report.progress import ProgressLine
 
@@ -105,6 +109,10 @@ def _find_problems(
     )
     rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
     rest = [each for each in rest if each not in format_names]
+    for problem in find_setting_problems("export", rest):
+        is_half = problem.fixes == ("precision.dtype=fp16",)  # half=True
+        yield problem._replace(fix="--dtype float16") if is_half else problem
+    rest = [each for each in rest if not find_setting_problems("export", [each])]
     to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
     to = to or next(iter(format_names), "onnx")
     path = shlex.quote(flags.get("--out") or str(find_free_path(Path("exported"))))

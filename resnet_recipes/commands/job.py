@@ -210,7 +210,7 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of the engine, and of flags that belong to another engine."""
     engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in engines:
-        is_missing = Problem("--for", engine, "", valid=engines, kind=Kind.MISSING)
+        is_missing = Problem("--for", engine, "", "--for slurm", engines, Kind.MISSING)
         unknown = make_unknown_problem("engine", engine, engines) if engine else is_missing
         meanings = FOREIGN_VALUES["engine"]
         first, *rest = arguments.positional or [""]

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from types import ModuleType
 
 from resnet_recipes import __version__
@@ -33,7 +34,13 @@ from resnet_recipes.commands.compose import (
     name_recipe,
 )
 from resnet_recipes.commands.printing import get_page_width, say
-from resnet_recipes.commands.run_paths import has_run, is_setting, replace_extend, resolve_weights
+from resnet_recipes.commands.run_paths import (
+    find_setting_problems,
+    has_run,
+    is_setting,
+    replace_extend,
+    resolve_weights,
+)
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.recipe.library import Library, read
 
@@ -156,10 +163,7 @@ def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
     if has_run(arguments):
         return
     if name in ("eval", "predict", "export"):
-        from resnet_recipes.inference.open import SETTINGS, apply_changes
-        from resnet_recipes.recipe.schema import Recipe
-
-        apply_changes(Recipe(), list(filter(is_setting, arguments.positional)), SETTINGS[name])
+        RecipeError.raise_if_any(find_setting_problems(name, arguments.positional))
     elif _composes(name):
         check_settings(name_recipe(arguments), needs_data)
 
@@ -211,8 +215,16 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     first, _, other = (
         FOREIGN_COMMANDS[name].replacement if name in FOREIGN_COMMANDS else name
     ).partition(" | ")
-    names = [argument for argument in rest if argument[:1] != "-" and not is_setting(argument)]
-    is_first = names and (first != "show" or names[0] in Library().list_names())
+    likely = first.partition(" ")[0]
+    takes = get_usage(likely).values if likely in (*COMMANDS, "train") else {}
+    names = [
+        argument
+        for before, argument in pairwise(["", *rest])
+        if not (argument[:1] == "-" or takes.get(before) or is_setting(argument))
+    ]
+    has_filter = first == "runs" and any(map(is_setting, rest))
+    is_first = has_filter or list(argv) == ["classify"]
+    is_first = is_first or (names and (first != "show" or names[0] in Library().list_names()))
     ours, *words = (first if is_first or not other else other).split() or [name]
     if ours not in (*COMMANDS, "train"):
         return
@@ -221,7 +233,9 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     missing = [word for word in words if word.isupper()][len(names) :]
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
     is_form = missing or Meaning(" ".join(flags)).has_placeholder
-    others = names[:1] if ours == "show" else [*names, *missing] if is_form else rest
+    others = names[:1] if ours == "show" else rest
+    if is_form:
+        others = [*names, *missing, *(argument for argument in rest if argument not in names)]
     fix = shlex.join([*command, *others])
     fix = Hint(fix) if is_form else fix
     if name == ours != "train":

@@ -13,6 +13,7 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
+    Value,
 )
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import Say
@@ -89,6 +90,19 @@ def find_missing_network(arguments: Sequence[str], example: str) -> Problem | No
     clause = "a run folder, a checkpoint or a weights file"
     works = "~" not in example and is_run(example.split()[2])  # needs no images, and there are runs
     return Problem("RUN|FILE", None, clause, example if works else Hint(example), kind=Kind.MISSING)
+
+
+def find_setting_problems(command: str, arguments: Iterable[str]) -> tuple[Problem, ...]:
+    """Return the problems of the settings for a network that is not yet open."""
+    from resnet_recipes.inference.open import SETTINGS, apply_changes, parse_model
+    from resnet_recipes.recipe.schema import Recipe
+
+    try:
+        changes = parse_model(list(filter(is_setting, arguments))).others
+        apply_changes(Recipe(), changes, SETTINGS[command])
+    except RecipeError as error:
+        return error.problems
+    return ()
 
 
 def is_setting(argument: str) -> bool:
@@ -220,6 +234,6 @@ def _find_weights(key: str, name: str, arguments: Arguments) -> str:
     if path := find_run_path(key, name):
         return str(path)
     missing = make_missing_run_problem(key, name)
-    if name == LAST or len(missing.fixes) > 1:  # a similar run exists
+    if name == LAST or isinstance(missing.fix, Value):  # a similar run exists
         raise NotReadyError([missing])
     return name

@@ -66,5 +66,5 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
     nearest = find_closest(argument.rpartition("/")[2], [*runs, LAST] if runs else ())
     nearest = nearest or find_similar_path(Path(argument))
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
-    fix = (nearest and Value(nearest), hint if "FILE" in key else LIST)
+    fix = Value(nearest) if nearest else hint if "FILE" in key else LIST
     return Problem(key, argument, "", fix, kind=Kind.ABSENT)

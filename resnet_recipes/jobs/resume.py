@@ -144,7 +144,9 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
             recipe = replace(recipe, batch=replace(changes.batch, bn_size=original.batch.bn_size))
     recipe = replace(recipe, run=original.run)
     resume = f"resnet-train --resume {shlex.quote(str(folder))}"
-    resume_or_start = (resume, Hint("or start a new run"))
+    settings = changes if isinstance(changes, Sequence) else ()
+    start = shlex.join(["resnet-train", str(config), *settings])
+    resume_or_start = (resume, Hint(f"or start a new run: {start}"))
     changed = find_changed_settings(asdict(original), recipe)
     problems = [problem._replace(fix=resume_or_start) for problem in changed]
     if recipe.launch.budget:

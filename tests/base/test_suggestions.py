@@ -185,7 +185,7 @@ def test_every_suggestion_for_trained_networks_is_accepted():
     [
         *((["eval", f"--{word}", "best.pt"], "resnet-recipes eval best.pt") for word in RUN_FLAGS),
         *(
-            (["predict", "--" + word, "a.jpg"], "resnet-recipes predict RUN a.jpg")
+            (["predict", "--" + word, "a.jpg"], "resnet-recipes predict last a.jpg")
             for word in IMAGE_FLAGS
         ),
     ],

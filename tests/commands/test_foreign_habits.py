@@ -182,7 +182,7 @@ resnet-train mild data=images cache=disk | cache=auto
 resnet-train mild data=images cache=ram | cache=auto
 resnet-train mild data=images cache=true | cache=auto
 resnet-recipes eval --weights first | resnet-recipes eval first
-resnet-recipes predict --source images | resnet-recipes predict RUN images
+resnet-recipes predict --source images | resnet-recipes predict last images
 resnet-recipes predict first images --topk 3 | --top 3
 resnet-recipes export first --format onnx | --to onnx
 resnet-recipes runs sort=top1 | --sort top1
@@ -234,8 +234,9 @@ resnet-recipes doctor data=images | resnet-recipes doctor data images
 resnet-recipes doctor data data=images | resnet-recipes doctor data images
 resnet-recipes doctor --data images --no-images | resnet-recipes doctor data images --no-images
 resnet-recipes job slurm mild data=/d | resnet-recipes job --for slurm recipe=mild data=/d
+resnet-recipes eval --model first --data images | resnet-recipes eval first data=images
 resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
-resnet-recipes slurm mild data=/d -p gpu | sbatch -p gpu job.sh
+resnet-recipes slurm mild data=/d -p gpu | slurm mild data=/d > job.sh && sbatch -p gpu job.sh
 resnet-recipes slurm mild data=/d --nodes 2 | nodes=2
 resnet-recipes slurm mild data=/d --gres=gpu:a100:2 | gpus=2
 resnet-recipes slurm mild data=/d -t 1:00:00 | --time 1:00:00

@@ -68,7 +68,7 @@ job mild --for skypilott | 2 | unknown engine skypilott; did you mean skypilot?
 job mild data=here --for skypilot | 2 | 2 problems
 job mild data=/data nodes=2 --for torchx run.root=here | 2 | must be an absolute path that
 train mild,hot data=x | 2 | several recipes need a sweep
-train mild seed=1,2 data=x | 2 | resnet-train -m trains several values
+train mild seed=1,2 data=x | 2 | resnet-train -m recipe=mild seed=1,2 data=x
 train mild epochs=36,72 data=x | 2 | means several durations: a sweep
 train mild epochs=curve data=x | 2 | means several durations: a sweep
 train mild --parallel 2 data=x | 2 | works only with a sweep

@@ -78,15 +78,24 @@ convert images out.zip | resnet-recipes convert images out
 convert images out max_resolution=500px | max_resolution=500
 convert images out jpeg_quality=0.9 | jpeg_quality=90
 job mild data=/d nodes=two --for slurm | nodes=2
-job mild data=/d --partition gpu --for slurm | sbatch --partition gpu job.sh
+job mild data=/d --partition gpu --for slurm | resnet-recipes slurm mild data=/d > job.sh && sbatch
+job mild data=/d | --for slurm
 job mild data=/d --for slurm --time 2h | --time 2:00:00
 export first --to onnx --out x --dtype fp16 | --dtype float16
 export first format=onnx --out x | --to onnx
+export first format=onnx half=True | --dtype float16
+eval first model.name=resnet18 --jsn | --json
+predict --source x | resnet-recipes predict last x
+infer --top 3 | resnet-recipes predict RUN IMAGE --top 3
+classify | resnet-recipes predict RUN IMAGE
+runs status=finished | state=finished
+train demo data=images epochs=2,5 | resnet-train -m recipe=demo data=images epochs=2,5
 runs --sort acc | --sort top1
 diff mild lastt | last
 predict first --source images | resnet-recipes predict first images
 cp mild recipes/ | recipes/recipes.yaml
 list runs | resnet-recipes runs runs
+list state=finished | resnet-recipes runs state=finished
 list | resnet-recipes ls
 eval first --out x.png | --png x.png
 eval first --out x.csv | --csv x.csv
@@ -128,7 +137,7 @@ def test_suggested_commands_are_accepted(typed, line, capsys, work_folder):
     advice = read_advice(capsys)
     assert advice.startswith(line)
     assert line or not advice or "finished run" in advice
-    program, *rest = shlex.split(advice.partition("   ")[0]) or [""]
+    program, *rest = shlex.split(re.split("   | > ", advice)[0]) or [""]
     if program == "resnet-recipes" and "predict" not in rest[:1]:
         assert cli.main(rest) == 0
     elif program.startswith("model.name="):

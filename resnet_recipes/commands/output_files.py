@@ -1,0 +1,33 @@
+"""Check the names of output files before the work of a command."""
+
+import errno
+import shlex
+import tempfile
+from collections.abc import Iterator
+
+from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.paths import parse_path
+
+
+def find_ending_problem(flag: str, name: str, ending: str) -> Iterator[Problem]:
+    """Yield the problem of an output file's name."""
+    path = parse_path(flag, name)
+    if path.suffix not in ("", ending):
+        fix = f"{flag} {path.with_suffix(ending)}"
+        yield Problem(flag, name, f"must end in {ending}", fix)
+
+
+def require_folder(flag: str, name: str) -> None:
+    """Raise NotReadyError if an output file cannot be created in its folder, before the work."""
+    path = parse_path(flag, name)
+    if not path.parent.is_dir():
+        fix = f"mkdir -p {shlex.quote(str(path.parent))}"
+        raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
+    folder = path.resolve().parent
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        is_virtual = error.errno == errno.ENOENT  # such as /proc
+        reason = f"no file can be created in {folder}" if is_virtual else error.strerror
+        fix = f"{flag} {shlex.quote(path.name)}"
+        raise NotReadyError.of(flag, name, f"cannot be written: {reason}", fix) from None
