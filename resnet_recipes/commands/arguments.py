@@ -452,9 +452,11 @@ def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
                 others.append(ahead.popleft())
             continue
         values = [after] if equals else _take_values(ahead)
-        if flag != name and _to_key(flag) in {*RUN_FLAGS, *IMAGE_FLAGS}:
+        if flag == name or values == [""]:
+            continue
+        if _to_key(flag) in {*RUN_FLAGS, *IMAGE_FLAGS}:
             others += values
-        elif flag != name and (setting := _format_setting(flag, values)).startswith("data="):
+        elif (setting := _format_setting(flag, values)).startswith("data="):
             others.append(setting)
     return others
 

@@ -235,6 +235,7 @@ resnet-recipes doctor data data=images | resnet-recipes doctor data images
 resnet-recipes doctor --data images --no-images | resnet-recipes doctor data images --no-images
 resnet-recipes job slurm mild data=/d | resnet-recipes job --for slurm recipe=mild data=/d
 resnet-recipes eval --model first --data images | resnet-recipes eval first data=images
+resnet-recipes eval --data --model first | resnet-recipes eval first
 resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
 resnet-recipes slurm mild data=/d -p gpu | slurm mild data=/d > job.sh && sbatch -p gpu job.sh
 resnet-recipes slurm mild data=/d --nodes 2 | nodes=2
