@@ -243,9 +243,9 @@ def _describe_best(
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:
     """Return the table of the Pareto front, with means over seeds."""
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
-    columns |= {"minutes": "training (min)"} | ({} if price is None else {"cost": "cost ($)"})
+    columns |= {"minutes": "training"} | ({} if price is None else {"cost": "cost ($)"})
     caption = "Pareto front of the means over seeds: no others are more accurate in less time."
-    return Table(caption, columns, front[-MAX_FRONT_ROWS:])
+    return Table(caption, columns, front[-MAX_FRONT_ROWS:], ("minutes",))
 
 
 def _check_run(run: RunRecord) -> RunRecord:
@@ -350,8 +350,8 @@ def _make_run_table(
         "epochs_done": "epochs",
         "top1_percent": "top-1 (%)",
         "pflops": "PFLOPs",
-        "minutes": "training (min)",
-        "wall_minutes": "total (min)",
+        "minutes": "training",
+        "wall_minutes": "total",
     }
     columns |= {} if price is None else {"cost": "cost ($)"}
     columns["front"] = "Pareto front"
@@ -366,7 +366,9 @@ def _make_run_table(
         for name, run in runs.items()
     ]
     caption = "No run is more accurate in less time than one on the Pareto front."
-    return Table(f"Click a column heading to sort. {caption}", columns, rows)
+    return Table(
+        f"Click a column heading to sort. {caption}", columns, rows, ("minutes", "wall_minutes")
+    )
 
 
 def _make_published_table(published: Sequence[dict[str, Any]]) -> Table:

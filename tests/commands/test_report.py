@@ -65,6 +65,7 @@ def list_plotted_values(page: str, figure: str, kind: str) -> list[list[dict]]:
 def test_report_pareto_front_contains_optimal_runs(render_page):
     create_three_runs()
     text = render_page("runs --price 36")
+    assert '<td class="number" data-value="10.0">10:00</td>' in text
     for name, x, scale in (("time", "minutes", 1), ("cost", "cost", 1.1 * 36 / 60)):
         front = list_plotted_values(text, name, "line")[0]
         assert [point["top1_percent"] for point in front] == [70.0, 72.0]

@@ -2,12 +2,12 @@
 
 import base64
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resnet_recipes.base.text import escape_html
+from resnet_recipes.base.text import escape_html, format_clock
 from resnet_recipes.report.page.charts import COLORS, DASHES, Spec, to_json
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Table:
     caption: str
     columns: Mapping[str, str]  # headings by cell key
     rows: Sequence[Mapping[str, Any]]  # text, numbers or None
+    times: Collection[str] = ()  # keys of the cells in minutes that are printed like a clock
 
 
 @dataclass
@@ -166,10 +167,10 @@ def _format_table(table: Table) -> str:
         f'<th{kinds[key]} aria-sort="none"><button type="button">{escape_html(text)}</button></th>'
         for key, text in table.columns.items()
     )
-    rows = "\n".join(
-        f"<tr>{''.join(_format_cell(row[key], kind) for key, kind in kinds.items())}</tr>"
-        for row in table.rows
-    )
+    rows = ""
+    for row in table.rows:
+        cells = (_format_cell(row[key], kinds[key], key in table.times) for key in kinds)
+        rows += f"<tr>{''.join(cells)}</tr>\n"
     name = escape_html(table.caption)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
@@ -178,13 +179,15 @@ def _format_table(table: Table) -> str:
     )
 
 
-def _format_cell(value: str | float | None, kind: str) -> str:
+def _format_cell(value: str | float | None, kind: str, is_time: bool) -> str:
     if isinstance(value, str):
         kind = ' class="long"' if len(value) > MAX_CELL_CHARACTERS else kind
         return f"<td{kind}>{escape_html(value)}</td>"
     if value is None:
         return f'<td{kind} data-value=""></td>'
-    if value >= 1000 or value == int(value):
+    if is_time:
+        text = format_clock(60 * value)
+    elif value >= 1000 or value == int(value):
         text = f"{value:,.0f}"
     else:
         text = f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
