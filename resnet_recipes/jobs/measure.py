@@ -95,7 +95,8 @@ def make_speed_key(plan: Plan) -> str:
             "methods": recipe.methods,
             "optimizer": recipe.optimizer.name,
             "micro-batch": plan.bn_size,
-            "data": recipe.data,
+            # without the normalization, which depends on the weights
+            "data": asdict(recipe.data) | {"mean": "", "std": ""},
             "sizes": (plan.image_sizes[0], min(plan.image_sizes), max(plan.image_sizes)),
             "backend": plan.facts.backend,
             "devices": plan.world_size,

@@ -62,6 +62,7 @@ def test_estimate_is_measured_once_and_recalled(measurements, run_command):
     assert len(measurements) == 1
     assert "Measured on this machine" in outputs[0]
     assert "at 36 per hour" in outputs[1]
+    run_command(f"resnet-recipes estimate {ARGUMENTS} data.mean=[1,2,3]")
     run_command(f"resnet-recipes estimate {ARGUMENTS} --again")
     run_command(f"resnet-recipes estimate {ARGUMENTS} model.name=resnet34")
     assert len(measurements) == 3
