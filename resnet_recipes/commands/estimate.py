@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.errors import Hint, RecipeError
+from resnet_recipes.base.errors import Hint, Note, RecipeError, format_advice, list_advice
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import format_clock, format_number, format_percent, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage, drop_arguments
@@ -142,12 +142,15 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
     without = "" if result.other_minutes is not None else f"   without {left_out} and checkpoints"
     yield f"total       {total:>8}{without}"
     if price is not None:
-        yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
+        cost = f"${result.cost(price):,.2f}"
+        yield f"cost        {cost:>8}   at ${price:g} per hour"
     yield ""
     if not speeds.bottlenecks:  # each part of a step was measured
         yield from _describe_parts(speeds, plan.image_sizes[0])
         yield ""
-        yield from _advise(plan, speeds)
+    for note in _advise(plan, forecast):
+        yield from wrap_text(note.text[:1].upper() + note.text[1:], get_width(), rest="    ")
+        yield from (f"      {format_advice(each)}" for each in list_advice(note.fix))
         yield ""
     yield f"{forecast.source[:1].upper()}{forecast.source[1:]}."
 
@@ -180,33 +183,38 @@ def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
         )
 
 
-def _advise(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
-    """Yield the bottleneck of the run at its first size, and ways to speed it up."""
+def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
+    """Yield the largest cost of the run, with settings that reduce it."""
     from resnet_recipes.jobs.loading import find_gain
+    from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
+    from resnet_recipes.planning.estimate import note_evaluations
 
-    image_size, methods = plan.image_sizes[0], plan.new_stack()
+    if note := note_evaluations(plan, forecast):
+        yield note
+        return
+    speeds, image_size = forecast.speeds, plan.image_sizes[0]
+    if speeds.bottlenecks:  # the parts of a step were not measured
+        return
+    if (gain := find_gain(plan, speeds)) and (note := gain.note(forecast)):
+        yield note._replace(text=f"loading {note.text}")
     limit, wait = speeds.bottleneck_at(image_size), ""
-    if limit == "loader" and speeds.loader_images_per_second:
+    resizing = plan.new_stack().methods.get("progressive_resizing")
+    if limit == "loader":
         wait_fraction = 1 - speeds.seconds_at(image_size).median / speeds.load_seconds(image_size)
         wait = f": steps wait {format_percent(wait_fraction)} of the time"
-    yield f"At {image_size} px the {limit} is the bottleneck{wait}. To speed it up:"
-    if limit == "loader":
-        if saves := find_gain(plan, speeds):
-            size = f"   images stay in memory: {saves.memory.space}" if saves.memory else ""
-            yield f"  {saves.fix}{size}"
-        yield from (f"  {hint}" for method in methods for hint in method.loader_hints())
-        yield "  more CPU cores per GPU"
+        fix: list[str] = [Hint("or use more CPU cores per GPU")]
+        if isinstance(resizing, ProgressiveResizing) and resizing.at == "device":
+            fix.insert(0, "methods.progressive_resizing.at=loader")
     elif limit == "all-reduce":
+        fix = [Hint("use a larger bs= with a larger lr=, or fewer GPUs")]
         if not plan.recipe.precision.compress_gradients:
-            yield "  precision.compress_gradients=true   send gradients in bf16: half the bytes"
-        yield "  a larger bs=, with a larger lr, communicates less often; or fewer devices"
+            fix.insert(0, "precision.compress_gradients=true")
     else:
-        from resnet_recipes.methods import ORDER
-
-        for method in ORDER:
-            if method.cheaper_steps and method.name not in methods.methods:
-                yield f"  'methods.{method.name}={{}}'   {method.cheaper_steps}"
-        yield "  a smaller data.train_size, a shorter run (epochs=), or more devices"
+        fix = [Hint("use fewer epochs=, a smaller data.train_size=, or more GPUs")]
+        new = ProgressiveResizing().advice(plan.horizon, plan.recipe.data.train_size, ())
+        if not (resizing or plan.recipe.model.weights or any(new)):
+            fix.insert(0, "'methods.progressive_resizing={}'")
+    yield Note(f"at {image_size} px, the {limit} is the bottleneck{wait}", tuple(fix))
 
 
 def print_candidates(arguments: Arguments, price: float | None) -> None:
@@ -289,7 +297,7 @@ def _format_candidates(
             "TIME": format_or_dash(
                 row["minutes"], format_minutes if row["measured"] else _format_guess
             ),
-            "COST": format_or_dash(row["cost"], "{:,.2f}".format),
+            "COST": format_or_dash(row["cost"], "${:,.2f}".format),
             "TOP-1": format_or_dash(row["top1_percent"], "{:.1f}%".format),
             "ACCURACY": row["accuracy"] or "not known",
         }

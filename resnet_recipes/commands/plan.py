@@ -1,12 +1,12 @@
 """`resnet-recipes plan NAME`: print the plan of a run without starting it."""
 
 from collections.abc import Iterator
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
-from resnet_recipes.base.errors import Note, format_advice
+from resnet_recipes.base.errors import Note, format_advice, list_advice
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe, plan_demo
@@ -44,9 +44,6 @@ WARNING = "WARNING"
 #: Labels of rows about the machine that are printed last.
 _LAST = (WARNING, "use")
 
-#: Shorter evaluations get no note.
-MIN_NOTED_SECONDS = 10
-
 LabeledRows = Iterator[tuple[str, str]]
 
 
@@ -80,6 +77,7 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
     """
     from resnet_recipes.jobs import measure
     from resnet_recipes.planning import outline
+    from resnet_recipes.planning.estimate import note_evaluations
 
     entry, memory, forecast = (
         plan.origin.entry,
@@ -97,7 +95,8 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
     ]
     machine += [(WARNING, text) for text in iterate_warnings(plan.recipe.launch)]
     alarms = [*outline.iterate_notes(plan), *_note_large_images(plan)]
-    alarms += _note_evaluations(plan, forecast)
+    if forecast and (note := note_evaluations(plan, forecast)):
+        alarms += note.list_rows()
     alarms += [row for row in machine if row[0] in _LAST]
     rows += outline.describe_essentials(plan, [row for row in machine if row[0] not in _LAST])
     if folder:
@@ -124,25 +123,6 @@ def _note_large_images(plan: "Plan") -> LabeledRows:
     if size > MAX_SMALL_SIZE:
         text = f"data.train_size={data.train_size} is for smaller images than these, of {size:g} px"
         yield from Note(text, "recipe=finetune").list_rows()
-
-
-def _note_evaluations(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
-    """Yield a note if evaluations take longer than training and can be fewer."""
-    if forecast is None:
-        return
-    training, evaluating = forecast.estimate.minutes, forecast.estimate.evaluation_minutes or 0.0
-    interval = plan.evaluations.interval
-    is_short = 60 * evaluating < MIN_NOTED_SECONDS
-    if is_short or evaluating <= training or interval >= plan.total_steps:
-        return
-    epochs = ceil(interval * ceil(evaluating / training) / plan.steps_per_epoch)
-    is_last = epochs * plan.steps_per_epoch >= plan.total_steps
-    note = Note(
-        f"evaluations take {forecast.format_time(60 * evaluating)}, more than training: "
-        f"{forecast.format_time(60 * training)}",
-        f"evaluation.interval={'1dur' if is_last else f'{epochs}ep'}",
-    )
-    yield from note.list_rows()
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:
@@ -189,26 +169,10 @@ def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRo
 
     if options := list_options(plan):
         yield "in memory", str(plan_memory(plan) or f"none: {options[-1]}")
-    saves = find_gain(plan, forecast.speeds) if forecast else None
-    if not saves:
-        return
-    limited, alone, other = (
-        forecast.format_time(60 * minutes)
-        for minutes in (
-            forecast.estimate.total_minutes,
-            saves.minutes_without_loading,
-            saves.minutes_in_memory,
-        )
-    )
-    if limited == alone:
-        return
-    better = f"; decoded in memory ({saves.memory.space}): {other}" if saves.memory else ""
-    yield (
-        "loading",
-        f"slows the run down: {limited} instead of {alone}{better}".replace("about ", ""),
-    )
-    if saves.fix:
-        yield "", format_advice(saves.fix)
+    gain = find_gain(plan, forecast.speeds) if forecast else None
+    if forecast and gain and (note := gain.note(forecast)):
+        yield "loading", note.text
+        yield from (("", format_advice(fix)) for fix in list_advice(note.fix))
 
 
 def _describe_forecast(
@@ -263,7 +227,7 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
             f"{forecast.source}",
         )
         if price is not None:
-            yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
+            yield "cost", f"${result.cost(price):,.2f} at ${price:g} per hour"
         return
     text = "not predicted without a GPU"
     if cuda.find_gpus().count:

@@ -6,13 +6,13 @@ from shlex import quote
 from typing import NamedTuple, Self
 
 from resnet_recipes.base.cores import estimate_speedup
-from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.errors import Note, TrainingError
 from resnet_recipes.data.loading.slots import count_workers
 from resnet_recipes.data.native import find_engine_fault
 from resnet_recipes.data.sample import Sample
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.memory import InMemory, plan_memory, set_memory_pixels
-from resnet_recipes.planning.estimate import Speeds, estimate
+from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
@@ -87,6 +87,22 @@ class Gain(NamedTuple):
     memory: InMemory | None  # None: keeping images in memory is impossible or does not help
     minutes_in_memory: float  # the minutes as they are now, if `memory` is None
     fix: str  # the setting or command to use; "": nothing is known to help
+
+    def note(self, forecast: RunForecast) -> Note | None:
+        """Return a note on the time lost to loading; None if it rounds to nothing."""
+        limited, alone, other = (
+            forecast.format_time(60 * minutes)
+            for minutes in (
+                forecast.estimate.total_minutes,
+                self.minutes_without_loading,
+                self.minutes_in_memory,
+            )
+        )
+        if limited == alone:
+            return None
+        better = f"; decoded in memory ({self.memory.space}): {other}" if self.memory else ""
+        text = f"slows the run down: {limited} instead of {alone}{better}".replace("about ", "")
+        return Note(text, self.fix)
 
 
 def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:

@@ -140,7 +140,6 @@ class Method(Section):
     # pixels in each batch. They depend on "sizes", which get another size by epoch, but not on
     # "labels" (targets, weights) and "mixes" (of images and of their outputs).
     changes: ClassVar[str] = "images"
-    cheaper_steps: ClassVar[str] = ""  # how the method makes steps cheaper; "" if it does not
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -270,10 +269,6 @@ class Method(Section):
 
         `full_size` is the image size before any method, `others` are the enabled methods.
         """
-        return iter(())
-
-    def loader_hints(self) -> Iterator[str]:
-        """Yield settings that reduce the loader's work, each with a description."""
         return iter(())
 
 

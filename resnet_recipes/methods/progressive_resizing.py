@@ -49,7 +49,6 @@ class ProgressiveResizing(Method):
         "The loader is the bottleneck: small images then save no time. A run under 10 epochs sees "
         "few sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
     )
-    cheaper_steps = "smaller images at first"
     # resize: shrink the image | crop: cut a window out of it
     mode: Annotated[str, OneOf("resize", "crop")] = "resize"
     # size at the start, as a fraction of the full size
@@ -133,13 +132,6 @@ class ProgressiveResizing(Method):
             "last epoch)",
             (fix, "'~methods.progressive_resizing'"),
         )
-
-    def loader_hints(self) -> Iterator[str]:
-        if self.at == "device":
-            yield (
-                "methods.progressive_resizing.at=loader    decode small images while the network "
-                "sees small ones"
-            )
 
     def size_in_epoch(self, full_size: int, epoch: int, horizon: Horizon) -> int:
         """Return the image size in pixels in an epoch, counted from 0; `full_size` is before it."""

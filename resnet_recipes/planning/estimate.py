@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import groupby
+from math import ceil
 from operator import itemgetter
 from pathlib import Path
 from statistics import mean
@@ -19,6 +20,7 @@ import numpy as np
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores, is_emulated
+from resnet_recipes.base.errors import Note
 from resnet_recipes.base.paths import get_cache_folder
 from resnet_recipes.base.text import format_clock, format_long_time
 from resnet_recipes.planning.plan import Plan
@@ -30,6 +32,10 @@ MAX_ALL_REDUCE_FRACTION = 0.75
 
 #: Upper bound on actual / measured time of a run, even if the measured steps were uniform.
 MAX_DRIFT = 1.08
+
+
+#: Shorter evaluations get no note.
+MIN_NOTED_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,11 @@ class Estimate:
         return max(slower, MAX_DRIFT * self.total_minutes)
 
     @property
+    def is_mostly_evaluation(self) -> bool:
+        """Whether evaluations take longer than training."""
+        return (self.evaluation_minutes or 0.0) > self.minutes
+
+    @property
     def bounds(self) -> "MinuteBounds":
         """Minimum and maximum training minutes."""
         low = sum(phase.low for phase in self.phases)
@@ -173,6 +184,22 @@ class RunForecast(NamedTuple):
     def format_time(self, seconds: float) -> str:
         """Format a time with the precision of its source."""
         return format_clock(seconds) if self.when else f"about {format_long_time(seconds)}"
+
+
+def note_evaluations(plan: Plan, forecast: RunForecast) -> Note | None:
+    """Return a note if evaluations take longer than training and can be fewer."""
+    expected, interval = forecast.estimate, plan.evaluations.interval
+    evaluating, training = expected.evaluation_minutes or 0.0, expected.minutes
+    is_long = expected.is_mostly_evaluation and 60 * evaluating >= MIN_NOTED_SECONDS
+    if not is_long or interval >= plan.total_steps:
+        return None
+    epochs = ceil(interval * ceil(evaluating / training) / plan.steps_per_epoch)
+    is_last = epochs * plan.steps_per_epoch >= plan.total_steps
+    return Note(
+        f"evaluations take {forecast.format_time(60 * evaluating)}, more than training: "
+        f"{forecast.format_time(60 * training)}",
+        f"evaluation.interval={'1dur' if is_last else f'{epochs}ep'}",
+    )
 
 
 def estimate(plan: Plan, speeds: Speeds) -> Estimate:

@@ -61,7 +61,7 @@ def test_estimate_is_measured_once_and_recalled(measurements, run_command):
     ]
     assert len(measurements) == 1
     assert "Measured on this machine" in outputs[0]
-    assert "at 36 per hour" in outputs[1]
+    assert "at $36 per hour" in outputs[1]
     run_command(f"resnet-recipes estimate {ARGUMENTS} data.mean=[1,2,3]")
     run_command(f"resnet-recipes estimate {ARGUMENTS} --again")
     run_command(f"resnet-recipes estimate {ARGUMENTS} model.name=resnet34")
@@ -83,8 +83,40 @@ def test_estimate_json_has_phases_and_cost(run_command):
 def test_estimate_names_bottleneck_and_setting(run_command):
     out = run_command(f"resnet-recipes estimate {ARGUMENTS}").out
     assert "step alone    100 at 88 px, 25 at 176 px, in images/s" in out
-    assert "At 88 px the loader is the bottleneck: steps wait 50% of the time" in out
-    assert "methods.progressive_resizing.at=loader" in out
+    assert "At 88 px, the loader is the bottleneck: steps wait 50% of the time" in out
+    assert "use:   methods.progressive_resizing.at=loader" in out
+
+
+RESIZING = "use:   'methods.progressive_resizing={}'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_suggested"),
+    [("", True), ("max_duration=4ep", False), ("model.weights=torchvision", False)],
+)
+def test_estimate_suggests_resizing_unless_plan_warns(
+    arguments, is_suggested, monkeypatch, run_command
+):
+    """Four epochs end below the full size, and pretrained weights start at it."""
+    speeds = Speeds({176: (0.04,) * 4}, 1000.0, {176: 1000.0}, 16)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED} {arguments}").out
+    assert "At 176 px, the step is the bottleneck" in out
+    assert (RESIZING in out) == is_suggested
+
+
+def test_estimate_and_plan_advise_fewer_evaluations(monkeypatch, run_command):
+    """An epoch trains for 5 seconds; its evaluation takes 10."""
+    speeds = Speeds({176: (0.04,) * 4}, 5.0, {176: 1000.0}, 16)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    arguments = f"{ARGUMENTS} {FIXED} evaluation.interval=1ep"
+    out = run_command(f"resnet-recipes estimate {arguments}").out
+    assert ", more than training: 5:07\n      use:   evaluation.interval=2ep\n" in out
+    assert "bottleneck" not in out
+    plan = run_command(f"resnet-recipes plan {arguments}").out
+    assert "use        evaluation.interval=2ep" in plan
+    (fewer,) = {line for line in out.splitlines() if "more than training" in line}
+    assert fewer.lower() in " ".join(plan.split())
 
 
 def test_estimate_names_dominant_all_reduce(monkeypatch, run_command):
@@ -106,7 +138,7 @@ def test_plan_has_time_and_cost_once_measured(run_command):
     out = " ".join(run_command(f"resnet-recipes plan {arguments}").out.split())
     assert "with evaluations, training" in out
     assert "measured on this machine" in out
-    assert "at 36 per hour" in out
+    assert "at $36 per hour" in out
 
 
 @pytest.mark.parametrize(

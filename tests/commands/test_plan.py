@@ -9,11 +9,11 @@ import yaml
 from PIL import Image
 
 from resnet_recipes.base import cores
-from resnet_recipes.commands import plan
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import loading, memory
+from resnet_recipes.planning import estimate
 from tests.run_folders import create_folder_with_weights
 from tests.tables import parse_rows, parse_values
 
@@ -67,7 +67,7 @@ def test_plan_notes_images_larger_than_the_recipe_expects(run_command, tmp_path)
 def test_plan_notes_evaluations_longer_than_training(
     arguments, setting, seconds, run_command, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(plan, "MIN_NOTED_SECONDS", seconds)
+    monkeypatch.setattr(estimate, "MIN_NOTED_SECONDS", seconds)
     for split, count in (("train", 8), ("val", 80)):
         for name in "ab":
             (tmp_path / split / name).mkdir(parents=True)
