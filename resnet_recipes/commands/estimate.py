@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 from resnet_recipes.base.errors import Hint, Note, RecipeError, format_advice, list_advice
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.text import format_clock, format_number, format_percent, wrap_text
-from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage, drop_arguments
+from resnet_recipes.commands.arguments import (
+    CSV,
+    JSON,
+    RECIPES,
+    Arguments,
+    Usage,
+    drop_arguments,
+    select_arguments,
+)
 from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named, name_recipe
 from resnet_recipes.commands.printing import (
     format_minutes,
@@ -58,6 +66,9 @@ _FLAGS = {
     "'budget=": "--within '",
     "launch.price=": "--price ",
 }
+
+
+_BUDGET = ("budget", "launch.budget")
 
 
 def run(arguments: Arguments) -> int:
@@ -237,7 +248,10 @@ def print_candidates(arguments: Arguments, price: float | None) -> None:
         for setting, flag in _FLAGS.items() if "--within" in arguments else ():
             error = error.with_path_replaced(setting, flag)
         raise error from None
-    rows = [_collect_candidate(candidate, settings, price) for candidate in candidates.candidates]
+    rows = [
+        _collect_candidate(candidate, [*settings, *limits], price)
+        for candidate in candidates.candidates
+    ]
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes")]
     rows = [row | {"front": id(row) in front} for row in rows]
@@ -269,7 +283,8 @@ def _collect_candidate(
     recipe, duration = candidate.plan.recipe, candidate.estimate
     price = recipe.launch.price if price is None else price
     epochs = float(recipe.max_duration.removesuffix("ep"))
-    command = ["resnet-train", recipe.name, *arguments, f"epochs={epochs:g}"]
+    command = ["resnet-train", recipe.name, *arguments]
+    command += [] if select_arguments(arguments, *_BUDGET) else [f"epochs={epochs:g}"]
     return {
         "recipe": recipe.name,
         "epochs": epochs,
@@ -279,7 +294,7 @@ def _collect_candidate(
         "cost": duration.cost(price) if duration and price is not None else None,
         "top1_percent": candidate.accuracy and candidate.accuracy.top1,
         "accuracy": candidate.accuracy.source if candidate.accuracy else "",
-        "command": shlex.join(drop_arguments(command, "budget")),
+        "command": shlex.join(command),
     }
 
 

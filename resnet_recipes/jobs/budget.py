@@ -2,6 +2,7 @@
 
 from bisect import bisect
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.measure import UNKNOWN_TIME, measure_time, predict_time
 from resnet_recipes.jobs.memory import resolve_memory_pixels
 from resnet_recipes.jobs.micro_batch import fit_micro_batch
-from resnet_recipes.planning.estimate import Estimate, RunForecast, estimate
+from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import change_duration
@@ -25,6 +26,9 @@ if TYPE_CHECKING:  # ranks never import Hydra
 
 #: From this number of epochs on, durations are full epochs.
 MIN_FULL_EPOCHS = 20
+
+#: Value of `evaluation.interval` for a single evaluation, at the end of a run.
+END = "1dur"
 
 #: Minutes from which on a time is printed in days or weeks.
 _LONG_MINUTES = 2 * 24 * 60
@@ -61,45 +65,62 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     forecast = measure_time(plan, say) if measures else predict_time(plan)
     if forecast is None:
         raise NotReadyError.of("budget", launch.budget, UNKNOWN_TIME, "epochs=18")
-    plan = fit_duration(plan, forecast)
-    expected = estimate(plan, forecast.speeds)
+    fitted = fit_duration(plan, forecast)
+    expected = estimate(fitted, forecast.speeds)
+    interval = fitted.recipe.evaluation.interval
+    is_same = interval == plan.recipe.evaluation.interval
+    also = "" if is_same else f", and evaluation.interval={interval} to save time"
+    other = "" if expected.other_minutes is None else ", checkpoints and start-up"
+    most = f", at most {format_clock(60 * expected.max_minutes)}" if forecast.when else ""
     say(
-        f"budget={launch.budget} is {plan.recipe.max_duration.removesuffix('ep')} epochs: "
-        f"{forecast.format_time(60 * expected.total_minutes)}, at most "
-        f"{forecast.format_time(60 * expected.max_minutes).removeprefix('about ')}, with "
-        f"evaluations, checkpoints and start-up;\n    {forecast.source}"
+        f"budget={launch.budget} sets epochs={fitted.recipe.max_duration.removesuffix('ep')}{also}"
+        f"\n    {forecast.format_time(60 * expected.total_minutes)}{most}, with evaluations{other}"
+        f"\n    {forecast.source}"
     )
-    return plan
+    return fitted
 
 
 def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
     """Return the plan of the longest run within its recipe's budget.
 
-    Raises RecipeError if the budget is too small for `find_min_epochs`.
+    If evaluations would take longer than training, the run evaluates only at its end, unless the
+    interval was typed or `stop_at_top1` is set. Raises RecipeError if the budget is too small for
+    `find_min_epochs`.
     """
+    speeds, evaluation = forecast.speeds, plan.recipe.evaluation
+    longest = _find_longest_run(plan, speeds)
+    is_chosen = "evaluation.interval" in plan.origin.settings or evaluation.stop_at_top1
+    if not is_chosen and (not longest or estimate(longest, speeds).is_mostly_evaluation):
+        recipe = replace(plan.recipe, evaluation=replace(evaluation, interval=END))
+        plan = replace(plan, recipe=recipe)
+        longest = _find_longest_run(plan, speeds)
+    if longest:
+        return longest
+    launch, min_epochs = plan.recipe.launch, find_min_epochs(plan)
+    max_minutes = estimate(change_duration(plan, min_epochs), speeds).max_minutes
+    suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
+    write = format_clock if max_minutes < _LONG_MINUTES else format_long_time
+    clause = (
+        f"is too small: the shortest sensible run is epochs={float(min_epochs):g}, which takes "
+        f"up to {write(60 * max_minutes)}"
+    )
+    fix: list[str] = [Value(suggestion)]
+    if max_minutes >= _LONG_MINUTES and not plan.recipe.model.weights:
+        fix.append(Hint("recipe=finetune trains only the classifier; a GPU is much faster"))
+    raise RecipeError.of("launch.budget", launch.budget, clause, tuple(fix))
+
+
+def _find_longest_run(plan: Plan, speeds: Speeds) -> Plan | None:
+    """Return the plan of the longest run within its recipe's budget; None if none fits."""
     launch = plan.recipe.launch
     minutes = parse_budget(launch.budget, launch.price) / 60
-
-    def estimate_epochs(epochs: Fraction) -> Estimate:
-        return estimate(change_duration(plan, epochs), forecast.speeds)
-
-    min_epochs = find_min_epochs(plan)
     epochs = find_longest(
-        lambda epochs: estimate_epochs(epochs).max_minutes, minutes, min_epochs, MAX_EPOCHS
+        lambda epochs: estimate(change_duration(plan, epochs), speeds).max_minutes,
+        minutes,
+        find_min_epochs(plan),
+        MAX_EPOCHS,
     )
-    if epochs is None:
-        max_minutes = estimate_epochs(min_epochs).max_minutes
-        suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
-        write = format_clock if max_minutes < _LONG_MINUTES else format_long_time
-        clause = (
-            f"is too small: the shortest sensible run is epochs={float(min_epochs):g}, which takes "
-            f"up to {write(60 * max_minutes)}"
-        )
-        fix: list[str] = [Value(suggestion)]
-        if max_minutes >= _LONG_MINUTES and not plan.recipe.model.weights:
-            fix.append(Hint("recipe=finetune trains only the classifier; a GPU is much faster"))
-        raise RecipeError.of("launch.budget", launch.budget, clause, tuple(fix))
-    return change_duration(plan, epochs)
+    return change_duration(plan, epochs) if epochs else None
 
 
 def find_longest(

@@ -97,7 +97,8 @@ def find_candidates(
     best: tuple[str, ...] = ()
     for name in names:
         try:
-            recipe = compose(name, arguments, folder).recipe
+            composed = compose(name, arguments, folder)
+            recipe = composed.recipe
             if facts is None:
                 facts = data.survey_images(recipe.data, on_progress=say)
                 image_size = find_typical_size(recipe.data, facts)
@@ -107,7 +108,7 @@ def find_candidates(
                 skipped[name] = f"{setting} is for smaller images than these, of {image_size:g} px"
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
-            plan = make_plan(recipe, facts, make_group(recipe.launch).ranks)
+            plan = make_plan(recipe, facts, make_group(recipe.launch).ranks, composed.origin)
             candidates += _find_durations(plan, results, min_top1_percent)
             if recipe.model.weights and (problem := _find_weights_problem(recipe.model, facts)):
                 absent[name] = problem
@@ -145,34 +146,35 @@ def _find_durations(
     plan: Plan, results: Mapping[tuple[str, float], Accuracy], min_top1_percent: float | None
 ) -> Iterator[Candidate]:
     """Yield the durations of one recipe. Raises RecipeError if its budget is too small."""
-    name, forecast, durations = plan.recipe.name, predict_time(plan), set[float | Fraction]()
+    forecast = predict_time(plan)
     own_accuracies = {
-        epochs: accuracy for (recipe, epochs), accuracy in results.items() if recipe == name
+        epochs: accuracy
+        for (recipe, epochs), accuracy in results.items()
+        if recipe == plan.recipe.name
     }
+    durations = set[float | Fraction]()
     if plan.recipe.launch.budget:
-        fitting = [fit_duration(plan, forecast).recipe.max_duration] if forecast else []
-        durations = {Duration.parse(duration).value for duration in fitting}
-    elif min_top1_percent is not None:
-        sufficient = [
-            epochs
-            for epochs, accuracy in own_accuracies.items()
-            if accuracy.top1 >= min_top1_percent
-        ]
-        sufficient += filter(None, [find_epochs_for_accuracy(plan.published, min_top1_percent)])
-        durations = {min(sufficient)} if sufficient else durations
+        plans = [fit_duration(plan, forecast)] if forecast else []
     else:
-        durations = {
-            plan.horizon.epochs,
-            *own_accuracies,
-            *(accuracy.epochs for accuracy in plan.published if accuracy.epochs),
-        }
-    for epochs in sorted(Fraction(duration) for duration in durations):
-        changed_plan = change_duration(plan, epochs)
+        if min_top1_percent is None:
+            durations |= {plan.horizon.epochs, *own_accuracies}
+            durations |= {accuracy.epochs for accuracy in plan.published if accuracy.epochs}
+        else:
+            sufficient = [
+                epochs
+                for epochs, accuracy in own_accuracies.items()
+                if accuracy.top1 >= min_top1_percent
+            ]
+            sufficient += filter(None, [find_epochs_for_accuracy(plan.published, min_top1_percent)])
+            durations |= {min(sufficient)} if sufficient else set()
+        plans = [change_duration(plan, Fraction(epochs)) for epochs in sorted(durations)]
+    for each in plans:
+        epochs = float(Duration.parse(each.recipe.max_duration).value)
         yield Candidate(
-            changed_plan,
-            estimate(changed_plan, forecast.speeds) if forecast else None,
+            each,
+            estimate(each, forecast.speeds) if forecast else None,
             bool(forecast and forecast.when),
-            own_accuracies.get(float(epochs)) or estimate_accuracy(plan.published, float(epochs)),
+            own_accuracies.get(epochs) or estimate_accuracy(plan.published, epochs),
         )
 
 

@@ -171,7 +171,7 @@ def _find_late_changes(folder: Path, changes: Sequence[str] | Recipe) -> Iterato
 
 
 def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:
-    """Return a recipe with the duration and memory size that were resolved in `original`."""
+    """Return a recipe with the memory size and the results of a budget resolved in `original`."""
     if recipe.data.memory_pixels == AUTO:
         memory_pixels = original.data.memory_pixels
         recipe = replace(recipe, data=replace(recipe.data, memory_pixels=memory_pixels))
@@ -181,6 +181,7 @@ def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:
         recipe,
         max_duration=original.max_duration,
         scale_schedule_ratio=original.scale_schedule_ratio,
+        evaluation=replace(recipe.evaluation, interval=original.evaluation.interval),
         launch=replace(recipe.launch, budget=""),
     )
 

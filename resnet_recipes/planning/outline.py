@@ -190,12 +190,14 @@ def _describe_lr(plan: Plan) -> str:
 
 
 def _format_interval(plan: Plan, duration: str) -> str:
-    """Return a description of an interval: "every epoch", "every 4 epochs", "every 10% of the run".
+    """Return a description of an interval: "every epoch", "every 10% of the run", "at the end".
 
     A fraction of the run that is rounded down to one step is "every step".
     """
     if duration.endswith("dur") and plan.steps(duration) == 1:
         return "every step"
+    if plan.steps(duration) >= plan.total_steps:
+        return "at the end"
     return f"every {Duration.parse(duration).to_words().removeprefix('1 ')}"
 
 

@@ -47,7 +47,7 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(
         message = run_command(f"resnet-train {ARGUMENTS} {arguments}", 75).err
         assert read_duration(name) == f"{FITS}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
-        assert f"budget={budget} is {FITS} epochs: " in message
+        assert f"budget={budget} sets epochs={FITS}\n" in message
     assert len(measurements) == 1
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
@@ -58,9 +58,48 @@ def test_budget_reserves_time_for_evaluations_and_checkpoints(run_command, run_f
     assert read_duration("a") == f"{int((120 / MAX_DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
 
 
+@pytest.fixture
+def slow_evaluations(monkeypatch):
+    """Evaluations of five seconds; an epoch trains for 1.28 seconds."""
+    speeds = Speeds(
+        {32: (0.01,) * 4},
+        evaluation_images_per_second=10.0,
+        start_seconds=START,
+        save_seconds=SAVE,
+    )
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+
+
+@pytest.mark.parametrize(
+    ("budget", "arguments", "interval"),
+    [
+        ("2m", "", "1dur"),
+        ("21s", "", "1dur"),
+        ("2m", "evaluation.interval=4ep", "4ep"),
+        ("2m", "stop_at_top1=90", "1ep"),
+    ],
+)
+def test_budget_below_slow_evaluations_evaluates_once(
+    slow_evaluations, run_command, run_folders, budget, arguments, interval
+):
+    """Two evaluations, of the weights and of their average, end every run."""
+    line = f"resnet-train {ARGUMENTS} run=a budget={budget} {arguments} --resume auto"
+    message = run_command(line, 75).err
+    recipe = read(Path("runs/a/config.yaml"))
+    assert recipe.evaluation.interval == interval
+    assert ("evaluation.interval=1dur to save time" in message) == (interval == "1dur")
+    assert "evaluation.interval" not in run_command(line, 75).err
+    if interval == "1dur":
+        seconds = float(budget.rstrip("ms")) * (60 if budget[-1] == "m" else 1)
+        epochs = (seconds / MAX_DRIFT - START - SAVE - 10) / (1.28 + SAVE)
+        assert float(recipe.max_duration[:-2]) == pytest.approx(epochs, abs=1)
+    plan = run_command(f"resnet-train {ARGUMENTS} budget={budget} {arguments} --dry-run").out
+    assert ("at the end" in plan) == (interval == "1dur")
+
+
 def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, run_command):
-    message = run_command(f"resnet-train {ARGUMENTS} budget=50s schedule.warmup=8ep", 2).err
-    assert "the shortest sensible run is epochs=16, which takes up to 0:56" in message
+    message = run_command(f"resnet-train {ARGUMENTS} budget=40s schedule.warmup=8ep", 2).err
+    assert "the shortest sensible run is epochs=16, which takes up to 0:48" in message
     assert "budget=1m" in message
     assert not run_folders
     run_command(f"resnet-train {ARGUMENTS} run=a budget=2m schedule.warmup=8ep", 75)

@@ -74,7 +74,7 @@ def test_candidates_within_time_list_most_accurate_first(imagenet, list_candidat
     accuracies = [row["top1_percent"] for row in rows if row["top1_percent"]]
     assert accuracies == sorted(accuracies, reverse=True)
     assert rows[0]["top1_percent"]
-    assert f"epochs={rows[0]['epochs']:g}" in rows[0]["command"]
+    assert f"budget={hours}h" in rows[0]["command"]
 
 
 def test_candidates_for_accuracy_list_fastest_first(imagenet, list_candidates, run_command):
