@@ -97,18 +97,21 @@ def _check_bound(seconds: float) -> float:
     return seconds
 
 
+def find_amount(budget: str) -> str:
+    """Return the number in a budget such as $20; "" if the budget is a time."""
+    match = _AMOUNT.fullmatch(budget)
+    return (match[1] or match[2]) if match else ""
+
+
 def parse_budget(text: str, price: float | None) -> float:
     """Return the seconds of a budget: a time, or an amount such as $20 at an hourly price.
 
-    Raises BrokenRuleError if it is not valid.
+    Raises BrokenRuleError if it is not valid, or an amount without a price.
     """
-    if match := _AMOUNT.fullmatch(text):
+    if amount := find_amount(text):
         if not price:
-            raise BrokenRuleError(
-                "needs launch.price, the price of the machine per hour",
-                f"'budget=${match[1] or match[2]}' launch.price=2.50",
-            )
-        return _check_bound(3600 * float(match[1] or match[2]) / price)
+            raise BrokenRuleError("needs a price per hour")
+        return _check_bound(3600 * float(amount) / price)
     if not _TIME.fullmatch(text):
         raise BrokenRuleError("must be a time (2h, 90m, 45s) or an amount ('$20')")
     return parse_time(text)

@@ -1,12 +1,23 @@
 """`resnet-recipes estimate [NAME] data=PATH`: time and cost of a run, or of all recipes."""
 
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.errors import Hint, Note, RecipeError, format_advice, list_advice
+from resnet_recipes.base.duration import find_amount
+from resnet_recipes.base.errors import (
+    Hint,
+    Kind,
+    Note,
+    Problem,
+    RecipeError,
+    format_advice,
+    list_advice,
+)
 from resnet_recipes.base.limits import find_number_problem
+from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.text import format_clock, format_number, format_percent, wrap_text
 from resnet_recipes.commands.arguments import (
     CSV,
@@ -57,15 +68,6 @@ Without NAME, nothing is measured: the command prints a table of all recipes tha
 with the time, cost and accuracy of each duration, where they are known.""",
     composes=True,
 )
-
-
-#: What replaces the names of settings in a message about --within.
-_FLAGS = {
-    "launch.budget": "--within",
-    "needs launch.price": "needs --price",
-    "'budget=": "--within '",
-    "launch.price=": "--price ",
-}
 
 
 _BUDGET = ("budget", "launch.budget")
@@ -238,25 +240,33 @@ def print_candidates(arguments: Arguments, price: float | None) -> None:
         if is_named(arguments)
         else Library(arguments.recipes).list_names()
     )
+    budget, reach = arguments.flags.get("--within", ""), _read_reach(arguments)
     settings = drop_arguments(arguments.positional, "recipe")
-    limits = [f"budget={arguments.flags['--within']}"] if "--within" in arguments else []
-    limits += [f"launch.price={price}"] if price is not None else []
-    reach = _read_reach(arguments)
+    settings += [f"budget={budget}"] if "--within" in arguments else []
+    settings += [f"launch.price={price:.12g}"] if price is not None else []
     try:
-        candidates = find_candidates([*settings, *limits], arguments.recipes, names, reach, say)
+        candidates = find_candidates(settings, arguments.recipes, names, reach, say)
     except RecipeError as error:
-        for setting, flag in _FLAGS.items() if "--within" in arguments else ():
-            error = error.with_path_replaced(setting, flag)
-        raise error from None
-    rows = [
-        _collect_candidate(candidate, [*settings, *limits], price)
-        for candidate in candidates.candidates
-    ]
+        raise type(error)(_name_flags(each, budget) for each in error.problems) from None
+    rows = [_collect_candidate(each, settings) for each in candidates.candidates]
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes")]
     rows = [row | {"front": id(row) in front} for row in rows]
-    is_limited = bool({"--within", "--reach"} & arguments.flags.keys())
-    show(arguments, rows, _format_candidates(candidates, rows, is_limited, reach), rows)
+    show(arguments, rows, _format_candidates(candidates, rows, budget, reach), rows)
+
+
+def _name_flags(problem: Problem, budget: str) -> Problem:
+    """Return a problem of a budget as a problem of --within and --price; other problems as given.
+
+    `budget` is the value of --within, or "".
+    """
+    if budget and problem.key in _BUDGET:
+        return problem._replace(key="--within", value=budget, typed="")
+    if budget and problem.key == "launch.price" and problem.kind is Kind.MISSING:
+        clause = f"--within {budget} needs the price per hour"
+        fix = f"--within '${find_amount(budget)}' --price 2.50"
+        return problem._replace(key="--price", clause=clause, fix=fix)
+    return problem
 
 
 def _read_reach(arguments: Arguments) -> float | None:
@@ -276,15 +286,12 @@ def _read_reach(arguments: Arguments) -> float | None:
     return float(number)
 
 
-def _collect_candidate(
-    candidate: "Candidate", arguments: Sequence[str], price: float | None
-) -> dict[str, Any]:
+def _collect_candidate(candidate: "Candidate", settings: Sequence[str]) -> dict[str, Any]:
     """Return the values of a candidate, for programs."""
     recipe, duration = candidate.plan.recipe, candidate.estimate
-    price = recipe.launch.price if price is None else price
-    epochs = float(recipe.max_duration.removesuffix("ep"))
-    command = ["resnet-train", recipe.name, *arguments]
-    command += [] if select_arguments(arguments, *_BUDGET) else [f"epochs={epochs:g}"]
+    price, epochs = recipe.launch.price, float(recipe.max_duration.removesuffix("ep"))
+    command = ["resnet-train", recipe.name, *settings]
+    command += [] if select_arguments(settings, *_BUDGET) else [f"epochs={epochs:g}"]
     return {
         "recipe": recipe.name,
         "epochs": epochs,
@@ -299,11 +306,12 @@ def _collect_candidate(
 
 
 def _format_candidates(
-    candidates: "Candidates",
-    rows: Sequence[dict[str, Any]],
-    is_limited: bool,
-    reach: float | None,
+    candidates: "Candidates", rows: Sequence[dict[str, Any]], budget: str, reach: float | None
 ) -> Iterator[str]:
+    """Yield a table of the candidates, their commands, and the recipes that do not fit.
+
+    `budget` is the value of --within, or "".
+    """
     cells = [
         {
             "": "*" if row["front"] else "",
@@ -323,9 +331,11 @@ def _format_candidates(
     if cells:
         yield from format_table(cells, ("ACCURACY", "COST"))
     elif reach is not None:
-        yield f"No recipe is known to reach {reach:g}% on these images."
+        yield f"No recipe is known to reach {reach:g}% on these images. Accuracies come from"
+        yield "published results on ImageNet, and from finished runs of unchanged recipes."
     else:
         yield "The time of a run is unknown on this machine."
+    is_limited = bool(budget or reach is not None)
     if is_limited and rows:
         yield from ("", *(row["command"] for row in rows))
     yield ""
@@ -334,13 +344,18 @@ def _format_candidates(
     elif rows:
         yield "Accuracy on these images is not known before a run."
         if is_limited and candidates.reason:
-            yield f"The first is {candidates.reason}."
+            yield from wrap_text(f"The first is {candidates.reason}.", get_width(), rest="    ")
     if rows and not all(row["measured"] for row in rows):
-        yield "~ not measured: `resnet-recipes estimate NAME` measures a recipe on this machine"
-    for reason in dict.fromkeys(candidates.skipped.values()):
-        names = [name for name, why in candidates.skipped.items() if why == reason]
+        yield "~ not measured: `resnet-recipes estimate NAME ...` measures a recipe here"
+    skipped = defaultdict[str, list[str]](list)
+    for name, problem in candidates.skipped.items():
+        flagged = _name_flags(problem, budget)
+        is_flag = flagged.key.startswith("-")
+        key = f"{flagged.key} {flagged.value}" if is_flag else find_short_name(flagged.key)
+        skipped[flagged.about(key)].append(name)
+    for reason, names in skipped.items():
         yield from wrap_text(f"skipped: {', '.join(names)}: {reason}", get_width(), rest="    ")
-    for name, problem in candidates.absent_weights.items():
+    for name, problem in candidates.absent_weights.items() if rows else ():
         yield from (f"{name} needs its weights first; to fetch them:", f"  {problem.fixes[0]}")
 
 

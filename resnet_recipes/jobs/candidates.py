@@ -14,7 +14,6 @@ from resnet_recipes import data
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
@@ -70,7 +69,7 @@ class Candidates(NamedTuple):
     candidates: list[Candidate]  # candidates, best first or by recipe
     reason: str  # why the first candidate is the best; empty if it is not known to be
     suitable: tuple[str, ...]  # recipes to prefer for these images, best first
-    skipped: dict[str, str]  # recipes that do not fit, each with the reason
+    skipped: dict[str, Problem]  # recipes that do not fit
     absent_weights: dict[str, Problem]  # recipes whose weights are not on this machine
 
 
@@ -91,7 +90,7 @@ def find_candidates(
     If there are several recipes, recipes for small images are skipped for larger ones. A recipe
     whose weights are not on this machine fits, since they can be downloaded.
     """
-    candidates, skipped, errors = list[Candidate](), dict[str, str](), dict[str, RecipeError]()
+    candidates, skipped, errors = list[Candidate](), dict[str, Problem](), dict[str, RecipeError]()
     absent = dict[str, Problem]()
     facts, results, image_size, reason = None, None, 0.0, ""
     best: tuple[str, ...] = ()
@@ -104,8 +103,8 @@ def find_candidates(
                 image_size = find_typical_size(recipe.data, facts)
                 best, reason = rank_recipes(facts, image_size)
             if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIZE < image_size:
-                setting = f"data.train_size={recipe.data.train_size}"
-                skipped[name] = f"{setting} is for smaller images than these, of {image_size:g} px"
+                clause = f"is for smaller images than these, of {image_size:g} px"
+                skipped[name] = Problem("data.train_size", recipe.data.train_size, clause)
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks, composed.origin)
@@ -114,8 +113,7 @@ def find_candidates(
                 absent[name] = problem
         except RecipeError as error:
             errors[name] = error
-            first = error.problems[0]
-            skipped[name] = first.about(find_short_name(first.key))
+            skipped[name] = error.problems[0]
     if errors and len(skipped) == len(names):
         raise next(errors[name] for name in (*best, *names) if name in errors)
     if min_top1_percent is not None:

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
-from resnet_recipes.base.duration import parse_budget, parse_time
-from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, Statement, Value
+from resnet_recipes.base.duration import find_amount, parse_budget, parse_time
+from resnet_recipes.base.errors import BrokenRuleError, Fix, Hint, Kind, Problem, Statement, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
@@ -200,25 +200,26 @@ class LaunchConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems; keys are relative to `launch`."""
         yield from super().problems()
+        if (amount := find_amount(self.budget)) and not self.price:
+            clause = f"budget={self.budget} needs the price per hour"
+            fix = f"'budget=${amount}' launch.price=2.50"
+            yield Problem("price", None, clause, fix, kind=Kind.MISSING)
         for key, seconds in (
             ("max_wall", parse_time),
-            ("budget", partial(parse_budget, price=self.price)),
+            ("budget", partial(parse_budget, price=self.price or 1.0)),
         ):
             try:
                 if value := getattr(self, key):
                     seconds(value)
             except BrokenRuleError as error:
-                fix = error.fix
-                if not fix:
-                    likely_value = read_budget(value)
-                    fix = Value(likely_value) if likely_value != value else ()
-                    is_budget = key == "budget"
-                    if value.isdecimal() and float(value):
-                        forms = (f"{value}h", f"{value}m", f"${value}")
-                        fix = tuple(map(Value, forms if is_budget else forms[:2]))
-                    elif not fix:  # a shell makes 0 of an unquoted $20
-                        quotes = "; an amount needs quotes: '$20'" if is_budget else ""
-                        fix = Hint(f"for example, 2h{quotes}")
+                likely_value, is_budget = read_budget(value), key == "budget"
+                fix: Fix = Value(likely_value) if likely_value != value else ()
+                if value.isdecimal() and float(value):
+                    forms = (f"{value}h", f"{value}m", f"${value}")
+                    fix = tuple(map(Value, forms if is_budget else forms[:2]))
+                elif not fix:  # a shell makes 0 of an unquoted $20
+                    quotes = "; an amount needs quotes: '$20'" if is_budget else ""
+                    fix = Hint(f"for example, 2h{quotes}")
                 yield Problem(key, value, error.clause, fix)
 
 

@@ -127,8 +127,16 @@ def test_candidates_within_too_little_suggest_the_flag(small_images, run_command
     (fix,) = re.findall("use:   --within (.*)", message)
     run_command(f"{command} {fix}")
     message = run_command(f"{command} $20", 2).err
-    assert "error: --within $20 needs --price, the price of the machine per hour" in message
+    assert "error: --price is missing: --within $20 needs the price per hour" in message
     assert "use:   --within '$20' --price 2.50" in message
+
+
+def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command):
+    """Some recipes train for one epoch in five seconds, others do not."""
+    out = run_command(f"resnet-recipes estimate {OWN} --within 5s").out
+    text = " ".join(out.split())
+    assert re.search(r"skipped: [a-z0-9_, ]+: --within 5s is too small: ", text)
+    assert "budget is" not in text
 
 
 @pytest.fixture
@@ -151,7 +159,7 @@ def test_budget_for_photographs_suggests_fine_tuning(large_images, run_command):
 
 def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_command):
     output = " ".join(run_command(f"resnet-recipes estimate {OWN}").out.split())
-    assert "small: data.train_size=32 is for smaller images than these, of 200 px" in output
+    assert "small: data.train_size is for smaller images than these, of 200 px" in output
     assert "finetune needs its weights first; to fetch them: python" in output
 
 
