@@ -29,8 +29,8 @@ USAGE = Usage(
     "resnet-recipes plan mild data=/data/imagenet gpus=8",
     RECIPES
     | {
-        "--verbose": "also print learning rates and image sizes by epoch, hooks, all published "
-        "results and, on a machine with a GPU, its memory"
+        "--verbose": "also print compute, learning rates and image sizes by epoch, hooks, all "
+        "published results and, on a machine with a GPU, its memory"
     }
     | JSON,
     "The same as `resnet-train NAME ... --dry-run`. Without data=, the plan assumes ImageNet.",
