@@ -252,8 +252,8 @@ def _choose_recipe(arguments: Arguments) -> Choice:
     is_folder = os.path.isdir(names[0])
     if names[0] not in recipes and (is_folder or names[0] in NETWORKS):
         keys, noun = (DATA_KEYS, "folder") if is_folder else (("model.name",), "network")
-        meant = [f"{keys[0]}={names[0]}", *drop_arguments(changes, *keys)]
-        missing, *rest = _explain_missing(arguments, meant, recipes)
+        completed = [f"{keys[0]}={names[0]}", *drop_arguments(changes, *keys)]
+        missing, *rest = _explain_missing(arguments, completed, recipes)
         if missing.fixes and not rest:
             raise RecipeError.of("recipe", names[0], f"is a {noun}, not a recipe", missing.fix)
     if "," not in names[0]:
