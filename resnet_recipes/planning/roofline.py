@@ -5,7 +5,6 @@ The prediction adds up the layers; nothing is measured.
 
 import csv
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -98,7 +97,7 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
         else:
             traffic += loading / gpu.convolution
     by_operation = count_traffic(work)
-    others = by_operation.total() - by_operation["convolution"]
+    others = sum(by_operation.values()) - by_operation["convolution"]
     if work.fused:
         traffic += others / (FUSED_BANDWIDTH_FRACTION * gpu.traffic)
     else:
@@ -118,7 +117,7 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
 
 
 @cache
-def count_traffic(work: Work) -> Counter[str]:
+def count_traffic(work: Work) -> dict[str, float]:
     """Return the memory traffic in bytes per image and step, by kind of operation."""
     layers, fused = _list_layers(work), work.fused
     outputs = sum(layer.output_elements for layer in layers)
@@ -126,28 +125,25 @@ def count_traffic(work: Work) -> Counter[str]:
     activated = sum(layer.output_elements for layer in layers if layer.relu)
     stem, last = layers[0].output_elements, layers[-1].output_elements
     pooled = stem if work.blur else stem // 4
-    elements = Counter(
-        {
-            # forward: 1 for the statistics, 2 for the values; backward: 2 for the sums, 3 for the
-            # gradients. A fused residual sum also moves the residual, the output, the residual's
-            # gradient and, except in the last block, a second gradient of the output
-            "batch norm": 8 * outputs + (4 * sums - last if fused else 0),
-            "relu": 0 if fused else 5 * activated,
-            "sum": 0 if fused else 3 * sums,
-            # gradients of tensors with two consumers; fused operations have only that of the first
-            # pool
-            "gradients of sums": 3 * (stem // 4 + (0 if fused else sums - last)),
-            "blur": sum(
-                4 * read if stride == 1 else 2 * (read + read // 4)
-                for read, stride in _iterate_blurs(work)
-            ),
-            "pool": 2 * (stem + pooled)
-            + 2 * pooled * _count_index_bytes(work) // BYTES_PER_ACTIVATION,
-        }
-    )
-    bytes_by_kind = Counter(
-        {kind: float(BYTES_PER_ACTIVATION * number) for kind, number in elements.items()}
-    )
+    elements = {
+        # forward: 1 for the statistics, 2 for the values; backward: 2 for the sums, 3 for the
+        # gradients. A fused residual sum also moves the residual, the output, the residual's
+        # gradient and, except in the last block, a second gradient of the output
+        "batch norm": 8 * outputs + (4 * sums - last if fused else 0),
+        "relu": 0 if fused else 5 * activated,
+        "sum": 0 if fused else 3 * sums,
+        # gradients of tensors with two consumers; fused operations have only that of the first
+        # pool
+        "gradients of sums": 3 * (stem // 4 + (0 if fused else sums - last)),
+        "blur": sum(
+            4 * read if stride == 1 else 2 * (read + read // 4)
+            for read, stride in _iterate_blurs(work)
+        ),
+        "pool": 2 * (stem + pooled) + 2 * pooled * _count_index_bytes(work) // BYTES_PER_ACTIVATION,
+    }
+    bytes_by_kind = {
+        kind: float(BYTES_PER_ACTIVATION * number) for kind, number in elements.items()
+    }
     bytes_by_kind["optimizer"] = (
         OPTIMIZER_BYTES_PER_WEIGHT * count_backbone_weights(work.model) / work.batch
     )

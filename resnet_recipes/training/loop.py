@@ -22,7 +22,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     """
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     data = plan.recipe.data
-    params = [p for p in model.parameters() if p.requires_grad]
+    params: list[torch.Tensor] = [p for p in model.parameters() if p.requires_grad]
     compute_gradient, vote, done = GradientComputer(run), Vote(), first
     stream = Stream(run.train_data.batches(first), run.rank.device)
     # seeded directly: torch.manual_seed also seeds devices that are not in use, and records a call

@@ -47,7 +47,7 @@ def test_flops_and_traffic_match_counted_values(image_size, giga, megabytes):
     # The classifier is not counted.
     flops = count_flops(ModelConfig("resnet50"), 0, image_size, Stack({})).training
     assert flops / 1e9 == pytest.approx(giga, rel=0.003)
-    moved = count_traffic(Work("resnet50", image_size, 256)).total()
+    moved = sum(count_traffic(Work("resnet50", image_size, 256)).values())
     assert moved / 1e6 == pytest.approx(megabytes, rel=0.01)
 
 
@@ -181,7 +181,7 @@ MLPERF = {
 def test_convolution_speed_matches_mlperf_logs(name):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
     work, (images_per_second, megabytes) = Work("resnet50", 224, 400, fused=True), MLPERF[name]
-    saved = (count_traffic(work).total() - 1e6 * megabytes) / (
+    saved = (sum(count_traffic(work).values()) - 1e6 * megabytes) / (
         FUSED_BANDWIDTH_FRACTION * gpu.traffic
     )
     expected = 1 / (1 / predict_speed(gpu, work).images_per_second - saved)

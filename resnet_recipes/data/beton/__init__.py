@@ -109,7 +109,7 @@ class Beton:
             return f"the file cannot be read: {error.strerror}"
         if len(data) < self.lengths[index]:
             return "the file was truncated after it was opened"
-        if self.checksums is not None and zlib.crc32(data) != self.checksums[index]:
+        if self.checksums is not None and zlib.crc32(data.data) != self.checksums[index]:
             return "checksum mismatch"
         if self.modes[index] == JPEG:
             height, width, channels = read_frame_size(data)

@@ -99,7 +99,7 @@ class Listing:
     sizes: np.ndarray  # int64 [N], bytes; -1: unknown
     counts: np.ndarray  # int64 [C], images in each class
     # number of other files, by suffix
-    others: Counter = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
     is_cached: bool = False  # read from the cache
 
     def __len__(self) -> int:
@@ -147,7 +147,7 @@ class Listing:
         return tuple(self.path(int(index)) for index in choose_strata(self.sizes, count))
 
     @classmethod
-    def of(cls, split: Path, on_progress: Say = do_nothing) -> Self:
+    def of(cls, split: Path, on_progress: Say = do_nothing) -> "Listing":
         """List a folder of class folders; use the cached listing if no folder has changed.
 
         Raises OSError if a folder cannot be read.
@@ -215,7 +215,8 @@ def get_cache_path(split: Path) -> Path:
 
 def _list(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
     """List a split; also return (path, time of change, inode) of all its folders."""
-    classes, others = list_classes(split), Counter()
+    classes = list_classes(split)
+    others: Counter[str] = Counter()
     folders, images, counts = [_read_stamp(split, "")], [], []
     start = reported = time.monotonic()
     with ThreadPoolExecutor(READ_THREADS) as pool:
@@ -234,9 +235,11 @@ def _list(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
     return Listing.pack(str(split), classes, images, counts, others), folders
 
 
-def _list_class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps, Counter]:
+def _list_class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps, Counter[str]]:
     """Return the images of a class with their sizes, its folders, and a count of other files."""
-    others, folders, images = Counter(), [], []
+    others: Counter[str] = Counter()
+    folders: list[str] = []
+    images = []
     for path, entry in walk(split, name, others, folders):
         try:
             size = entry.stat().st_size
@@ -261,12 +264,11 @@ def _read_cache(cache: Path, split: Path) -> Listing | None:
             stamps = [tuple(stamp) for stamp in about["folders"]]
             if [_read_stamp(split, folder) for folder, *_ in stamps] != stamps:
                 return None
-            arrays = (content[name] for name in _ARRAYS)
             return Listing(
                 str(split),
                 tuple(about["classes"]),
-                *arrays,
-                Counter(about["others"]),
+                **{name: content[name] for name in _ARRAYS},
+                others=Counter(about["others"]),
                 is_cached=True,
             )
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
