@@ -1,6 +1,7 @@
 """Fixtures of all tests: runs, commands, processes. Functions to import are in other modules."""
 
 import atexit
+import json
 import os
 import shlex
 import signal
@@ -128,6 +129,12 @@ def run_command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Streams]:
         return streams
 
     return run
+
+
+@pytest.fixture
+def run_json(run_command: Callable[..., Streams]) -> Callable[..., Any]:
+    """Return a function that runs a command line with --json, and returns what it printed."""
+    return lambda line, code=0: json.loads(run_command(f"{line} --json", code).out)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """`budget=` for users, on a simulated machine that takes ten milliseconds per image."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -130,15 +129,13 @@ def test_resumed_budget_run_keeps_its_duration(run_folders, measurements, run_co
     assert "needs a new run: this one keeps its duration" in message
 
 
-def test_budget_dry_run_prints_epochs_without_measuring(run_folders, measurements, run_command):
-    guessed = json.loads(run_command(f"resnet-train {ARGUMENTS} budget=2h --dry-run --json").out)[
-        "epochs"
-    ]
+def test_budget_dry_run_prints_epochs_without_measuring(
+    run_folders, measurements, run_command, run_json
+):
+    guessed = run_json(f"resnet-train {ARGUMENTS} budget=2h --dry-run")["epochs"]
     assert not measurements
     run_command(f"resnet-train {ARGUMENTS} run=a budget=2m", 75)
-    epochs = json.loads(run_command(f"resnet-train {ARGUMENTS} budget=2m --dry-run --json").out)[
-        "epochs"
-    ]
+    epochs = run_json(f"resnet-train {ARGUMENTS} budget=2m --dry-run")["epochs"]
     assert f"{epochs:g}ep" == read_duration("a")
     assert guessed != epochs
 

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -12,7 +13,6 @@ from PIL import Image
 from resnet_recipes import data
 from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.recipe.library import Library
-from tests.fixtures import Streams
 from tests.images import create_random_images
 from tests.run_folders import create_run_folder
 
@@ -35,11 +35,9 @@ def imagenet(monkeypatch):
 
 
 @pytest.fixture
-def list_candidates(run_command: Callable[..., Streams]) -> Callable[[str], list[dict]]:
+def list_candidates(run_json: Callable[..., Any]) -> Callable[[str], list[dict]]:
     """Return a function that returns the rows of the table."""
-    return lambda arguments: json.loads(
-        run_command(f"resnet-recipes estimate {arguments} --json").out
-    )
+    return lambda arguments: run_json(f"resnet-recipes estimate {arguments}")
 
 
 def test_candidates_list_published_durations_and_pareto_front(imagenet, list_candidates):

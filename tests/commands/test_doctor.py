@@ -1,6 +1,5 @@
 """`resnet-recipes doctor`: topics, exit codes, and output for people and programs."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -62,10 +61,10 @@ def test_doctor_wraps_findings_only_on_a_terminal(is_terminal, data, run_command
     assert (len(sentence) <= width) == is_terminal
 
 
-def test_doctor_json_has_the_printed_findings(data, run_command):
+def test_doctor_json_has_the_printed_findings(data, run_command, run_json):
     shutil.rmtree(data / "val/pattern1")
     printed = run_command(f"resnet-recipes doctor data {data}", 3).out
-    report = json.loads(run_command(f"resnet-recipes doctor data {data} --json", 3).out)
+    report = run_json(f"resnet-recipes doctor data {data}", 3)
     assert report["exit_code"] == 3
     assert "fix" in {finding["level"] for finding in report["findings"]}
     assert all(finding["what"] in printed for finding in report["findings"])

@@ -68,8 +68,8 @@ def test_estimate_is_measured_once_and_recalled(measurements, run_command):
     assert len(measurements) == 3
 
 
-def test_estimate_json_has_phases_and_cost(run_command):
-    values = json.loads(run_command(f"resnet-recipes estimate {ARGUMENTS} --json --price 36").out)
+def test_estimate_json_has_phases_and_cost(run_json):
+    values = run_json(f"resnet-recipes estimate {ARGUMENTS} --price 36")
     assert sum(phase["minutes"] for phase in values["phases"]) == pytest.approx(
         values["training_minutes"]
     )
@@ -149,12 +149,8 @@ def test_plan_has_time_and_cost_once_measured(run_command):
         (f"{FIXED} max_duration=20ba", [0, 1]),  # an epoch has 8 steps: the third is incomplete
     ],
 )
-def test_estimate_sample_trains_epochs_of_full_schedule(
-    arguments, epochs, received_jobs, run_command
-):
-    values = json.loads(
-        run_command(f"resnet-recipes estimate {ARGUMENTS} {arguments} --sample 4 --json").out
-    )
+def test_estimate_sample_trains_epochs_of_full_schedule(arguments, epochs, received_jobs, run_json):
+    values = run_json(f"resnet-recipes estimate {ARGUMENTS} {arguments} --sample 4")
     assert [row["epoch"] - 1 for row in values["trained"]] == epochs
     assert received_jobs[0]["spans"] == [[epoch * 8, (epoch + 1) * 8] for epoch in epochs]
     assert values["training_minutes"] == pytest.approx(values["epochs"] / 6)

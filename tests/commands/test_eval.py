@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,20 +23,15 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.report.progress import ProgressLine
-from tests.fixtures import Streams
 from tests.images import CLASSES, create_random_images
 from tests.tables import read_csv_rows
 from tests.tiny_networks import build_shallow_resnet18
 
 
 @pytest.fixture
-def run_eval(
-    folder_with_weights: Path, run_command: Callable[..., Streams]
-) -> Callable[..., dict | list]:
+def run_eval(folder_with_weights: Path, run_json: Callable[..., Any]) -> Callable[..., dict | list]:
     """Return a function that returns the output of `eval --json`, by default for ./mine."""
-    return lambda arguments="", of="mine": json.loads(
-        run_command(f"resnet-recipes eval {of} {arguments} --json").out
-    )
+    return lambda arguments="", of="mine": run_json(f"resnet-recipes eval {of} {arguments}")
 
 
 def evaluate_in_loop(
@@ -178,13 +174,13 @@ def test_eval_names_unreadable_image_and_doctor_command(folder_with_weights, run
     assert "is not an image of a known format" in message
 
 
-def test_eval_csv_equals_predictions_of_predict(run_eval, run_command):
+def test_eval_csv_equals_predictions_of_predict(run_eval, run_json):
     report = run_eval("--images images.csv --csv classes.csv")
     assert {row["class"] for row in read_csv_rows("classes.csv")} == set(CLASSES)
     rows = read_csv_rows("images.csv")
     assert [row["label"] for row in rows] == [Path(row["path"]).parent.name for row in rows]
     paths = " ".join(row["path"] for row in rows)
-    predicted = json.loads(run_command(f"resnet-recipes predict mine {paths} --json").out)
+    predicted = run_json(f"resnet-recipes predict mine {paths}")
     five = [[item["class"] for item in one["classes"]] for one in predicted]
     among = sum(row["label"] in names for row, names in zip(rows, five, strict=True))
     assert report["top5_percent"] == pytest.approx(100 * among / 30)

@@ -128,7 +128,7 @@ def test_export_counts_the_images_it_compared(folder_with_weights, tmp_path):
 
 @pytest.mark.parametrize("to", ["safetensors", "exported_program"])
 def test_float16_export_halves_file_and_compares_all_images(
-    to, folder_with_weights, run_command, tmp_path
+    to, folder_with_weights, run_command, run_json, tmp_path
 ):
     flip = "evaluation.flip=true"
     output = run_command(
@@ -138,7 +138,7 @@ def test_float16_export_halves_file_and_compares_all_images(
         whole = (folder_with_weights / "weights.safetensors").stat().st_size
         assert 0.45 < Path("float16/model.safetensors").stat().st_size / whole < 0.6
     before, after = re.search(r"images: ([\d.]+)%, of the file\s+([\d.]+)%", output).groups()
-    report = json.loads(run_command(f"resnet-recipes eval mine {flip} --json").out)
+    report = run_json(f"resnet-recipes eval mine {flip}")
     assert float(before) == pytest.approx(report["top1_percent"], abs=0.01)
     assert abs(float(after) - float(before)) <= 0.5
     images = torch.randn(5, 3, 32, 32)
@@ -275,7 +275,9 @@ def test_export_on_full_disk_is_reported_and_deleted(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # torch takes minutes to write a graph on a busy machine
-def test_export_with_preprocessing_predicts_like_predict(folder_with_weights, run_command):
+def test_export_with_preprocessing_predicts_like_predict(
+    folder_with_weights, run_command, run_json
+):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     output = run_command("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
@@ -284,7 +286,7 @@ def test_export_with_preprocessing_predicts_like_predict(folder_with_weights, ru
     for index, path in enumerate(photos):
         Image.open(path).resize((40 + 9 * index, 90 - 5 * index)).save(path)
     paths = " ".join(map(str, photos))
-    predicted = json.loads(run_command(f"resnet-recipes predict mine {paths} --json --top 10").out)
+    predicted = run_json(f"resnet-recipes predict mine {paths} --top 10")
     session = onnxruntime.InferenceSession("out/model.onnx")
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     for path, one in zip(photos, predicted, strict=True):

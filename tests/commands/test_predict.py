@@ -1,17 +1,16 @@
 """`resnet-recipes predict` for files, folders and patterns, with its table and gallery."""
 
-import json
 import re
 from collections.abc import Callable
 from os.path import relpath
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from tests.fixtures import Streams
 from tests.images import CLASSES
 from tests.tables import read_csv_rows
 
@@ -20,12 +19,10 @@ GOOD = "images/val/pattern0/1.jpg"
 
 @pytest.fixture
 def run_predict(
-    folder_with_weights: Path, run_command: Callable[..., Streams]
+    folder_with_weights: Path, run_json: Callable[..., Any]
 ) -> Callable[[str], list[dict]]:
     """Return a function that returns the output of `predict --json`."""
-    return lambda arguments: json.loads(
-        run_command(f"resnet-recipes predict mine {arguments} --json").out
-    )
+    return lambda arguments: run_json(f"resnet-recipes predict mine {arguments}")
 
 
 def test_predict_rejects_standard_input(folder_with_weights, run_command):

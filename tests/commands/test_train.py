@@ -112,7 +112,7 @@ def test_demo_is_planned_before_its_images_exist(run_command, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, tmp_path):
+def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, run_json, tmp_path):
     arguments = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
     out, err = run_command(f"resnet-train {arguments} --dry-run")
     assert err == ""
@@ -120,7 +120,7 @@ def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, tmp_pa
     assert "2,048 images per step: 8 devices x 1 micro-batch of 256" in out
     assert "changed    gpus=8  epochs=18  optimizer=sgd  ~methods.ema\n" in out
     assert run_command(f"resnet-recipes plan {arguments}").out == out
-    plan = json.loads(run_command("resnet-train hot --dry-run --json gpus=8").out)
+    plan = run_json("resnet-train hot --dry-run gpus=8")
     names = ("global", "ranks", "rank", "microbatches", "bn")
     assert plan["batch"] == dict(zip(names, (2048, 8, 256, 1, 256), strict=True))
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -42,15 +41,11 @@ def folds(make_run, tmp_path, monkeypatch):
     return first, second
 
 
-@pytest.fixture
-def evaluate_runs(run_command):
-    """A function that evaluates runs and returns the JSON of the command."""
-    return lambda arguments: json.loads(run_command(f"resnet-recipes eval {arguments} --json").out)
-
-
-def test_pool_evaluates_each_image_once(folds, evaluate_runs, run_command):
-    pooled = evaluate_runs("first second --images all.csv")
-    parts = [evaluate_runs(f"{name} --images {name}.csv") for name in ("first", "second")]
+def test_pool_evaluates_each_image_once(folds, run_json, run_command):
+    pooled = run_json("resnet-recipes eval first second --images all.csv")
+    parts = [
+        run_json(f"resnet-recipes eval {name} --images {name}.csv") for name in ("first", "second")
+    ]
     assert [part["eval_examples"] for part in parts] == [15, 15]
     assert pooled["eval_examples"] == 30
     assert read_csv_rows("all.csv") == [*read_csv_rows("first.csv"), *read_csv_rows("second.csv")]
@@ -79,8 +74,8 @@ def test_pool_results_weights_folds_by_images():
     assert pooled.seconds == 4
 
 
-def test_pooled_gallery_sorts_networks_by_confidence(folds, evaluate_runs):
-    evaluate_runs("first second --images a.csv --gallery a.html")
+def test_pooled_gallery_sorts_networks_by_confidence(folds, run_json):
+    run_json("resnet-recipes eval first second --images a.csv --gallery a.html")
     wrong = [row for row in read_csv_rows("a.csv") if row["prediction"] != row["label"]]
     wrong.sort(key=lambda row: -float(row["probability"]))
     page = Path("a.html").read_text()
