@@ -151,7 +151,7 @@ def _format_lines(lines: Sequence[str], start: str) -> list[str]:
     return wrapped_lines
 
 
-def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] = ()) -> str:
+def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str]) -> str:
     """Return an error as text for the user.
 
     It contains each problem with its fix. If the command starts a run, it adds that nothing was

@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> int:
             clause = f"is for one test size, but evaluation.sizes is {sizes}"
             raise RecipeError.of(flag, arguments.flags[flag], clause, "'evaluation.sizes=[]'")
     if "--png" in arguments:
-        import_plotting("--png")
+        import_plotting()
     _protect_tables(arguments, data.root)
     if len(networks) > 1:
         check_pool(networks)

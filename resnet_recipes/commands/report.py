@@ -44,7 +44,7 @@ def run(arguments: Arguments) -> int:
         folder = parse_path("--png", pictures)
         if not folder.is_dir() or (is_new and any(folder.glob("*.png"))):
             parse_new_path("--png", pictures, is_folder=True)
-        import_plotting("--png")
+        import_plotting()
     runs = (
         []
         if "--published" in arguments

@@ -27,7 +27,7 @@ _MAX_PAIRS = 20  # pairs shown
 _CHUNK_IMAGES = 256  # validation images that are compared together
 
 
-def check_similar(trained: TrainedNetwork, root: Path, progress: Progress = do_nothing) -> Finding:
+def check_similar(trained: TrainedNetwork, root: Path, progress: Progress) -> Finding:
     """Return which validation images look like training images. Raises like `find_similar`."""
     pairs = find_similar(trained, make_config(root), progress)
     lines = [

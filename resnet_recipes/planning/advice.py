@@ -6,7 +6,7 @@ from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.errors import Note
 from resnet_recipes.base.text import format_count
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
+from resnet_recipes.recipe.library import Origin
 from resnet_recipes.recipe.schema import Recipe, get_enabled
 from resnet_recipes.recipe.sections import AUTO
 
@@ -17,7 +17,7 @@ MIN_RANK_SIZE = 16
 
 
 def advise(
-    recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, origin: Origin = PYTHON_ORIGIN
+    recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, origin: Origin
 ) -> Iterator[Note]:
     """Yield a note for each setting that works but may not be intended.
 

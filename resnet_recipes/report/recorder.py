@@ -166,7 +166,7 @@ class Recorder:
         self._add("note", done, text=text)
         self._console.show_note(text)
 
-    def log_stop(self, done: int, reason: str, fix: str = "") -> None:
+    def log_stop(self, done: int, reason: str, fix: str) -> None:
         """Log and show that the run stops early, with the reason and the command to resume it."""
         self._add("stopped", done, reason=reason)
         self._console.show_stop(done, reason, fix)

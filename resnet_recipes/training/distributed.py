@@ -82,7 +82,7 @@ def form_group(rank: Rank) -> None:
 
 
 @cache  # rank 0 may be the server, and a process can run only one
-def open_store(rank: int, world_size: int, path: str = "") -> dist.Store:
+def open_store(rank: int, world_size: int, path: str) -> dist.Store:
     """Return the rendezvous store of all ranks; wait only for its server.
 
     Ranks of the launcher use the file `path`, other ranks the address in torchrun's environment

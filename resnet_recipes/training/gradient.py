@@ -38,7 +38,7 @@ class GradientComputer:
         return graphs.compute(self.compute_eagerly, batch, sync)
 
     def compute_eagerly(
-        self, batch: Batch, sync: bool = True, halfway: Callable[[], object] = do_nothing
+        self, batch: Batch, sync: bool, halfway: Callable[[], object] = do_nothing
     ) -> Tensor:
         """Add a batch's gradient to `.grad` without a CUDA graph.
 

@@ -41,7 +41,7 @@ class Graphs:
         self._gradients: list[Tensor | None] = []  # outputs of the graph, by parameter
         self._can_capture = True
 
-    def compute(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
+    def compute(self, eager: Eager, batch: Batch, sync: bool) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
         Replays the graph if there is one and `.grad` is empty, otherwise calls `eager`. Returns the

@@ -128,7 +128,7 @@ def test_store_separates_attempts_unless_each_has_its_own(is_new, meets, monkeyp
     stores = []
     for rank in (0, 1):  # the node of rank 1 was restarted once
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(rank))
-        stores.append(open_store.__wrapped__(rank, 2))
+        stores.append(open_store.__wrapped__(rank, 2, ""))
     stores[0].set("key", "value")
     stores[0].get("key")  # waits until the server has it
     assert stores[1].check(["key"]) == meets

@@ -17,7 +17,7 @@ from resnet_recipes.data.shared_arrays import Layout, SharedArrays, count_layout
 _MAX_WORKERS = 16  # limit of workers per rank; more are not faster
 
 
-def count_workers(config: DataConfig, ranks: int = 1) -> int:
+def count_workers(config: DataConfig, ranks: int) -> int:
     """Return the number of loader processes or threads per rank.
 
     This is the recipe's number; for auto, the rank's part of the cores, at most 16. `ranks` is the

@@ -220,19 +220,19 @@ def _map_texts(value: Any, change: Callable[[str], object]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-def import_plotting(key: str) -> ModuleType:
-    """Return the plotting library, which `key` requires. Raises NotReadyError if it is missing."""
+def import_plotting() -> ModuleType:
+    """Return the plotting library of --png. Raises NotReadyError if it is missing."""
     try:
         import vl_convert
     except ImportError:
         clause = "needs the plotting library, which is not installed"
-        raise NotReadyError.of(key, None, clause, suggest_install("report")) from None
+        raise NotReadyError.of("--png", None, clause, suggest_install("report")) from None
     return vl_convert
 
 
 def draw_png(spec: Spec) -> bytes:
     """Draw a plot as a PNG."""
-    return import_plotting("--png").vegalite_to_png(to_json(spec), scale=2)
+    return import_plotting().vegalite_to_png(to_json(spec), scale=2)
 
 
 def write_pictures(folder: Path, plots: Mapping[str, Spec]) -> None:
