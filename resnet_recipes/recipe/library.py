@@ -217,8 +217,7 @@ class Library:
             circle = map(shorten_path, [*below[below.index(entry.path) :], entry.path])
             clause = f"lead in a circle: {' -> '.join(circle)}"
             hint = Hint("delete one of these recipes from the `defaults` of another")
-            location = document.locate("defaults")
-            raise RecipeError([Problem("defaults", None, clause, hint, where=location)])
+            raise _make_defaults_error(document, None, clause, hint)
         if len(links) + len(below) > MAX_PARENTS:
             clause = Statement(f"a recipe may inherit from at most {MAX_PARENTS} files")
             raise RecipeError.of(shorten_path(entry.path), None, clause)
@@ -250,9 +249,8 @@ def read(entry: Entry) -> Document:
     if not group:
         return expand_document(document)
     if "defaults" in document.tree:
-        location = document.locate("defaults")
         clause, hint = Statement("only recipes inherit"), Hint("delete the list")
-        raise RecipeError([Problem("defaults", None, clause, hint, where=location)])
+        raise _make_defaults_error(document, None, clause, hint)
     lines = {f"{group}.{key}": line for key, line in document.lines.items()}
     return Document(entry.path, {group: document.tree}, lines, document.raw)
 
@@ -306,17 +304,19 @@ def read_defaults(document: Document) -> list[Default]:
     if None in pairs:
         clause = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
         fix = ("defaults: [hot]", "defaults: [hot, optimizer: lamb]")
-        raise RecipeError([_make_defaults_problem(document, clause, fix)])
+        raise _make_defaults_error(document, items, clause, fix)
     own_place = Default("", "_self_")
     if own_place in pairs[:-1]:
         clause = Statement("_self_ must come last: a recipe changes what it inherits")
-        raise RecipeError([_make_defaults_problem(document, clause)])
+        raise _make_defaults_error(document, items, clause)
     return [pair for pair in pairs if pair and pair != own_place]
 
 
-def _make_defaults_problem(document: Document, clause: str, fix: Fix = ()) -> Problem:
-    items, location = document.tree["defaults"], document.locate("defaults")
-    return Problem("defaults", items, clause, fix, where=location)
+def _make_defaults_error(
+    document: Document, value: object, clause: str, fix: Fix = ()
+) -> RecipeError:
+    where = document.locate("defaults")
+    return RecipeError([Problem("defaults", value, clause, fix, where=where)])
 
 
 def _parse_default(item: object) -> Default | None:
