@@ -83,7 +83,14 @@ def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, L
         for part, listing in part_listings
         if not listing.classes  # with data.nested_classes, folders without images are not classes
     )
-    NotReadyError.raise_if_any(_find_doubts(config, parts, listings))
+    if config.nested_classes is None:
+        doubts = (
+            doubt
+            for part, listing in part_listings
+            if not part.is_table
+            for doubt in find_doubts(part.path, listing)
+        )
+        NotReadyError.raise_if_any([next(doubts, None)])  # why folders are probably not classes
     problems = list(_find_class_problems(config, train, val))
     has_table = any(part.is_table for part in parts.values())
     if has_table and "val" in parts and (twice := {*train.paths} & {*val.paths}):
@@ -155,22 +162,6 @@ def _find_split_problems(
             hint = Hint("sets a tenth of each class aside for validation")
             fix = (f"data.val_share={_SUGGESTED_VAL_SHARE}", hint)
         yield make_problem(config.root, "has no validation images", fix)
-
-
-def _find_doubts(
-    config: DataConfig, parts: Mapping[str, Part], listings: list[Listing]
-) -> Iterator[Problem]:
-    """Yield the first reason, if any, why class folders are probably not classes."""
-    if config.nested_classes is None:
-        yield from islice(
-            (
-                one
-                for part, listing in zip(parts.values(), listings, strict=False)
-                if not part.is_table
-                for one in find_doubts(part.path, listing)
-            ),
-            1,
-        )
 
 
 def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
