@@ -52,7 +52,8 @@ def run_task(process: RankProcess) -> int:
     spans = read_task(process.folder).get("spans", [(first, plan.total_steps)])
     if rank.is_main:
         checkpoints.open_for_writing(run.plan.disk.total_bytes)
-        facts, console = make_run_facts(run, process), open_console(err=process.console)
+        facts = make_run_facts(run, process)
+        console = open_console(facts, process.console)
         tree = to_tree(recipe)
         settings = flatten({key: tree[key] for key in tree if key not in ("about", "published")})
         sent_to = trackers.open_trackers(recipe.log.to, process.folder, settings)

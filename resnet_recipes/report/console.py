@@ -46,24 +46,22 @@ COLUMNS = {
 OPTIONAL_COLUMNS = ("eval", "images/s", "third", "top-5", "px")
 
 
-def open_console(err: TextIO | None = None, out: TextIO | None = None) -> "Console":
+def open_console(facts: RunFacts, err: TextIO) -> "Console":
     """Return the live display if the error stream can move its cursor, else plain lines."""
-    err, out = err or sys.stderr, out or sys.stdout
-    return LiveConsole(err, out) if is_live(err) else PlainConsole(err, out)
+    console = LiveConsole if is_live(err) else PlainConsole
+    return console(facts, err, sys.stdout)
 
 
 class PlainConsole:
     """Prints a line for each event and, every few seconds, for a step; without color."""
 
-    def __init__(self, err: TextIO, out: TextIO, every: float = 10.0):
+    def __init__(self, facts: RunFacts, err: TextIO, out: TextIO, every: float = 10.0):
         """Write to `err`, the summary to `out`; steps at most every `every` seconds."""
-        self._err, self._out, self._every = err, out, every
+        self._facts, self._err, self._out, self._every = facts, err, out, every
         self._last = float("-inf")
-        self._facts: RunFacts
 
-    def begin(self, facts: RunFacts, done: int) -> None:
+    def begin(self, done: int) -> None:
         """Print that training starts after `done` steps."""
-        self._facts = facts
         self._print_line(f"begin {self._format_progress(done)}")
 
     def show_step(self, progress: StepMetrics, seconds_left: float | None) -> None:
@@ -138,19 +136,18 @@ class PlainConsole:
 class LiveConsole:
     """Draws a bar and a line of figures below a table of evaluations."""
 
-    def __init__(self, err: TextIO, out: TextIO):
+    def __init__(self, facts: RunFacts, err: TextIO, out: TextIO):
         """Display on `err`, a terminal; print the summary to `out`. NO_COLOR disables color."""
+        self._facts = facts
         self._console = RichConsole(file=err, highlight=False)
         self._out = RichConsole(file=out, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread
         self._drawn_at = float("-inf")
         self._names: Sequence[str] = ()  # headings of the accuracy columns
         self._steps: list[StepMetrics] = []  # logged since the last evaluation
-        self._facts: RunFacts
 
-    def begin(self, facts: RunFacts, done: int) -> None:
-        """Start the display."""
-        self._facts = facts
+    def begin(self, done: int) -> None:
+        """Start the display after `done` steps."""
         self._live.start()
         self._live.update(
             self._display(done, None, Text("reading the first images", style="dim")), refresh=True

@@ -90,7 +90,7 @@ class Recorder:
         if old:
             text = "".join(map(format_record, self._records))
             self._try_to_write(lambda: atomic.write_text(self._path, text))
-        self._console.begin(self._facts, done)
+        self._console.begin(done)
         for tracker in self._trackers:
             tracker.begin(done)
         self._add(

@@ -59,8 +59,8 @@ def show_summary() -> str:
         "published": Published(76.6, 32, 25.3, "8x A100 40GB", "MosaicML, Mosaic ResNet"),
     }
     facts = RunFacts("mild", Path(), 40, 10, 100, (1,) * 4, Recurrence(10, 40), "CPU")
-    console = LiveConsole(err, out)
-    console.begin(facts, 0)
+    console = LiveConsole(facts, err, out)
+    console.begin(0)
     console.show_evaluation(10, values["ema"], values["raw"], 60.0)
     console.show_result(Summary(**values))
     screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue() + out.getvalue())

@@ -41,14 +41,14 @@ def show_run(facts, driver, console):
     return console.err.getvalue(), console.out.getvalue()
 
 
-def make_console(kind, **options):
+def make_console(kind, facts, **options):
     """Return a console and its two streams: terminals for a live console, pipes otherwise."""
     err, out = (
         (TerminalStream(), TerminalStream())
         if kind is LiveConsole
         else (io.StringIO(), io.StringIO())
     )
-    console = kind(err, out, **options)
+    console = kind(facts, err, out, **options)
     console.err, console.out = err, out
     return console
 
@@ -64,8 +64,8 @@ each_console = pytest.mark.parametrize("kind", [LiveConsole, PlainConsole])
 @each_console
 @pytest.mark.parametrize("has_top5", [True, False])
 def test_progress_omits_top5_of_five_classes_or_fewer(kind, has_top5, facts):
-    console = make_console(kind)
-    console.begin(replace(facts, has_top5=has_top5), 0)
+    console = make_console(kind, replace(facts, has_top5=has_top5))
+    console.begin(0)
     console.show_evaluation(10, None, Metrics(58.0, 100.0, 1.0, 500, balanced=57.0), 1.0)
     console.close()
     progress = strip_styles(console.err.getvalue()).replace("-", "")
@@ -74,15 +74,15 @@ def test_progress_omits_top5_of_five_classes_or_fewer(kind, has_top5, facts):
     assert "57.00" in progress
 
 
-def test_open_console_is_live_only_on_a_terminal(monkeypatch):
-    assert isinstance(open_console(io.StringIO(), io.StringIO()), PlainConsole)
-    assert isinstance(open_console(TerminalStream(), io.StringIO()), LiveConsole)
+def test_open_console_is_live_only_on_a_terminal(facts, monkeypatch):
+    assert isinstance(open_console(facts, io.StringIO()), PlainConsole)
+    assert isinstance(open_console(facts, TerminalStream()), LiveConsole)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(open_console(TerminalStream(), io.StringIO()), PlainConsole)
+    assert isinstance(open_console(facts, TerminalStream()), PlainConsole)
 
 
 def test_plain_output_has_one_line_per_event(facts, simulator):
-    log, _ = show_run(facts, simulator, make_console(PlainConsole, every=0.0))
+    log, _ = show_run(facts, simulator, make_console(PlainConsole, facts, every=0.0))
     lines = log.splitlines()
     assert all(STAMP.match(line) for line in lines)
     assert "\x1b" not in log
@@ -95,8 +95,8 @@ def test_plain_output_has_one_line_per_event(facts, simulator):
     ("rate", "expected"), [(13190.44, "13190"), (194.73, "194.7"), (0.031, "0.031")]
 )
 def test_plain_output_writes_any_speed(rate, expected, facts):
-    console = make_console(PlainConsole)
-    console.begin(facts, 0)
+    console = make_console(PlainConsole, facts)
+    console.begin(0)
     console.show_step(StepMetrics(1, 1, 1.0, 0.5, 64, 2.0, rate, 0.5), None)
     assert f" img_s={expected} " in console.err.getvalue()
 
@@ -104,7 +104,7 @@ def test_plain_output_writes_any_speed(rate, expected, facts):
 @each_console
 @pytest.mark.parametrize(("balanced", "is_shown"), [(50.0, False), (41.5, True)])
 def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts):
-    console = make_console(kind)
+    console = make_console(kind, facts)
     with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         metrics = Metrics(50, 90, 1.0, 500, balanced)
@@ -116,14 +116,14 @@ def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts
 
 
 def test_plain_output_throttles_steps_but_not_evaluations(facts, simulator):
-    log, _ = show_run(facts, simulator, make_console(PlainConsole))
+    log, _ = show_run(facts, simulator, make_console(PlainConsole, facts))
     assert log.count(" eval ") == 4
     steps = [line.split()[1] for line in log.splitlines() if " px=" in line]
     assert steps == ["step=1/40", "step=40/40"]
 
 
 def test_live_display_fits_in_80_columns(facts, simulator):
-    text = strip_styles(show_run(facts, simulator, make_console(LiveConsole))[0])
+    text = strip_styles(show_run(facts, simulator, make_console(LiveConsole, facts))[0])
     assert "epoch 0.1 of 4" in text
     assert "64 px   loss 1.000   lr 0.5   50 images/s   data wait 50%" in text
     assert "3:18 left" in text
@@ -132,7 +132,7 @@ def test_live_display_fits_in_80_columns(facts, simulator):
 
 
 def test_live_console_shows_cursor_after_an_exception(facts):
-    console = make_console(LiveConsole)
+    console = make_console(LiveConsole, facts)
     with suppress(KeyboardInterrupt), closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         raise KeyboardInterrupt
@@ -142,7 +142,7 @@ def test_live_console_shows_cursor_after_an_exception(facts):
 
 def test_no_color_disables_color(facts, simulator, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    log, page = show_run(facts, simulator, make_console(LiveConsole))
+    log, page = show_run(facts, simulator, make_console(LiveConsole, facts))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7][;m]", log + page)
 
 
@@ -150,7 +150,7 @@ def test_no_color_disables_color(facts, simulator, monkeypatch):
 def test_console_escapes_control_characters(kind, facts, simulator):
     published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
     hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\u202e", published=published)
-    console = make_console(kind)
+    console = make_console(kind, hostile)
     _, page = show_run(hostile, simulator, console)
     console.show_stop(15, "x\x1b[2J", "y\u202e")
     log = console.err.getvalue()
@@ -165,7 +165,8 @@ def test_console_escapes_control_characters(kind, facts, simulator):
 @pytest.mark.parametrize("full", [True, False])
 @each_console
 def test_result_goes_to_stdout_without_the_log(kind, full, facts, simulator):
-    log, page = show_run(replace(facts, shows_all_times=full), simulator, make_console(kind))
+    facts = replace(facts, shows_all_times=full)
+    log, page = show_run(facts, simulator, make_console(kind, facts))
     page = strip_styles(page)
     assert "top-1 89.00%   top-5 90.00%   on 500 images (EMA)" in page
     assert "1:50 without evaluations and checkpoints" in page
@@ -179,7 +180,7 @@ def test_result_goes_to_stdout_without_the_log(kind, full, facts, simulator):
 
 
 def test_live_row_covers_steps_since_the_last_row(facts):
-    console = make_console(LiveConsole)
+    console = make_console(LiveConsole, facts)
     with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         for done, steps, loss, seconds, speed in parse_values(
@@ -202,7 +203,7 @@ def test_live_row_covers_steps_since_the_last_row(facts):
 
 @each_console
 def test_console_prints_reason_and_resume_command_at_stop(kind, facts):
-    console = make_console(kind)
+    console = make_console(kind, facts)
     with closing(Recorder(facts, console)) as recorder:
         recorder.begin()
         recorder.log_stop(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")

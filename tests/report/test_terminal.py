@@ -71,8 +71,8 @@ def test_interjection_replaces_the_live_display(terminal):
 
 
 def test_live_display_has_the_expected_height(terminal, facts):
-    console = LiveConsole(terminal, terminal)
-    console.begin(facts, 0)
+    console = LiveConsole(facts, terminal, terminal)
+    console.begin(0)
     assert len(terminal.list_lines()) == DISPLAY_LINES
     console.close()
 

@@ -34,7 +34,7 @@ def record_session(
     facts = RunFacts("small", folder, 20, 10, 16, (10**9, 10**9), Recurrence(10, 20), "CPU")
     trackers = open_trackers(names, folder, TRACKED_SETTINGS)
     stream = io.StringIO()
-    console = PlainConsole(stream, stream)
+    console = PlainConsole(facts, stream, stream)
     with closing(Recorder(facts, console, trackers=trackers)) as recorder:
         recorder.begin(first)
         for step in steps:
