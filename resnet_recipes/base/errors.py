@@ -209,7 +209,10 @@ def to_text(value: object) -> str:
 
 
 class RecipeError(Exception):
-    """Problems of a command or a recipe that prevent it from starting."""
+    """Problems that prevent a command from starting.
+
+    They are in the command or its recipe; those of a NotReadyError are in the data or the machine.
+    """
 
     exit_code = ExitCode.RECIPE
 
