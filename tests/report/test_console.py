@@ -158,6 +158,7 @@ def test_console_escapes_control_characters(kind, facts, simulator):
     assert "\u202e" not in log + page
     assert "image \\x1b[2Jx.jpg is skipped" in log
     assert "x\\x1b[2J" in log
+    assert "resume: y\\u202e" in log
     assert "A100\\x1b[2J; \\u202e" in page
     assert "CPU\\u202e" in page
 
@@ -199,13 +200,3 @@ def test_live_row_covers_steps_since_the_last_row(facts):
     lines = strip_styles(console.err.getvalue()).splitlines()
     rows = [line.split() for line in lines if "50.00" in line]
     assert [f"{row[0]} {row[2]} {row[5]}" for row in rows] == ["1 3.800 50", "2 1.400 143"]
-
-
-@each_console
-def test_console_prints_reason_and_resume_command_at_stop(kind, facts):
-    console = make_console(kind, facts)
-    with closing(Recorder(facts, console)) as recorder:
-        recorder.begin()
-        recorder.log_stop(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")
-    assert "Ctrl-C; the checkpoint is saved" in console.err.getvalue()
-    assert "resume: resnet-train --resume runs/mild" in console.err.getvalue()

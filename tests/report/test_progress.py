@@ -102,16 +102,10 @@ def test_pace_ignores_unsettled_interval_once_settled(pace):
     assert pace.seconds_left(19) == pytest.approx(1.0 + 20 * 4.0)
 
 
-def test_pace_estimates_the_first_evaluation(facts):
+def test_pace_estimates_the_remaining_evaluations(facts):
     pace = Pace(replace(facts, evaluation_pflops=1.0))
     pace.observe(8, 1.0, is_settled=True)  # a step of 0.2 PFLOPs: 5 s per PFLOP
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 5.0)
     pace.add_evaluation(7.0)
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 7.0)
-
-
-def test_pace_counts_remaining_evaluations(pace):
-    pace.observe(8, 1.0, is_settled=True)
-    pace.add_evaluation(5.0)
-    assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 5.0)
     assert pace.seconds_left(40) == 0
