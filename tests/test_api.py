@@ -37,7 +37,10 @@ README = Path(__file__).parents[1] / "README.md"
 PAGES = [README.parent / "docs" / page for page in ("library.md", "howto/own_loop.md")]
 
 #: Settings for a run on few images.
-SMALL = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.workers=0"'
+SMALL = ("batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.workers=0")
+
+#: The same in Python code.
+QUOTED = ", ".join(f'"{setting}"' for setting in SMALL)
 
 #: A method of another package that makes images darker.
 DARKEN = '''
@@ -66,10 +69,10 @@ class Darken(Method):
 
 
 @pytest.fixture
-def image_folder(tmp_path: Path) -> Path:
-    """A folder of two classes with 32 training and 4 evaluation images."""
-    create_random_images(tmp_path / "images", ("cat", "dog"), train=16, val=2)
-    return tmp_path
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder `images` in the current folder: two classes, 32 training and 4 other images."""
+    monkeypatch.chdir(tmp_path)
+    return create_random_images(tmp_path / "images", ("cat", "dog"), train=16, val=2)
 
 
 def test_package_import_is_light_and_has_all_names():
@@ -95,15 +98,14 @@ def test_package_stub_lists_every_public_name():
 
 
 @pytest.mark.slow
-def test_examples_of_pages_run_in_order(image_folder, monkeypatch):
-    monkeypatch.chdir(image_folder)
+def test_examples_of_pages_run_in_order(images, monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     pages = "".join(page.read_text() for page in PAGES)
     examples = re.findall(r"```python\n(.*?)```", pages, re.DOTALL)
     assert len(examples) == 6
     names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
     for example in examples:
-        small = example.replace('data="data/demo"', f'{SMALL}, data="images"')
+        small = example.replace('data="data/demo"', f'{QUOTED}, data="images"')
         small = small.replace("data/demo", "images").replace("plain_disc/0000.jpg", "cat/0.jpg")
         small = small.replace("workers=2", "workers=0")
         if "rr.load" not in small and "mixup" in small:
@@ -229,37 +231,32 @@ def test_predict_takes_networks_and_images_in_memory(run_here):
     assert results.metrics == resnet_recipes.evaluate(run_here, workers=0).metrics
 
 
-def test_plan_needs_no_images_but_prepare_does(image_folder, monkeypatch):
-    monkeypatch.chdir(image_folder)
+def test_plan_needs_no_images_but_prepare_does(images):
     recipe = resnet_recipes.compose("mild")
     assert resnet_recipes.plan(recipe, ranks=2).facts.train_examples > 1_000_000
     with pytest.raises(resnet_recipes.RecipeError, match=r"data\.root"):
         resnet_recipes.prepare(recipe)
-    arguments = [argument.strip('"') for argument in SMALL.split(", ")]
-    small = resnet_recipes.compose("demo", *arguments, "schedule.warmup=1ba", data="images")
+    small = resnet_recipes.compose("demo", *SMALL, "schedule.warmup=1ba", data="images")
     folder = resnet_recipes.prepare(small)
     assert (folder / "command.txt").read_text() == "python\n"
     # a long temporary path wraps the line
     assert "32 for training" in " ".join((folder / "plan.txt").read_text().split())
 
 
-def test_prepare_rejects_unreadable_validation_images(image_folder, monkeypatch):
-    monkeypatch.chdir(image_folder)
-    arguments = [argument.strip('"') for argument in SMALL.split(", ")]
-    recipe = resnet_recipes.compose("demo", *arguments, "schedule.warmup=1ba", data="images")
+def test_prepare_rejects_unreadable_validation_images(images):
+    recipe = resnet_recipes.compose("demo", *SMALL, "schedule.warmup=1ba", data="images")
     next(Path("images/val").rglob("*.jpg")).write_bytes(b"no image")
     with pytest.raises(resnet_recipes.RecipeError, match="unreadable images in val: 1, "):
         resnet_recipes.prepare(recipe)
     assert not Path("runs").exists()
 
 
-def test_example_of_the_readme_runs(image_folder, monkeypatch):
+def test_example_of_the_readme_runs(images, monkeypatch):
     """Uses the demo recipe with little work; the figures are not checked."""
-    monkeypatch.chdir(image_folder)
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
-    arguments = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
+    arguments = f'"demo", {QUOTED}, "epochs=1", "schedule.warmup=1ba", data="images"'
     documented = '"finetune", pretrained, data="ants-bees", epochs=5, seed=1'
     assert documented in example
     exec(example.replace(documented, arguments), names)
@@ -313,13 +310,12 @@ print(resnet_recipes.teach(recipe, "said", cycle=1))
 """
 
 
-def test_teach_stores_outputs_that_a_run_uses(image_folder, monkeypatch, forks):
-    monkeypatch.chdir(image_folder)
-    arguments = [argument.strip('"') for argument in SMALL.split(", ")]
-    arguments += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
+def test_teach_stores_outputs_that_a_run_uses(images, tmp_path, monkeypatch, forks):
+    arguments = [*SMALL, "model.name=resnet18", "schedule.warmup=1ep"]
+    arguments += ["data=images", "data.train_size=32"]
     recipe = resnet_recipes.compose("demo", *arguments, epochs=2)
     described = about.describe(recipe, ("cat", "dog"), 2)
-    write_weights(build_shallow_resnet18(2), image_folder / "teacher.safetensors", described)
+    write_weights(build_shallow_resnet18(2), tmp_path / "teacher.safetensors", described)
     recipe.methods.distill = resnet_recipes.methods.Distill(teacher="teacher.safetensors")
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):
         with pytest.raises(resnet_recipes.RecipeError, match="must be a whole number from"):
@@ -330,8 +326,8 @@ def test_teach_stores_outputs_that_a_run_uses(image_folder, monkeypatch, forks):
         resnet_recipes.teach(recipe, "stopped", cycle=1)
     assert stopped.value.exit_code == 75
     Path("program.py").write_text(TEACH.format(arguments=", ".join(map(repr, arguments))))
-    code, out, err = forks.run(image_folder, "program").wait()
-    assert (code, out) == (0, f"{image_folder}/said.safetensors\n"), err
+    code, out, err = forks.run(tmp_path, "program").wait()
+    assert (code, out) == (0, f"{tmp_path}/said.safetensors\n"), err
     recipe.methods.distill = resnet_recipes.methods.Distill(labels=out.strip())
     (teacher,) = resnet_recipes.plan(recipe).teachers
     assert f"stored in {out.strip()}: 2 of each image" in teacher.text
