@@ -62,8 +62,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
         (problem, *others), is_training = error.problems, arguments.command == "resnet-train"
         if others or SWEEP not in problem.advice or not is_training:
             raise
-        flags = [text for item in arguments.flags.items() for text in item if text]
-        sweep = shlex.join(["resnet-train", "-m", f"recipe={name}", *changes, *flags])
+        sweep = _format_command("resnet-train -m", [f"recipe={name}", *changes], arguments)
         advice = tuple(sweep if each == SWEEP else each for each in problem.advice)
         raise type(error)([problem._replace(fix=advice)]) from None
     for argument in dict.fromkeys(changes):
@@ -78,6 +77,12 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
             "run.extends", run.extends, Statement(f"there is no run {folder}"), fix
         )
     return result
+
+
+def _format_command(program: str, words: Sequence[str], arguments: Arguments) -> str:
+    """Return a command with other words, and the typed flags."""
+    flags = [text for item in arguments.flags.items() for text in item if text]
+    return shlex.join([*program.split(), *words, *flags])
 
 
 def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
@@ -161,8 +166,7 @@ def _explain_missing(
                 facts = data.survey_images(config, on_progress=say)
             names, reason = rank_recipes(facts, find_typical_size(config, facts))
             if names:
-                flags = [text for item in arguments.flags.items() for text in item if text]
-                command = shlex.join([*arguments.command.split(), names[0], *changes, *flags])
+                command = _format_command(arguments.command, [names[0], *changes], arguments)
                 hint = Hint(f"{names[0]} is {reason}")
                 fix = (f"recipe={names[0]}" if problems else command, hint)
         if problems and not fix:
@@ -259,7 +263,7 @@ def _choose_recipe(arguments: Arguments) -> Choice:
     if "," not in names[0]:
         library.read_chain(names[0])
     elif "-m" not in arguments:
-        sweep = shlex.join(["resnet-train", "-m", f"recipe={names[0]}", *changes])
+        sweep = _format_command("resnet-train -m", [f"recipe={names[0]}", *changes], arguments)
         raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), sweep)
     return Choice(names[0], changes)
 

@@ -109,10 +109,11 @@ def _find_problems(
     )
     rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
     rest = [each for each in rest if each not in format_names]
-    for problem in find_setting_problems("export", rest):
+    if wrong := find_setting_problems("export", rest):
+        rest = [each for each in rest if not find_setting_problems("export", [each])]
+    for problem in wrong:
         is_half = problem.fixes == ("precision.dtype=fp16",)  # half=True
         yield problem._replace(fix="--dtype float16") if is_half else problem
-    rest = [each for each in rest if not find_setting_problems("export", [each])]
     to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
     to = to or next(iter(format_names), "onnx")
     path = shlex.quote(flags.get("--out") or str(find_free_path(Path("exported"))))

@@ -97,9 +97,10 @@ def find_setting_problems(command: str, arguments: Iterable[str]) -> tuple[Probl
     from resnet_recipes.inference.open import SETTINGS, apply_changes, parse_model
     from resnet_recipes.recipe.schema import Recipe
 
+    settings = list(filter(is_setting, arguments))
     try:
-        changes = parse_model(list(filter(is_setting, arguments))).others
-        apply_changes(Recipe(), changes, SETTINGS[command])
+        if changes := parse_model(settings).others:
+            apply_changes(Recipe(), changes, SETTINGS[command])
     except RecipeError as error:
         return error.problems
     return ()
