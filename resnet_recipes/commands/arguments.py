@@ -252,8 +252,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     takes_value = "{}" in template.replace("{{}}", "")
     is_number = value.replace(".", "", 1).isdecimal()
     is_safe = is_number and template.removesuffix("={}") in (*SHORT_NAMES, "seed")
-    needs_composing = takes_value and not is_safe and not template.startswith("sbatch ")
-    if "RUN|FILE" in usage.line or needs_composing:
+    if "RUN|FILE" in usage.line or (takes_value and not is_safe):
         return None
     typed = " ".join([flag, *values]).strip()
     meaning = find_meaning(key, value)

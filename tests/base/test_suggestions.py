@@ -98,8 +98,6 @@ def test_every_suggested_setting_is_accepted():
         if arguments[:1] == ["resnet-recipes"]:
             split(arguments[2:], get_usage(arguments[1]))
             continue
-        if arguments[:1] == ["sbatch"]:  # a command of Slurm
-            continue
         parsed = split(arguments, get_usage("train"))
         changes = [word for word in parsed.positional if not word.startswith("recipe=")]
         if not re.search("=\\[?[A-Z]|NAME", suggested.replacement) and "-m" not in parsed:

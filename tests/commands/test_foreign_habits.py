@@ -238,6 +238,7 @@ resnet-recipes eval --model first --data images | resnet-recipes eval first data
 resnet-recipes eval --data --model first | resnet-recipes eval first
 resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
 resnet-recipes slurm mild data=/d -p gpu | slurm mild data=/d > job.sh && sbatch -p gpu job.sh
+resnet-train mild data=/d --partition gpu | for Slurm: resnet-recipes slurm NAME > job.sh
 resnet-recipes slurm mild data=/d --nodes 2 | nodes=2
 resnet-recipes slurm mild data=/d --gres=gpu:a100:2 | gpus=2
 resnet-recipes slurm mild data=/d -t 1:00:00 | --time 1:00:00
