@@ -38,8 +38,10 @@ Deviation = tuple[_Deviation, _Deviation, _Deviation]
 EvalInterpolation = Annotated[str, OneOf("bilinear", "bicubic")]
 ImageFit = Annotated[str, OneOf("crop", "pad", "squash")]
 
+_MAX_CROP_SIZE = 1024  # pixels
+
 #: Height and width of a crop, in pixels.
-CropSize = Annotated[int, Bounds(least=8, most=1024)]
+CropSize = Annotated[int, Bounds(least=8, most=_MAX_CROP_SIZE)]
 
 
 @dataclass
@@ -144,7 +146,8 @@ class DataConfig(Section):
         yield from find_address_problems(self.root)
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
-            yield Problem("eval_resize", self.eval_resize, rule)
+            resize = min(self.eval_size * 8 // 7, _MAX_CROP_SIZE)  # 256 for 224, the usual ratio
+            yield Problem("eval_resize", self.eval_resize, rule, f"data.eval_resize={resize}")
         if 0 < max(self.mean) <= 1:
             rule = "must be levels from 0 to 255, not fractions of 255"
             levels = ",".join(f"{255 * level:g}" for level in self.mean)

@@ -1,6 +1,7 @@
 """Data facts in the run folder are read as written or rejected; and normalization."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,14 @@ def test_data_facts_reject_file_of_another_structure(tmp_path, text):
 def test_eval_resize_keeps_proportion_for_other_sizes():
     config = DataConfig(eval_size=224, eval_resize=232)
     assert {size: config.resize_for(size) for size in (224, 100)} == {224: 232, 100: 104}
+
+
+@pytest.mark.parametrize(("size", "resize"), [(224, 256), (256, 292), (1000, 1024)])
+def test_data_suggests_resize_for_larger_crop(size, resize):
+    config = DataConfig(root="images", eval_size=size, eval_resize=size - 1)
+    (problem,) = config.problems()
+    assert problem.fixes == (f"data.eval_resize={resize}",)
+    assert not list(replace(config, eval_resize=resize).problems())
 
 
 @pytest.mark.parametrize("memory", [torch.channels_last, torch.contiguous_format])
