@@ -71,7 +71,7 @@ def describe_recipes() -> Iterator[str]:
     rows.sort(key=lambda row: order.index(row["name"]))
     yield "# Recipes\n"
     yield (
-        "A recipe is one file, with the unit of every number, and its source if it was published. "
+        "A recipe is one file, whose comments give the units and sources of its values. "
         "[Choose a recipe](../howto/choose.md) helps to select one, and "
         "[your own recipe](../howto/recipe.md) can start from any of them.\n\n"
         "Letters in brackets, such as \\[R\\], refer to the sources at the top of each file. The "
@@ -105,9 +105,9 @@ def describe_methods() -> Iterator[str]:
         "removes it. The table lists the methods in the order they run. "
         "`resnet-recipes methods NAME` prints the same card.\n\n"
         "On a card, *gain* is in points of top-1 on ImageNet, unless it names speed or other "
-        'images. "Measured here" gives the difference and its 95% interval. A difference is '
-        "*not settled* if the interval contains zero. *Acts at* lists the "
-        "[hooks](../contributing/method.md#the-hooks) of the method.\n"
+        'images. A range after "Measured here" is a confidence interval, whose level is in the '
+        "lab note. A difference is *not settled* if the interval contains zero. *Acts at* lists "
+        "the [hooks](../contributing/method.md#the-hooks) of the method.\n"
     )
     yield from _format_overview("method", ORDER, lambda tree: tree.get("methods", ()))
     for method in ORDER:

@@ -20,9 +20,9 @@ class BCELoss(Method):
     """Classify with a sigmoid per class, not a softmax (Beyer et al., 2020, arXiv:2006.07159).
 
     The loss is summed over classes and divided by N, not by N * K. The classifier bias starts at
-    -ln K, so that every class starts with probability 1 / (K + 1). The two belong together. The
-    recipes of timm, with LAMB, do neither (`reduction: mean`, `bias_init: false`); their
-    `threshold` turns mixed targets into 0 or 1.
+    -ln K, so that every class starts with probability 1 / (K + 1). The recipes of timm, with LAMB,
+    do neither (`reduction: mean`, `bias_init: false`); their `threshold` turns mixed targets into 0
+    or 1.
 
     Evaluation still reports softmax cross-entropy, so a run's training and evaluation losses are
     not comparable.

@@ -53,7 +53,7 @@ class BlurPool(Method):
     one pool and six convolutions of ResNet-50, but not its stem. Parameters and state-dict keys
     match torchvision, but the blur is part of the network, so evaluation also needs it.
     `blur_first` blurs the input of a strided convolution. Without it, the convolution runs at full
-    resolution, as in the paper, which costs four times the compute of this convolution.
+    resolution, closer to the paper, which costs four times the compute of this convolution.
     """
 
     name = "blurpool"

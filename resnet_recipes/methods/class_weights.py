@@ -17,9 +17,8 @@ class ClassWeights(Method):
 
     A class with n training images has the weight `(1 - beta) / (1 - beta^n)`, the inverse of its
     effective number, or 1 / n ("inverse"). A mixed or smoothed target has the mean weight of its
-    classes. Weights are scaled to a mean of 1 over the training images, so the learning rate need
-    not change. The paper scales them to a mean of 1 over classes. If images are used unequally
-    often, with data.sampling or methods that select examples, the mean over an epoch is not 1.
+    classes. Weights are scaled to a mean of 1 over the training images; the paper scales them to a
+    mean of 1 over classes. With data.sampling, the mean over an epoch is not 1.
     """
 
     name = "class_weights"
@@ -32,7 +31,7 @@ class ClassWeights(Method):
     )
     avoid_when = (
         "Classes have nearly the same number of images, or you need the highest top-1 over all "
-        "images. `data.sampling=sqrt` does much the same by showing rare classes more often."
+        "images."
     )
     # effective: by the effective number of images | inverse: 1 / n
     rule: Annotated[str, OneOf("effective", "inverse")] = "effective"

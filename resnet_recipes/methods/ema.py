@@ -24,13 +24,12 @@ class EMA(Method):
     weights by the fraction 1 - 2^(-update_interval / half_life): 0.129 with 20ba and 100ba. All
     floating-point parameters and buffers are averaged, including BatchNorm statistics; integers are
     copied (Composer averages and truncates them). For evaluation and export the average replaces
-    the weights in place; the training weights are then restored bit-identically. At evaluation the
-    average is up to one interval old.
+    the weights in place; the training weights are then restored bit-identically.
 
-    The average of the torchvision references differs in three ways, each available as a setting.
-    Until the first update after its warm-up it is a copy, refreshed at each update (`delay`). It is
-    also updated after the first step of every epoch, where the interval restarts (`each_epoch`).
-    Its decay depends on the number of epochs (`half_life` in dur).
+    The average of the torchvision references differs; each difference is a setting. Until the first
+    update after its warm-up it is a copy, refreshed at each update (`delay`). It is also updated
+    after the first step of every epoch, where the interval restarts (`each_epoch`). Its decay
+    depends on the number of epochs (`half_life` in dur).
     """
 
     name = "ema"

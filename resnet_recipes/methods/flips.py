@@ -20,7 +20,7 @@ class Flips(Method):
     """
 
     name = "flips"
-    cost = "one or two operations per image, in the workers."
+    cost = "up to two operations per image, in the workers."
     gain = "not measured here."
     avoid_when = (
         "Photographs have a top and a bottom. It is for images from above or "

@@ -33,21 +33,21 @@ class ProgressiveResizing(Method):
     "crop" cuts the same window out of all images). `at: loader` makes the loader decode at this
     size instead, which averages over area and saves CPU time.
 
-    Composer differs in two ways. Its float arithmetic turns some sizes of 120, 60 and 100 into 119,
-    59 and 99, and its crop never uses the last offset.
+    In Composer, float arithmetic turns 120 of 176 pixels into 119, and 100 of 167 into 99. Its crop
+    never uses the last offset.
     """
 
     name = "progressive_resizing"
     cost = "one resampling of the batch."
     gain = (
-        "speed: 48% fewer pixels in the 36 epochs of Mild, with almost no loss of accuracy on "
-        "ImageNet (Composer, method card). Measured here: 54% less compute for 5.7 points, not "
+        "speed: 48% fewer pixels in the 36 epochs of Mild. On ImageNet, the effect on accuracy is "
+        "limited (Composer, method card). Measured here: 54% less compute for 5.7 points, not "
         "settled (-4.6 to 16.1), in 8 epochs of Mild on 20 classes of Tiny ImageNet "
         f"({DOCS}/lab/methods.html)."
     )
     avoid_when = (
         "The loader is the bottleneck: small images then save no time. A run under 10 epochs sees "
-        "few sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
+        "few sizes. `mode: crop` was better for ResNet-56 on CIFAR-10 (Composer, method card)."
     )
     # resize: shrink the image | crop: cut a window out of it
     mode: Annotated[str, OneOf("resize", "crop")] = "resize"
@@ -55,7 +55,7 @@ class ProgressiveResizing(Method):
     initial_scale: Annotated[float, _SCALE] = 0.5
     delay: str = "0.5dur"  # duration at initial_scale
     finetune: str = "0.2dur"  # duration at full size, at the end
-    # scales with their start times, instead of the three settings above; []: off
+    # scales with their start times, which replace the three settings above; []: off
     stairs: list[tuple[str, float]] = field(default_factory=list)
     # pixels; all sizes except the full size are multiples of it
     size_increment: Annotated[int, Bounds(least=1)] = 4

@@ -23,11 +23,11 @@ class RandAugment(Method):
 
     Composer's variant: 13 operations, without the identity, sampled uniformly with replacement,
     each with its own strength from U(0.1, severity). At severity 10: rotate by up to 29 degrees,
-    shear by 0.3, translate by a third of the image size, posterize to 4 to 1 bits, and solarize at
-    any threshold. The factor of color, contrast, brightness and sharpness does not depend on this
-    strength. It is below or above 1 with equal probability, and uniform from 0.1 to 1 or from 1 to
-    10 (brightness: from 0.75 to 7.5). With `original`, it is 0.18 times the strength plus 0.1;
-    `safe` omits these four. Runs on decoded images in the loader workers.
+    shear by up to 0.3, translate by up to a third of the image size, posterize to 4 to 1 bits, and
+    solarize at thresholds from 1 to 254. The factor of color, contrast, brightness and sharpness
+    does not depend on this strength. It is below or above 1 with equal probability, and uniform
+    from 0.1 to 1 or from 1 to 10 (brightness: from 0.75 to 7.5). With `original`, it is 0.18 times
+    the strength plus 0.1; `safe` omits these four. Runs on decoded images in the loader workers.
     """
 
     name = "randaugment"
@@ -40,8 +40,8 @@ class RandAugment(Method):
         "method card). Without it, no run of the deep dive exceeded 79.87%."
     )
     avoid_when = (
-        "The run is short: at 90 epochs there is no gain on top of blurpool, mixup and "
-        "label_smoothing (Composer, method card)."
+        "The run is short. On top of blurpool, mixup and label_smoothing, Composer found no "
+        "significant gain (method card)."
     )
     conflicts = dict.fromkeys(
         ("increasing_randaugment", "trivial_augment"), "both choose operations"

@@ -30,17 +30,14 @@ class SAM(Method):
 
     name = "sam"
     cost = (
-        "a SAM step costs two plain steps and a copy of the weights: 10% of a run at interval 10, "
-        "20% at 5. 180 epochs of Hot took 7% less time at 10 than at 5 (MosaicML, Mosaic ResNet "
-        "deep dive, Table 7)."
+        "a second gradient per SAM step, which adds 10% to the compute of a run at interval 10 and "
+        "20% at 5, and a copy of the weights. 180 epochs of Hot took 7% less time at 10 than at 5 "
+        "(MosaicML, Mosaic ResNet deep dive, Table 7)."
     )
-    gain = (
-        "+0.7 points at 90 epochs and interval 10 (Composer, method card), and more in longer runs."
-    )
+    gain = "+0.7 points at 90 epochs and interval 10 (Composer, method card)."
     avoid_when = (
-        "The run is short: it pays the cost without the gain. An interval of 5 is no better than "
-        "10 at 180 epochs, and only 0.1 points better at 450 (MosaicML, Mosaic ResNet deep dive, "
-        "Table 7)."
+        "The run is short: Mild has no SAM. An interval of 5 is no better than 10 at 180 epochs, "
+        "and 0.1 points better at 450 (MosaicML, Mosaic ResNet deep dive, Table 7)."
     )
     extra_weights = 1
     # distance to the nearby point, an L2 norm over all parameters

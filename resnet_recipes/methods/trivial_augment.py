@@ -17,16 +17,15 @@ class TrivialAugment(Method):
     """Apply one random operation to each image (Mueller and Hutter, 2021, arXiv:2103.10158).
 
     Matches torchvision TrivialAugmentWide with bilinear sampling, as the torchvision references use
-    it: 14 operations including the identity, each with 31 strengths. Runs on decoded images in the
-    loader workers. Nothing to tune.
+    it: 14 operations including the identity, 11 of them with 31 strengths. Runs on decoded images
+    in the loader workers.
     """
 
     name = "trivial_augment"
     cost = "one Pillow operation per image, in the workers."
     gain = (
-        '+0.3 points over the baseline (PyTorch blog, "How to train state-of-the-art models '
-        "using TorchVision's "
-        'latest primitives", 2021).'
+        '+0.3 points at 90 epochs (PyTorch blog, "How to train state-of-the-art models using '
+        "TorchVision's latest primitives\", 2021)."
     )
     avoid_when = "The loader is short of CPU."
     conflicts = dict.fromkeys(("increasing_randaugment", "randaugment"), "both choose operations")

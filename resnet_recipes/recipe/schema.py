@@ -47,7 +47,7 @@ class Recipe(Section):
     baseline: bool = False  # true for a recipe of another project, for comparison
     # duration of training before scaling
     max_duration: Annotated[str, IsDuration(units=("ep", "ba"))] = "90ep"
-    # factor on max_duration and the milestones, not on the warm-up
+    # factor on max_duration, and on milestones in epochs or steps
     scale_schedule_ratio: Annotated[float, _STRETCH] = 1.0
     # seed of random numbers, except those of data.seed and data.val_seed
     seed: Annotated[int, Bounds(least=0, most=2**32 - 1)] = 42

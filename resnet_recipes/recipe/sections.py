@@ -69,7 +69,7 @@ class ScheduleConfig(Section):
 
     # cosine | linear | multistep (schedule=step) | polynomial | wsd | constant
     name: Annotated[str, OneOf(*SCHEDULES)] = "cosine"
-    # linear rise to the peak; never stretched by scale_schedule_ratio
+    # linear rise to the peak. `scale_schedule_ratio` does not change a warm-up in epochs or steps.
     warmup: DurationOrZero = "8ep"
     start: BelowOne = 0.0  # fraction of the peak lr at the start of the warm-up
     # cosine: decay from step 0; the warm-up replaces its first part

@@ -27,7 +27,7 @@ class LAMB(OptimizerSettings):
     """
 
     cost = (
-        "one fused and four foreach passes over the weights; three tensors per parameter in "
+        "one fused and four foreach passes over the weights; up to three tensors per parameter in "
         "memory, two of them in checkpoints."
     )
     gain = (
