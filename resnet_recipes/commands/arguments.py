@@ -404,7 +404,8 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):
-        fix = f"{flag} {value}".strip()
+        is_complete = value or not takes[flag]
+        fix = f"{flag} {value}".strip() if is_complete else _explain_missing_value(flag, usage).fix
     elif "--to" in takes and (
         meant := key if key in _FORMATS else FOREIGN_FORMATS.get(key, ("",))[0]
     ):
@@ -437,11 +438,7 @@ def _format_job_fix(meaning: Meaning, flag: str, value: str, rest: Sequence[str]
 
 
 def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
-    """Return arguments without an unknown flag and its value.
-
-    Of other unknown flags, the values of those for RUN and images are kept, and --data X becomes
-    data=X.
-    """
+    """Return arguments without an unknown flag, and with other unknown flags in our form."""
     others, ahead = list[str](), deque(argv)
     while ahead:
         flag, equals, after = (argument := HYDRAS.get(ahead[0], ahead.popleft())).partition("=")
@@ -453,8 +450,10 @@ def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
         values = [after] if equals else _take_values(ahead)
         if flag == name or values == [""]:
             continue
-        if _to_key(flag) in {*RUN_FLAGS, *IMAGE_FLAGS}:
+        if (key := _to_key(flag)) in {*RUN_FLAGS, *IMAGE_FLAGS}:
             others += values
+        elif ours := _find_flag(key, values[0], usage.values, "-m" in argv):
+            others += [ours, *values]
         elif (setting := _format_setting(flag, values)).startswith("data="):
             others.append(setting)
     return others

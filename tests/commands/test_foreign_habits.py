@@ -236,6 +236,8 @@ resnet-recipes doctor --data images --no-images | resnet-recipes doctor data ima
 resnet-recipes job slurm mild data=/d | resnet-recipes job --for slurm recipe=mild data=/d
 resnet-recipes eval --model first --data images | resnet-recipes eval first data=images
 resnet-recipes eval --data --model first | resnet-recipes eval first
+resnet-recipes predict --model first images --topk 2 | resnet-recipes predict first images --top 2
+resnet-recipes export first --half | --dtype TYPE
 resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
 resnet-recipes slurm mild data=/d -p gpu | slurm mild data=/d > job.sh && sbatch -p gpu job.sh
 resnet-train mild data=/d --partition gpu | for Slurm: resnet-recipes slurm NAME > job.sh
