@@ -224,7 +224,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     ]
     has_filter = first == "runs" and any(map(is_setting, rest))
     is_first = has_filter or list(argv) == ["classify"]
-    is_first = is_first or (names and (first != "show" or names[0] in Library().list_names()))
+    is_first = is_first or (bool(names) and (first != "show" or names[0] in Library().list_names()))
     ours, *words = (first if is_first or not other else other).split() or [name]
     if ours not in (*COMMANDS, "train"):
         return

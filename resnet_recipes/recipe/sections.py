@@ -202,7 +202,7 @@ class LaunchConfig(Section):
         yield from super().problems()
         if (amount := find_amount(self.budget)) and not self.price:
             clause = f"budget={self.budget} needs the price per hour"
-            fix = f"'budget=${amount}' launch.price=2.50"
+            fix: Fix = f"'budget=${amount}' launch.price=2.50"
             yield Problem("price", None, clause, fix, kind=Kind.MISSING)
         for key, seconds in (
             ("max_wall", parse_time),
@@ -213,7 +213,7 @@ class LaunchConfig(Section):
                     seconds(value)
             except BrokenRuleError as error:
                 likely_value, is_budget = read_budget(value), key == "budget"
-                fix: Fix = Value(likely_value) if likely_value != value else ()
+                fix = Value(likely_value) if likely_value != value else ()
                 if value.isdecimal() and float(value):
                     forms = (f"{value}h", f"{value}m", f"${value}")
                     fix = tuple(map(Value, forms if is_budget else forms[:2]))
