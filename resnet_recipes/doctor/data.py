@@ -60,7 +60,6 @@ def check_data(root: Path, images: bool = True, progress: Progress = do_nothing)
 
     With `images`, decode every image.
     """
-    root = Path(root)
     betons = _find_betons(root)
     findings = list(check_betons(betons, images, progress))
     if not betons and (problem := find_root_problem(str(root.absolute()))):

@@ -21,7 +21,7 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     with the class folder of each number, in order. Raises NotReadyError if a folder is missing,
     ROOT-by-class exists, a file has no class, or train lacks a class.
     """
-    root = Path(root).resolve()
+    root = root.resolve()
     for folder in (root / "train", root / "val"):
         if not folder.is_dir():
             layout = Hint("this needs train/ with class folders, and val/ with image files")
@@ -57,7 +57,7 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
 
 
 def _read_lines(path: Path) -> list[str]:
-    lines = read_bytes(Path(path)).decode(errors="replace").splitlines()
+    lines = read_bytes(path).decode(errors="replace").splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 

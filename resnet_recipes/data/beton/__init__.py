@@ -134,7 +134,6 @@ def open_beton(path: Path) -> Beton:
     images. Raises NotReadyError if the file cannot be read, breaks the format, or does not match
     its sidecar.
     """
-    path = Path(path)
     try:
         with open_regular(path) as file:
             total = os.fstat(file.fileno()).st_size

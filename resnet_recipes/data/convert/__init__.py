@@ -83,7 +83,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         + sum(map(len, splits)) * _METADATA_BYTES
         + len(splits) * _choose_page_size(options),  # samples start on the second page
         minutes=(total - resumed) * seconds / options.processes / 60,
-        free_bytes=shutil.disk_usage(find_existing_parent(Path(dst))).free,
+        free_bytes=shutil.disk_usage(find_existing_parent(dst)).free,
         resumed_images=resumed,
         sampled_images=len(chosen),
         unreadable=tuple(unreadable),

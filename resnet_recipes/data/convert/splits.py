@@ -100,7 +100,6 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
     file, or if options are wrong.
     """
     RecipeError.raise_if_any(options.problems())
-    src, dst = Path(src), Path(dst)
     sources = _find_sources(src, options)
     if len(sources) == 1 and dst.suffix != ".beton":
         rule = (
