@@ -4,6 +4,7 @@ import csv
 import io
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -127,16 +128,9 @@ def list_messages_of_end(tracker: BackgroundTracker, seconds: float = 0.0) -> li
     return messages
 
 
-class FailingTracker:
-    """A tracker whose server is down."""
-
-    def begin(self, settings: object, step: int) -> None:
-        """Fail as tracker libraries do."""
-        raise SystemExit("no route to host")
-
-
 def test_failing_tracker_is_reported_once():
-    tracker = BackgroundTracker("wandb", FailingTracker, {})
+    failing = Mock(begin=Mock(side_effect=SystemExit("no route to host")))  # as in libraries
+    tracker = BackgroundTracker("wandb", lambda: failing, {})
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
@@ -146,41 +140,34 @@ def test_failing_tracker_is_reported_once():
     ]
 
 
-class UnresponsiveTracker:
-    """A tracker whose server never responds."""
+@pytest.fixture
+def unresponsive_tracker() -> Iterator[BackgroundTracker]:
+    """A tracker whose server does not respond before the end of the test."""
+    response = threading.Event()
+    tracker = BackgroundTracker("mlflow", lambda: Mock(begin=lambda *_: response.wait()), {})
+    tracker.begin(0)
+    yield tracker
+    response.set()
 
-    def __init__(self, response: threading.Event):
-        self.begin = lambda settings, step: response.wait()
-        self.scalars = lambda step, values: None
-        self.close = lambda is_finished: None
 
-
-def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
+def test_unresponsive_tracker_drops_points_and_is_abandoned(unresponsive_tracker, monkeypatch):
     monkeypatch.setattr(trackers, "MAX_WAITING_EVENTS", 5)
     monkeypatch.setattr(trackers, "CLOSING_SECONDS", (0.05, 0.4))
-    response = threading.Event()
-    tracker = BackgroundTracker("mlflow", lambda: UnresponsiveTracker(response), {})
-    tracker.begin(0)
     for step in range(100):
-        tracker.scalars(step, {"train/loss": 1.0})
-    messages = list_messages_of_end(tracker)
-    (warning,) = tracker.take_failures()
+        unresponsive_tracker.scalars(step, {"train/loss": 1.0})
+    messages = list_messages_of_end(unresponsive_tracker)
+    (warning,) = unresponsive_tracker.take_failures()
     assert warning.startswith("log.to=mlflow is too slow")
     assert messages == [
         "waiting up to 0 s for log.to=mlflow",
         "log.to=mlflow did not respond in time; metrics.jsonl has everything",
     ]
-    response.set()
 
 
-def test_tracker_without_closing_seconds_left_is_abandoned():
-    response = threading.Event()
-    tracker = BackgroundTracker("mlflow", lambda: UnresponsiveTracker(response), {})
-    tracker.begin(0)
-    assert list_messages_of_end(tracker, sum(trackers.CLOSING_SECONDS)) == [
+def test_tracker_without_closing_seconds_left_is_abandoned(unresponsive_tracker):
+    assert list_messages_of_end(unresponsive_tracker, sum(trackers.CLOSING_SECONDS)) == [
         "log.to=mlflow did not respond in time; metrics.jsonl has everything"
     ]
-    response.set()
 
 
 def test_unknown_or_missing_tracker_is_a_problem(monkeypatch):
