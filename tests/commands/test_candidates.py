@@ -91,7 +91,7 @@ def small_images(tmp_path):
     return create_random_images(tmp_path / "images")
 
 
-def test_candidates_for_other_images_use_only_own_runs(small_images, list_candidates, run_command):
+def test_candidates_for_other_images_use_only_own_runs(small_images, list_candidates):
     rows = list_candidates(OWN)
     assert {"mild", "small"} <= {row["recipe"] for row in rows}
     assert not any(row["top1_percent"] or row["front"] for row in rows)

@@ -29,6 +29,8 @@ from resnet_recipes.inference.export import (
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 
+pytestmark = pytest.mark.usefixtures("folder_with_weights")
+
 
 def test_export_is_compared_and_has_a_card(folder_with_weights, tmp_path, run_command):
     output = run_command("resnet-recipes export mine --to safetensors --out new/folder").out
@@ -41,9 +43,7 @@ def test_export_is_compared_and_has_a_card(folder_with_weights, tmp_path, run_co
     assert load(out / "model.safetensors").about == load(folder_with_weights).about
 
 
-def test_export_compares_without_fetching_remote_images(
-    folder_with_weights, run_command, monkeypatch
-):
+def test_export_compares_without_fetching_remote_images(run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.fetch", lambda config, **_: None)
     output = run_command("resnet-recipes export mine --to safetensors --out out").out
     assert "on 64 random images" in output
@@ -64,14 +64,14 @@ def test_export_follows_its_settings(run_command, folder_with_weights):
     assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
-def test_export_checks_its_folder_first(folder_with_weights, run_command):
+def test_export_checks_its_folder_first(run_command):
     Path("file").touch()
     message = run_command("resnet-recipes export mine --to onnx --out file/a", 3).err
     assert "--out file/a cannot be written to: file is a file" in message
     assert "writing" not in message
 
 
-def test_export_names_a_damaged_image(folder_with_weights):
+def test_export_names_a_damaged_image():
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
@@ -95,7 +95,7 @@ def test_documented_programs_read_16_bit_gray_like_predict(folder_with_weights):
         assert np.array_equal(names["pixels"], expected)
 
 
-def test_export_comparison_reads_16_bit_gray_as_documented(folder_with_weights):
+def test_export_comparison_reads_16_bit_gray_as_documented():
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
     trained = open_network(["mine"], USAGE).to_device()
@@ -116,7 +116,7 @@ def test_export_compares_generated_images_smooth_like_photographs():
     assert max(steps) < 20  # random images differ by 85
 
 
-def test_export_counts_the_images_it_compared(folder_with_weights, tmp_path):
+def test_export_counts_the_images_it_compared(tmp_path):
     progress = []
     trained, show = (
         open_network(["mine"], USAGE).to_device(),
@@ -172,7 +172,7 @@ def test_int8_export_is_smaller_and_keeps_description(folder_with_weights, run_c
     assert "--to onnx" in output
 
 
-def test_export_lines_fit_the_terminal(folder_with_weights, run_command, monkeypatch):
+def test_export_lines_fit_the_terminal(run_command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     streams = run_command(
         "resnet-recipes export mine --to safetensors --dtype float16 --lose 100 --out out"
@@ -182,7 +182,7 @@ def test_export_lines_fit_the_terminal(folder_with_weights, run_command, monkeyp
     assert "Top-1 on all validation images" in " ".join(streams.out.split())
 
 
-def test_export_measures_accuracy_of_file_in_float32(folder_with_weights, monkeypatch, run_command):
+def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command):
     uses_autocast = []
 
     def compute(images: torch.Tensor) -> torch.Tensor:
@@ -198,7 +198,7 @@ def test_export_measures_accuracy_of_file_in_float32(folder_with_weights, monkey
     assert not any(uses_autocast)
 
 
-def test_export_that_loses_too_much_is_not_written(folder_with_weights, tmp_path):
+def test_export_that_loses_too_much_is_not_written(tmp_path):
     trained = open_network(["mine"], USAGE).to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1"):
@@ -218,11 +218,11 @@ def test_export_that_loses_too_much_is_not_written(folder_with_weights, tmp_path
         ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
     ],
 )
-def test_export_rejects_unsupported_dtype_or_loss(arguments, key, folder_with_weights, run_command):
+def test_export_rejects_unsupported_dtype_or_loss(arguments, key, run_command):
     assert key in run_command(f"resnet-recipes export mine --to onnx --out out {arguments}", 2).err
 
 
-def test_export_without_images_compares_generated_ones(folder_with_weights, run_command):
+def test_export_without_images_compares_generated_ones(run_command):
     Path("images").rename("moved")
     out = run_command("resnet-recipes export mine --to exported_program --out out").out
     assert "on 64 random images" in out
@@ -247,9 +247,7 @@ def test_export_that_accepts_one_size_states_it(folder_with_weights, monkeypatch
 
 
 @pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
-def test_export_with_different_outputs_is_deleted(
-    flag, folder_with_weights, tmp_path, monkeypatch, run_command
-):
+def test_export_with_different_outputs_is_deleted(flag, tmp_path, monkeypatch, run_command):
     even = formats.TARGETS["exported_program"]._replace(
         write=lambda network, path: path.touch(),
         read=lambda path, about: lambda images: torch.full((len(images), 10), 0.3),
@@ -263,9 +261,7 @@ def test_export_with_different_outputs_is_deleted(
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
-def test_export_on_full_disk_is_reported_and_deleted(
-    folder_with_weights, tmp_path, monkeypatch, run_command
-):
+def test_export_on_full_disk_is_reported_and_deleted(tmp_path, monkeypatch, run_command):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=full))
     message = run_command("resnet-recipes export mine --to exported_program --out out", 3).err
@@ -275,9 +271,7 @@ def test_export_on_full_disk_is_reported_and_deleted(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # torch takes minutes to write a graph on a busy machine
-def test_export_with_preprocessing_predicts_like_predict(
-    folder_with_weights, run_command, run_json
-):
+def test_export_with_preprocessing_predicts_like_predict(run_command, run_json):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     output = run_command("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
@@ -298,9 +292,7 @@ def test_export_with_preprocessing_predicts_like_predict(
         )
 
 
-def test_export_without_package_suggests_install_command(
-    folder_with_weights, monkeypatch, run_command
-):
+def test_export_without_package_suggests_install_command(monkeypatch, run_command):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     message = run_command("resnet-recipes export mine --to onnx --out out", 3).err
     assert suggest_install("export") in message

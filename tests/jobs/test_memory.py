@@ -76,7 +76,7 @@ def test_resolve_memory_pixels_rejects_machine_without_engine(monkeypatch):
         resolve_memory_pixels(plan, print)
 
 
-def test_synthetic_images_are_never_kept_in_memory(monkeypatch):
+def test_synthetic_images_are_never_kept_in_memory():
     plan = plan_imagenet("mild cache=auto", 8)
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert resolve_memory_pixels(plan, print) == plan

@@ -145,7 +145,7 @@ def test_recipe_inherits_through_several_files(write_recipe_file):
     assert [Path(path).stem for path in composed.origin.files] == ["mild", "one", "two"]
 
 
-def test_recipe_can_be_named_by_its_path(write_recipe_file, tmp_path):
+def test_recipe_can_be_named_by_its_path(write_recipe_file):
     path = write_recipe_file("other.yaml", "name: other\ndefaults: [mild]\n")
     for spelled in ("other.yaml", "./other.yaml", str(path)):
         assert compose(spelled, [DATA]).origin.entry.origin == "file"

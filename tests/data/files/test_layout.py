@@ -289,7 +289,7 @@ def test_nested_split_folders_count_once(image_folder, tmp_path):
     assert count_images(tmp_path) == (37, 11, CLASSES)
 
 
-def test_self_linked_folder_is_not_a_nested_split(image_folder, tmp_path):
+def test_self_linked_folder_is_not_a_nested_split(tmp_path):
     for split in ("train", "val"):
         (tmp_path / split).mkdir()
         (tmp_path / split / split).symlink_to(tmp_path / split)
