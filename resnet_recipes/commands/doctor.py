@@ -40,7 +40,7 @@ USAGE = Usage(
     | JSON,
     """\
 Topics:
-  data PATH           the images in a folder
+  data PATH           the images in a folder; data.nested_classes= as in a run
   native              the native JPEG decoder
   gpu                 driver, memory, and GPUs that torch finds
   run [PATH]          cores, memory and disk
@@ -48,6 +48,9 @@ Without a topic: native, gpu and run.""",
 )
 
 _FORM = Hint("resnet-recipes doctor data FOLDER")
+
+#: The start of the only setting that the check of a folder accepts.
+_NESTED = "data.nested_classes="
 
 _TOPICS = ("data", "native", "gpu", "run")
 
@@ -78,11 +81,12 @@ def run(arguments: Arguments) -> int:
         raise RecipeError([Problem(topic, None, "unknown topic", fix, topics, Kind.UNKNOWN)])
     settings = [argument for argument in rest if is_setting(argument)]
     paths = [argument for argument in rest if argument not in settings]
-    if settings and "--network" not in arguments:
+    unused = [each for each in settings if topic != "data" or not each.startswith(_NESTED)]
+    if unused and "--network" not in arguments:
         clause = Statement("`doctor` takes settings only with --network")
-        folder = get_value(settings, *DATA_KEYS)
+        folder = get_value(unused, *DATA_KEYS)
         fix = shlex.join(["resnet-recipes", "doctor", topic, folder]) if folder else ""
-        raise RecipeError.of(shlex.join(settings), None, clause, fix, Kind.UNUSED)
+        raise RecipeError.of(shlex.join(unused), None, clause, fix, Kind.UNUSED)
     if (topic == "data" and len(paths) != 1) or len(paths) > 1:
         raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", _FORM)
     if topic in ("native", "gpu") and paths:
@@ -108,8 +112,9 @@ def _check_topics(
 
         name = arguments.flags.get("--network")
         network = open_network([name, *settings], USAGE) if name else None
+        nested_classes = network.recipe.data.nested_classes if network else _parse_nested(settings)
         with ProgressLine("decoding") as show:
-            findings += check_data(path, "--no-images" not in arguments, show)
+            findings += check_data(path, "--no-images" not in arguments, show, nested_classes)
         if network and get_exit_code(findings) == ExitCode.DONE:
             from resnet_recipes.inference.similar_images import check_similar
 
@@ -128,6 +133,16 @@ def _check_topics(
 
         findings += check_run(path)
     return findings
+
+
+def _parse_nested(settings: Sequence[str]) -> bool | None:
+    """Return the value of data.nested_classes. Raises RecipeError if it is wrong."""
+    if not settings:
+        return None
+    from resnet_recipes.inference.open import apply_changes
+    from resnet_recipes.recipe.schema import Recipe
+
+    return apply_changes(Recipe(), settings, ["data.nested_classes"]).data.nested_classes
 
 
 def _fix_val(root: Path | None, arguments: Arguments) -> int:

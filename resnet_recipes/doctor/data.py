@@ -55,10 +55,15 @@ _BLOCK_IMAGES = 256  # images decoded between two checks of the time
 IMAGENET_COUNTS = {"train": 1_281_167, "val": 50_000}
 
 
-def check_data(root: Path, images: bool = True, progress: Progress = do_nothing) -> list[Finding]:
+def check_data(
+    root: Path,
+    images: bool = True,
+    progress: Progress = do_nothing,
+    nested_classes: bool | None = None,
+) -> list[Finding]:
     """Check a folder of class folders or .beton files, or one .beton file.
 
-    With `images`, decode every image.
+    With `images`, decode every image. `nested_classes` is the setting of a run.
     """
     betons = _find_betons(root)
     findings = list(check_betons(betons, images, progress))
@@ -80,7 +85,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = do_nothing)
         ]
         return findings
     try:
-        config = make_config(root)
+        config = make_config(root, nested_classes)
         findings += _check_folders(config, compares=not images)
         if config.val_share:
             fix = "data.val_share=0.1", Hint("holds out a tenth of each class, as this check does")
@@ -90,13 +95,13 @@ def check_data(root: Path, images: bool = True, progress: Progress = do_nothing)
     return findings + (list(_check_images(config, progress)) if images else [])
 
 
-def make_config(root: Path) -> DataConfig:
+def make_config(root: Path, nested_classes: bool | None = None) -> DataConfig:
     """Return settings that read a folder. Raises like `find_parts`.
 
     Without validation images, a tenth of the training images is set aside.
     """
     val_share = 0.0 if "val" in find_parts(root) else 0.1
-    return DataConfig(root=str(root.absolute()), val_share=val_share)
+    return DataConfig(root=str(root.absolute()), val_share=val_share, nested_classes=nested_classes)
 
 
 def _find_betons(root: Path) -> list[Path]:

@@ -29,7 +29,7 @@ _CHUNK_IMAGES = 256  # validation images that are compared together
 
 def check_similar(trained: TrainedNetwork, root: Path, progress: Progress) -> Finding:
     """Return which validation images look like training images. Raises like `find_similar`."""
-    pairs = find_similar(trained, make_config(root), progress)
+    pairs = find_similar(trained, make_config(root, trained.recipe.data.nested_classes), progress)
     lines = [
         f"{pair.cosine:.3f}  {pair.val}  {pair.train}"
         for pair in pairs

@@ -51,6 +51,16 @@ def test_doctor_data_rejects_settings_without_network(data, run_command):
     assert "needs one folder" not in err
 
 
+@pytest.mark.parametrize(("nested", "classes"), [("false", 2), ("true", 4)])
+def test_doctor_data_accepts_nested_classes_of_a_run(nested, classes, tmp_path, run_command):
+    root = create_random_images(tmp_path / "halves", ["ant", "bee"], train=3)
+    (root / "train").rename(root / "left")
+    (root / "val").rename(root / "right")
+    assert "has the same folders" in run_command(f"resnet-recipes doctor data {root}", 3).out
+    command = f"resnet-recipes doctor data {root} data.nested_classes={nested}"
+    assert f" images in {classes} classes" in run_command(command).out
+
+
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_doctor_wraps_findings_only_on_a_terminal(is_terminal, data, run_command, monkeypatch):
     width = len(str(data)) + 20  # the sentence starts with the path
