@@ -286,7 +286,7 @@ class NotYetError(NotReadyError):
     exit_code = ExitCode.PREEMPTED
 
 
-#: A row of a plan: a label and a text.
+#: A row of a plan or a summary: a label, or "" if it continues the row above, and a text.
 LabeledText = tuple[str, str]
 
 

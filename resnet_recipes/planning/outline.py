@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import Note
+from resnet_recipes.base.errors import LabeledText, Note
 from resnet_recipes.base.text import format_bytes, format_count, format_facts, format_number
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
@@ -13,18 +13,16 @@ from resnet_recipes.run_folder.facts import Published, find_nearest
 
 LABEL_COLUMNS = 13  # columns for the label of a row
 
-OutlineRow = tuple[str, str]
-
 #: A row between two parts of a plan.
-BLANK: OutlineRow = ("", "")
+BLANK: LabeledText = ("", "")
 
 
-def format_lines(rows: Iterable[OutlineRow], width: int = 80) -> list[str]:
+def format_lines(rows: Iterable[LabeledText], width: int = 80) -> list[str]:
     """Return rows as plain lines, wrapped at `width` columns next to their label."""
     return format_facts(rows, width, LABEL_COLUMNS, 2)
 
 
-def describe_plan(plan: Plan) -> Iterator[OutlineRow]:
+def describe_plan(plan: Plan) -> Iterator[LabeledText]:
     """Yield all rows of a plan that do not depend on this machine."""
     yield from describe_essentials(plan)
     yield BLANK
@@ -35,7 +33,7 @@ def describe_plan(plan: Plan) -> Iterator[OutlineRow]:
     yield from iterate_notes(plan)
 
 
-def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Iterator[OutlineRow]:
+def describe_essentials(plan: Plan, machine: Iterable[LabeledText] = ()) -> Iterator[LabeledText]:
     """Yield the most important rows; `machine` contains the device and the time."""
     facts = plan.facts
     yield (
@@ -57,13 +55,13 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
         yield "published", clause
 
 
-def iterate_notes(plan: Plan) -> Iterator[OutlineRow]:
+def iterate_notes(plan: Plan) -> Iterator[LabeledText]:
     """Yield notes on settings that a user may want to change before the start."""
     for note in (*map(Note, plan.facts.notes), *plan.notes):
         yield from note.list_rows()
 
 
-def describe_details(plan: Plan) -> Iterator[OutlineRow]:
+def describe_details(plan: Plan) -> Iterator[LabeledText]:
     """Yield rows on the details of a run: figures with units, and a sentence for each method."""
     recipe, model = plan.recipe, plan.recipe.model
     duration = f"{format_epochs(plan)}{_describe_scaling(plan)}"
@@ -105,7 +103,7 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
         yield "" if index else "methods", text
 
 
-def describe_extras(plan: Plan) -> Iterator[OutlineRow]:
+def describe_extras(plan: Plan) -> Iterator[LabeledText]:
     """Yield rows that explain a result or a difference, but are not needed before a start."""
     steps = {0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3))}
     points = ", ".join(

@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from resnet_recipes.base.errors import LabeledText
 from resnet_recipes.base.text import format_clock, format_count, format_number, format_percent
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder.metrics import Metrics
@@ -19,30 +19,23 @@ def format_title(summary: Summary) -> str:
     return f"{summary.recipe}: {epochs}, {summary.steps:,} steps{sessions}, on {summary.devices}"
 
 
-class Line(NamedTuple):
-    """One line of the printed summary."""
-
-    label: str  # label of the line; empty if it continues the previous line
-    text: str
-
-
-def describe_run(summary: Summary, full: bool = False) -> Iterator[Line]:
+def describe_run(summary: Summary, full: bool = False) -> Iterator[LabeledText]:
     """Yield the lines below the title; `full` adds more times, and the speed at each image size."""
     yield from _describe_accuracy(summary, full)
     yield from _describe_published(summary)
     yield from _describe_training(summary)
     if full:
         yield from _describe_times(summary)
-    yield Line("", "")
-    yield Line("results", summary.folder)
-    yield Line("weights", summary.weights)
+    yield "", ""
+    yield "results", summary.folder
+    yield "weights", summary.weights
     folder = shlex.quote(str(Path(summary.folder).parent))
-    yield Line("curves", f"resnet-recipes report {folder}")
+    yield "curves", f"resnet-recipes report {folder}"
     run = shlex.quote(summary.folder)
-    yield Line("predict", f"resnet-recipes predict {run} IMAGE ...")
+    yield "predict", f"resnet-recipes predict {run} IMAGE ..."
 
 
-def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
+def _describe_accuracy(summary: Summary, full: bool) -> Iterator[LabeledText]:
     """Yield the accuracy of the weights, and a warning if the EMA weights are far behind."""
     ema, raw = summary.ema, summary.raw
     raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
@@ -50,27 +43,25 @@ def _describe_accuracy(summary: Summary, full: bool) -> Iterator[Line]:
     if metrics is not None:
         averaged = " (EMA)" if ema else ""
         images = f"on {metrics.examples:,} images{averaged}"
-        yield Line("accuracy", f"{_format_metrics(metrics)}   {images}")
+        yield "accuracy", f"{_format_metrics(metrics)}   {images}"
         correct = round(metrics.top1 * metrics.examples / 100)
         low, high = compute_accuracy_interval(correct, metrics.examples)
-        yield Line("", f"95% interval of top-1: {low:.1f} to {high:.1f}%")
+        yield "", f"95% interval of top-1: {low:.1f} to {high:.1f}%"
     if summary.best and summary.best_weights:
         name = Path(summary.best_weights).name
         epoch = f"{summary.best_epoch:.4g}"
-        yield Line("", f"{_format_metrics(summary.best)}   {name}, of epoch {epoch}:")
+        yield "", f"{_format_metrics(summary.best)}   {name}, of epoch {epoch}:"
         note = f"best of {summary.evaluations} evaluations; optimistic, chosen on these images"
-        yield Line("", note)
+        yield "", note
     if ema is None or raw is None:
         return
     is_far_behind = raw.top1 - ema.top1 > MAX_POINTS_BEHIND
     if full or is_far_behind:
-        yield Line("", f"{_format_metrics(raw)}   {raw_file}")
+        yield "", f"{_format_metrics(raw)}   {raw_file}"
     if is_far_behind:
-        yield Line(
-            "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points worse than the raw weights"
-        )
-        yield Line("", f"use {raw_file}, or train with")
-        yield Line("", f"methods.ema.half_life={max(1, summary.steps // 50)}ba")
+        yield "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points worse than the raw weights"
+        yield "", f"use {raw_file}, or train with"
+        yield "", f"methods.ema.half_life={max(1, summary.steps // 50)}ba"
 
 
 def _format_metrics(metrics: Metrics) -> str:
@@ -81,21 +72,21 @@ def _format_metrics(metrics: Metrics) -> str:
     return "   ".join(f"{name} {value:5.2f}%" for name, value in figures.items())
 
 
-def _describe_published(summary: Summary) -> Iterator[Line]:
+def _describe_published(summary: Summary) -> Iterator[LabeledText]:
     """Yield the nearest published result; add the difference if the durations are similar."""
     published, metrics = summary.published, summary.ema or summary.raw
     if published is None or metrics is None:
         return
     duration = f" after {published.epochs} epochs" if published.epochs else ""
     duration += f" in {published.time}" if published.time else ""
-    yield Line("published", f"top-1 {published.top1:5.2f}%{duration}")
+    yield "published", f"top-1 {published.top1:5.2f}%{duration}"
     if published.hardware or published.source:
-        yield Line("", "; ".join(text for text in (published.hardware, published.source) if text))
+        yield "", "; ".join(text for text in (published.hardware, published.source) if text)
     if published.epochs and abs(published.epochs - summary.epochs) <= 0.1 * published.epochs:
-        yield Line("", f"this run: {metrics.top1 - published.top1:+.2f} points")
+        yield "", f"this run: {metrics.top1 - published.top1:+.2f} points"
 
 
-def _describe_training(summary: Summary) -> Iterator[Line]:
+def _describe_training(summary: Summary) -> Iterator[LabeledText]:
     """Yield the training time and speed, and the wall time with its parts."""
     estimate = ""
     if summary.estimated_seconds:
@@ -104,10 +95,10 @@ def _describe_training(summary: Summary) -> Iterator[Line]:
         change = change if ratio < 2 else f"{ratio:.1f}x as long"
         estimate = f" (estimated {format_clock(summary.estimated_seconds)}; took {change})"
     seconds = format_clock(summary.training_seconds)
-    yield Line("training", f"{seconds} without evaluations and checkpoints{estimate}")
+    yield "training", f"{seconds} without evaluations and checkpoints{estimate}"
     data_wait = format_percent(summary.data_wait_share)
     speed = format_number(summary.images_per_second)
-    yield Line("", f"{speed} images/s, {data_wait} of the time waiting for data")
+    yield "", f"{speed} images/s, {data_wait} of the time waiting for data"
     parts = {
         "training": summary.training_seconds,
         format_count(summary.evaluations, "evaluation"): summary.evaluation_seconds,
@@ -120,10 +111,10 @@ def _describe_training(summary: Summary) -> Iterator[Line]:
         for name, seconds in parts.items()
         if seconds >= 1 or name == "training"
     )
-    yield Line("wall time", f"{format_clock(summary.wall_seconds)}: {parts_text}")
+    yield "wall time", f"{format_clock(summary.wall_seconds)}: {parts_text}"
 
 
-def _describe_times(summary: Summary) -> Iterator[Line]:
+def _describe_times(summary: Summary) -> Iterator[LabeledText]:
     """Yield all other times, and the speed at each image size."""
     times = {
         "steady state: first epoch counted like the second": summary.steady_state_seconds,
@@ -136,13 +127,13 @@ def _describe_times(summary: Summary) -> Iterator[Line]:
     }
     known_times = [(name, seconds) for name, seconds in times.items() if seconds is not None]
     for index, (name, seconds) in enumerate(known_times):
-        yield Line("" if index else "times", f"{format_clock(seconds):>8}   {name}")
+        yield "" if index else "times", f"{format_clock(seconds):>8}   {name}"
     for index, (image_size, speed) in enumerate(summary.images_per_second_by_pixels.items()):
         text = (
             f"{format_number(speed):>8} images/s at {image_size} px, after the first logged steps"
         )
-        yield Line("" if index else "speed", text)
+        yield "" if index else "speed", text
     pflops = f"{format_number(summary.training_pflops)} PFLOPs (10^15 operations)"
-    yield Line("compute", f"{pflops}, forward and backward")
+    yield "compute", f"{pflops}, forward and backward"
     if summary.raw_weights:
-        yield Line("raw weights", summary.raw_weights)
+        yield "raw weights", summary.raw_weights
