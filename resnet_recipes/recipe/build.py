@@ -167,9 +167,9 @@ def _choose_section(
     A setting of another section, such as `momentum` next to `name: lamb`, is a problem unless it is
     null.
     """
-    names = {section.name: section for section in sections} if len(sections) > 1 else {}
-    if not names:
+    if len(sections) == 1:
         return sections[0], tree
+    names = {section.name: section for section in sections}
     name = tree.get("name", sections[0].name)
     if not isinstance(name, str) or name not in names:
         likely_name = find_closest(str(name), names)
