@@ -6,11 +6,9 @@ from typing import Annotated
 
 import numpy as np
 
-from resnet_recipes.base.limits import Bounds
+from resnet_recipes.base.limits import Bounds, ZeroToOne
 from resnet_recipes.methods.base import ImageAugment, Method
 from resnet_recipes.methods.image_ops import Operation, RandomOps
-
-_Strength = Annotated[float, Bounds(least=0, most=1)]
 
 
 @dataclass
@@ -29,9 +27,9 @@ class ColorJitter(Method):
         "Color tells the classes apart, or randaugment or "
         "trivial_augment is on, which change color already."
     )
-    brightness: _Strength = 0.4  # largest change of the factor
-    contrast: _Strength = 0.4  # largest change of the factor
-    saturation: _Strength = 0.4  # largest change of the factor
+    brightness: ZeroToOne = 0.4  # largest change of the factor
+    contrast: ZeroToOne = 0.4  # largest change of the factor
+    saturation: ZeroToOne = 0.4  # largest change of the factor
     # largest shift, as a fraction of a full turn
     hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0
 

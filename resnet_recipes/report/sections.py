@@ -63,10 +63,10 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
     if len(sets) > 1:
         note = "Accuracies on different images cannot be compared: each dataset has a section."
         yield PageSection(f"{len(sets)} datasets", [note])
-    published = [] if sets else list(map(asdict, read_published()))
+    results = list(map(asdict, read_published()))
+    published = [] if sets else results
     for number, part in enumerate(sets.values(), 1):
-        is_imagenet = _count_images(part[0]) == IMAGENET_IMAGES
-        comparable = list(map(asdict, read_published())) if is_imagenet else []
+        comparable = results if _count_images(part[0]) == IMAGENET_IMAGES else []
         head, *others = _build_data_sections(
             part, comparable, price, f"data{number}-" if len(sets) > 1 else ""
         )
