@@ -1,6 +1,7 @@
 """`budget=` for users, on a simulated machine that takes ten milliseconds per image."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ ARGUMENTS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration
 #: An epoch has 128 images. Each evaluation, including the second at the end of a run, has 50.
 EPOCH, START, SAVE = 1.28 + 0.5, 6.0, 1.0
 LAST = 0.5 + SAVE
+SPEEDS = Speeds(
+    {32: (0.01,) * 4},
+    evaluation_images_per_second=100.0,
+    start_seconds=START,
+    save_seconds=SAVE,
+)
 FITS = int((120 / MAX_DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two minutes
 
 
@@ -23,13 +30,7 @@ FITS = int((120 / MAX_DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two m
 def measurements(monkeypatch):
     """Replace measurements; return a list with an item for each measurement."""
     calls = []
-    speeds = Speeds(
-        {32: (0.01,) * 4},
-        evaluation_images_per_second=100.0,
-        start_seconds=START,
-        save_seconds=SAVE,
-    )
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or speeds)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or SPEEDS)
     return calls
 
 
@@ -60,13 +61,8 @@ def test_budget_reserves_time_for_evaluations_and_checkpoints(run_command, run_f
 @pytest.fixture
 def slow_evaluations(monkeypatch):
     """Evaluations of five seconds; an epoch trains for 1.28 seconds."""
-    speeds = Speeds(
-        {32: (0.01,) * 4},
-        evaluation_images_per_second=10.0,
-        start_seconds=START,
-        save_seconds=SAVE,
-    )
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    slow = replace(SPEEDS, evaluation_images_per_second=10.0)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
 
 
 @pytest.mark.parametrize(
@@ -105,12 +101,7 @@ def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, run_command)
 
 
 def test_budget_below_shortest_run_suggests_finetuning(run_command, monkeypatch):
-    slow = Speeds(
-        {32: (1000.0,) * 4},
-        evaluation_images_per_second=100.0,
-        start_seconds=START,
-        save_seconds=SAVE,
-    )
+    slow = replace(SPEEDS, seconds_per_image={32: (1000.0,) * 4})
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
     message = run_command(f"resnet-train {ARGUMENTS} budget=2h schedule.warmup=8ep", 2).err
     assert "the shortest sensible run is epochs=16, which takes up to 4 weeks" in message
