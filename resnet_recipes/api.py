@@ -378,8 +378,9 @@ def evaluate(
 ) -> "EvaluationResult":
     """Evaluate a run, a checkpoint, a weights file or a network in this process, on one device.
 
-    Returns the metrics, and the outcome for each image. Takes the same changes as `resnet-recipes
-    eval`: `evaluate("runs/a", "data.eval_size=256", data="images")`.
+    Returns the metrics, and the outcome for each image. Takes the changes of `resnet-recipes eval`,
+    except `gpus` and `evaluation.sizes`: `evaluate("runs/a", "data.eval_size=256", data="images")`.
+    A network needs `data`.
     """
     arguments = _format_changes(changes, settings)
     network = _open(place, arguments)
