@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.duration import find_amount
 from resnet_recipes.base.errors import (
     Hint,
     Kind,
@@ -145,15 +144,14 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
     low, high = (format_clock(60 * minutes) for minutes in result.bounds)
     bounds = f"   between {low} and {high}" if low != high else ""
     yield f"training    {format_clock(60 * result.minutes):>8}{bounds}"
-    left_out = "evaluations"
     if result.evaluation_minutes is not None:
         yield f"evaluation  {format_clock(60 * result.evaluation_minutes):>8}"
-        left_out = "start-up"
     if result.other_minutes is not None:
         yield f"the rest    {format_clock(60 * result.other_minutes):>8}   start-up and checkpoints"
     total = format_clock(60 * result.total_minutes)
-    without = "" if result.other_minutes is not None else f"   without {left_out} and checkpoints"
-    yield f"total       {total:>8}{without}"
+    missing = "" if result.other_minutes is not None else "   without start-up and checkpoints"
+    missing += "" if result.evaluation_minutes is not None else ", and without evaluations"
+    yield f"total       {total:>8}{missing}"
     if price is not None:
         cost = f"${result.cost(price):,.2f}"
         yield f"cost        {cost:>8}   at ${price:g} per hour"
@@ -198,7 +196,7 @@ def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
 
 def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     """Yield the largest cost of the run, with settings that reduce it."""
-    from resnet_recipes.jobs.loading import find_gain
+    from resnet_recipes.jobs.loading import note_loading
     from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
     from resnet_recipes.planning.estimate import note_evaluations
 
@@ -208,7 +206,7 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     speeds, image_size = forecast.speeds, plan.image_sizes[0]
     if speeds.bottlenecks:  # the parts of a step were not measured
         return
-    if (gain := find_gain(plan, speeds)) and (note := gain.note(forecast)):
+    if note := note_loading(plan, forecast):
         yield note._replace(text=f"loading {note.text}")
     limit, wait = speeds.bottleneck_at(image_size), ""
     resizing = plan.new_stack().methods.get("progressive_resizing")
@@ -263,9 +261,7 @@ def _name_flags(problem: Problem, budget: str) -> Problem:
     if budget and problem.key in _BUDGET:
         return problem._replace(key="--within", value=budget, typed="")
     if budget and problem.key == "launch.price" and problem.kind is Kind.MISSING:
-        clause = f"--within {budget} needs the price per hour"
-        fix = f"--within '${find_amount(budget)}' --price 2.50"
-        return problem._replace(key="--price", clause=clause, fix=fix)
+        return problem._replace(key="--price", fix="--price 2.50")
     return problem
 
 
@@ -317,9 +313,8 @@ def _format_candidates(
             "": "*" if row["front"] else "",
             "RECIPE": row["recipe"],
             "EPOCHS": f"{round(row['epochs'], 1):g}",
-            "TIME": format_or_dash(
-                row["minutes"], format_minutes if row["measured"] else _format_guess
-            ),
+            "TIME": ("" if row["measured"] or not row["minutes"] else "~")
+            + format_or_dash(row["minutes"], format_minutes),
             "COST": format_or_dash(row["cost"], "${:,.2f}".format),
             "TOP-1": format_or_dash(row["top1_percent"], "{:.1f}%".format),
             "ACCURACY": row["accuracy"] or "not known",
@@ -350,14 +345,8 @@ def _format_candidates(
     skipped = defaultdict[str, list[str]](list)
     for name, problem in candidates.skipped.items():
         flagged = _name_flags(problem, budget)
-        is_flag = flagged.key.startswith("-")
-        key = f"{flagged.key} {flagged.value}" if is_flag else find_short_name(flagged.key)
-        skipped[flagged.about(key)].append(name)
+        skipped[flagged.about(find_short_name(flagged.key))].append(name)
     for reason, names in skipped.items():
         yield from wrap_text(f"skipped: {', '.join(names)}: {reason}", get_width(), rest="    ")
     for name, problem in candidates.absent_weights.items() if rows else ():
         yield from (f"{name} needs its weights first; to fetch them:", f"  {problem.fixes[0]}")
-
-
-def _format_guess(count: float) -> str:
-    return f"~{format_minutes(count)}"

@@ -200,10 +200,9 @@ class LaunchConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems; keys are relative to `launch`."""
         yield from super().problems()
-        if (amount := find_amount(self.budget)) and not self.price:
-            clause = f"budget={self.budget} needs the price per hour"
-            fix: Fix = f"'budget=${amount}' launch.price=2.50"
-            yield Problem("price", None, clause, fix, kind=Kind.MISSING)
+        if find_amount(self.budget) and not self.price:
+            clause = f"an amount such as {self.budget} needs the price per hour"
+            yield Problem("price", None, clause, "launch.price=2.50", kind=Kind.MISSING)
         for key, seconds in (
             ("max_wall", parse_time),
             ("budget", partial(parse_budget, price=self.price or 1.0)),
@@ -213,7 +212,7 @@ class LaunchConfig(Section):
                     seconds(value)
             except BrokenRuleError as error:
                 likely_value, is_budget = read_budget(value), key == "budget"
-                fix = Value(likely_value) if likely_value != value else ()
+                fix: Fix = Value(likely_value) if likely_value != value else ()
                 if value.isdecimal() and float(value):
                     forms = (f"{value}h", f"{value}m", f"${value}")
                     fix = tuple(map(Value, forms if is_budget else forms[:2]))

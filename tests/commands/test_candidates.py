@@ -125,15 +125,15 @@ def test_candidates_within_too_little_suggest_the_flag(small_images, run_command
     (fix,) = re.findall("use:   --within (.*)", message)
     run_command(f"{command} {fix}")
     message = run_command(f"{command} $20", 2).err
-    assert "error: --price is missing: --within $20 needs the price per hour" in message
-    assert "use:   --within '$20' --price 2.50" in message
+    assert "error: --price is missing: an amount such as $20 needs" in message
+    assert "use:   --price 2.50" in message
 
 
 def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command):
     """Some recipes train for one epoch in five seconds, others do not."""
     out = run_command(f"resnet-recipes estimate {OWN} --within 5s").out
     text = " ".join(out.split())
-    assert re.search(r"skipped: [a-z0-9_, ]+: --within 5s is too small: ", text)
+    assert re.search(r"skipped: [a-z0-9_, ]+: --within is too small: ", text)
     assert "budget is" not in text
 
 

@@ -111,7 +111,7 @@ checkpoint.best=top-1 | checkpoint.best=top1
 launch.device=cud | launch.device=cuda
 'epochs: 5' | epochs=5
 'data=images epochs=5' | data=images epochs=5
-budget=20$ | 'budget=$20' launch.price=2.50
+budget=20$ | launch.price=2.50
 --batch-size=256 | bs=256
 --data-path '/my images' | 'data=/my images'
 --gpus 0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2

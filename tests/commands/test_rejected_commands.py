@@ -114,7 +114,7 @@ train mild data=x budget=2m epochs=3 | 2 | budget=2m: epochs=3 already sets the 
 train mild data=x budget=2m ssr=2 | 2 | budget=2m: ssr=2 already sets the duration
 train mild data=x budget=2m max_duration=3ep | 2 | budget=2m: max_duration=3ep already sets
 train mild data=x budget=2 | 2 | must be a time (2h
-train mild data=x budget=$9 | 2 | launch.price is missing: budget=$9 needs
+train mild data=x budget=$9 | 2 | launch.price is missing: an amount such as $9
 train mild data=x -m seed=1,2 --check | 2 | remove -m
 train mild data=x --resume auto --check | 2 | remove --resume
 train -m mild data=x seed=1,2 --dry-run --json | 2 | --json prints the plan of one run
@@ -130,7 +130,7 @@ estimate mild data=/nowhere --sample=many | 2 | must be a whole number from 2
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
 estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
 estimate data=/nowhere --within 2 | 2 | --within 2 must be a time (2h
-estimate data=/nowhere --within $20 | 2 | --price is missing: --within $20 needs
+estimate data=/nowhere --within $20 | 2 | --price is missing: an amount such as $20
 watch | 2 | needs one run
 watch . | 3 | is not a run folder
 watch a b | 2 | needs one run
