@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes import backbones
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, to_text
 from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name
 from resnet_recipes.base.suggestions import (
@@ -26,7 +26,6 @@ from resnet_recipes.recipe.hydra_compose import nest
 from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
 
-_SPAN = re.compile(r"(\d{1,9})(?:-|\.\.)(\d{1,9})")
 _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
 _SETTING = re.compile(r"[a-z][\w.]*=.*")
 _WEIGHTS = (".pt", ".pth", ".safetensors")
@@ -36,7 +35,6 @@ _NO = r"(?:[!^~-]+ ?|(?:no|not|without|disable)[._-])"
 _OFF_METHOD = re.compile(
     rf"(?:-*{_NO}(?:methods\.)?|methods\.{_NO})(\w+)(=(?:true|yes|on|1|{{}})?)?"
 )
-_QUOTED = re.compile("(['\"])(.*=.*)\\1")
 
 
 class Context(NamedTuple):
@@ -84,8 +82,6 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
         if context.allowed:
             return problem._replace(valid=tuple(context.allowed))
         return problem._replace(fix=suggest_printing_settings(context.name))
-    if is_reset:
-        problem = problem._replace(clause="cannot be removed: the optimizer needs it")
     before, source = context.before(problem.key), f"{context.name} uses"
     if before is None:
         section, _, name = problem.key.rpartition(".")
@@ -96,12 +92,9 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
         source = "the default is"
     if before in (None, "", []) or isinstance(before, dict):
         return problem
-    text = str(before).lower() if isinstance(before, bool) else before
-    text = str(list(before)).replace(" ", "") if isinstance(before, tuple | list) else text
     name = find_short_name(problem.key) if is_reset else argument.partition("=")[0]
-    if name == "epochs" and not str(text).isdecimal():
-        name = "max_duration"  # the duration is in steps
-    return problem._replace(fix=Hint(f"{source} {shlex.quote(f'{name}={text}')}"))
+    setting = f"{name}={to_text(before).replace(', ', ',')}"
+    return problem._replace(fix=Hint(f"{source} {shlex.quote(setting)}"))
 
 
 def _turn_off(method: str, context: Context) -> Meaning:
@@ -201,8 +194,6 @@ def list_keys(argument: str) -> list[str]:
 def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning | None:
     """Return the meaning of a rejected argument, or None."""
     name, equals, value = argument.partition("=")
-    if quoted := _QUOTED.fullmatch(argument):
-        return Meaning(shlex.quote(quoted[2]))
     if "," in argument and "=" in value and all("=" in part for part in argument.split(",")):
         return Meaning(" ".join(map(shlex.quote, argument.split(","))))
     off = _OFF_METHOD.fullmatch(argument.lower())
@@ -332,8 +323,6 @@ def _read_section_value(
         methods = [find_misspelled(name, names) for name in several]
         arguments = [shlex.quote(f"methods.{name}={{}}") for name in methods]
         return Meaning(" ".join(arguments)) if all(methods) and methods else None
-    if value[:1] == "[" and several and "name" in names:
-        return Meaning(f"-m {section}={','.join(several)}")
     if not value or value.lower() in OFF:
         return None  # a section cannot be switched off
     if section == "model" and value.endswith(_WEIGHTS):
@@ -362,8 +351,6 @@ def _read_several_values(name: str, value: str, setting_type: Any) -> Meaning | 
     options = get_args(setting_type) if is_union(setting_type) else (setting_type,)
     if get_origin(setting_type) in (list, tuple, dict) or bool in options:
         return None
-    if span := _SPAN.fullmatch(text):
-        return Meaning(f"-m '{name}=range({span[1]},{int(span[2]) + 1})'")
     if re.fullmatch(r"\[[^\[\]]+\]", value):
         return Meaning(f"-m {name}={value[1:-1]}")
     return None

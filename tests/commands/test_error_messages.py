@@ -63,7 +63,6 @@ resnet-train demo data=images bs=8 budget=2w --dry-run
 resnet-train demo data=images bs=8 launch.max_wall=1 --dry-run
 resnet-train demo data=images bs=8 launch.retries=3 --dry-run
 resnet-train demo data=images bs=8 epochs=1.5.2 --dry-run
-resnet-train demo data=images bs=8 seed=1..3 --dry-run
 resnet-train -m demo data=images bs=8 'lr=range(1,3' --dry-run
 resnet-train demo data=images bs=8 ~methods.mixup --dry-run
 resnet-train --resume images

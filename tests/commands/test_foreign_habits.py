@@ -177,7 +177,6 @@ resnet-recipes job --for k8s mild data=/d | did you mean kubernetes?
 resnet-recipes runs finished | resnet-recipes runs state=finished
 resnet-recipes runs state=done | state=finished
 resnet-train mild,hot data=images epochs=5 | resnet-train -m recipe=mild,hot data=images epochs=5
-resnet-train mild data=images seed=1..3 | -m 'seed=range(1,4)'
 resnet-train mild data=images cache=disk | cache=auto
 resnet-train mild data=images cache=ram | cache=auto
 resnet-train mild data=images cache=true | cache=auto
@@ -194,13 +193,11 @@ resnet-train mild data=images recipe= | recipe=mild
 resnet-train -m mild data=images seed=range(1,4,0) | as in seed=1,2,3 or seed=range(1,4)
 resnet-train medium_rare | did you mean medium?
 resnet-train mild data=images schedule=CosineAnnealingLR | did you mean cosine?
-resnet-train mild data=images optimizer=[sgd,lamb] | -m optimizer=sgd,lamb
 resnet-train mild data=file:///images | data=/images
 resnet-train mild data=https://host/images.zip | unpack it, and pass the folder
 resnet-recipes eval first --batch-size 64 | batch.eval_size=64
 resnet-recipes eval first --gpu 0 | CUDA_VISIBLE_DEVICES=0 resnet-recipes eval ... gpus=1
 resnet-train mild data=images seed=[1,2] | -m seed=1,2
-resnet-train mild data=images seed=1-3 | -m 'seed=range(1,4)'
 resnet-train mild data=images schedule=wsd schedule.cooldown=2 | schedule.cooldown=2ep
 resnet-train mild data=images sampler=weighted | data.sampling=balanced
 resnet-train mild --no-such-thing | resnet-train mild --cfg   prints every setting

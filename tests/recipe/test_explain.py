@@ -157,7 +157,6 @@ def test_ambiguous_switch_suggests_neither_on_nor_off(typed):
     ("typed", "fix"),
     parse_rows(
         """
-"lr=0.1" | lr=0.1
 lr==0.1 | lr=0.1
 lr=0.1, | lr=0.1
 lr='0.1 | lr=0.1
