@@ -108,7 +108,6 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
             *outline.describe_extras(plan),
             *_describe_forecast(forecast, memory),
         ]
-        rows += _describe_supplies(plan, forecast)
     rows += [outline.BLANK, *alarms] if alarms else []
     yield f"resnet-recipes {__version__}"
     yield from outline.format_lines(rows, get_page_width())
@@ -164,13 +163,12 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
 
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield images kept in memory, and the time lost to loading."""
-    from resnet_recipes.jobs.loading import find_gain
+    from resnet_recipes.jobs.loading import note_loading
     from resnet_recipes.jobs.memory import list_options, plan_memory
 
     if options := list_options(plan):
         yield "in memory", str(plan_memory(plan) or f"none: {options[-1]}")
-    gain = find_gain(plan, forecast.speeds) if forecast else None
-    if forecast and gain and (note := gain.note(forecast)):
+    if forecast and (note := note_loading(plan, forecast)):
         yield "loading", note.text
         yield from (("", format_advice(fix)) for fix in list_advice(note.fix))
 
@@ -190,27 +188,6 @@ def _describe_forecast(
             for phase in dict.fromkeys((phases[0], phases[len(phases) // 2], phases[-1]))
         )
         yield "speed", f"{each}: {forecast.source}"
-
-
-def _describe_supplies(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
-    """Yield the images per second that steps need and that the loaders of this machine supply."""
-    from resnet_recipes.jobs.loading import iterate_supplies
-
-    if forecast:
-        image_sizes = dict.fromkeys(
-            plan.image_sizes[index] for index in (0, len(plan.image_sizes) // 2, -1)
-        )
-        needs = (
-            f"{format_number(1 / forecast.speeds.seconds_at(image_size).median)} at {image_size} px"
-            for image_size in image_sizes
-        )
-        yield "need", f"{', '.join(needs)}, in images/s, without loading"
-    for index, rates, first_epoch, source in iterate_supplies(plan):
-        each = ", ".join(
-            f"{format_number(rate)} at {image_size} px" for image_size, rate in rates.items()
-        )
-        first = f"{format_number(first_epoch)} in the first epoch"
-        yield "supply", f"{index}: {each}, {first}, in images/s; {source}"
 
 
 def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:

@@ -97,13 +97,6 @@ class Sample(NamedTuple):
             source, shapes = None, {0: PHOTOGRAPH_SIZE}
         return cls(source, np.array([*shapes]), np.array([*shapes.values()]), images, disk, {})
 
-    @property
-    def source_text(self) -> str:
-        """A description of the source of the times."""
-        if self.source is None:
-            return "by a table for photographs and a core of an AMD EPYC 9004"
-        return f"measured on {len(self.indices)} of these images"
-
     def estimate_bytes(self, longest: int) -> int:
         """Estimate the bytes of all images with a longer side of `longest`."""
         sizes = [

@@ -1,6 +1,5 @@
 """Estimate the speed of loaders on this machine, and the gain of faster loading."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 from typing import NamedTuple, Self
@@ -23,10 +22,8 @@ MIN_LIMITED_RATIO = 1.05
 class Supply(NamedTuple):
     """Images per second of the loaders of all ranks."""
 
-    location: str  # location of the images
     images_per_second: dict[int, float]  # speed by crop size, after the first epoch
     first_epoch_images_per_second: float
-    source: str  # source of the numbers
 
     @classmethod
     def of(cls, plan: Plan) -> Self | None:
@@ -52,16 +49,7 @@ class Supply(NamedTuple):
             for image_size, cost in costs.items()
         }
         first_epoch_rate = 1 / max(costs[image_sizes[0]].first_epoch / threads, sample.disk_seconds)
-        here = "files" if plan.facts.backend == "torchvision" else ".beton"
-        return cls("memory" if memory else here, rates, first_epoch_rate, sample.source_text)
-
-
-def iterate_supplies(plan: Plan) -> Iterator[Supply]:
-    """Yield the speed of loaders for the location of the images, and for memory."""
-    other = set_memory_pixels(plan, plan.recipe.data.memory_pixels or AUTO)
-    for each in (set_memory_pixels(plan, 0), *([other] if plan_memory(other) else [])):
-        if supply := Supply.of(each):
-            yield supply
+        return cls(rates, first_epoch_rate)
 
 
 def add_loading(plan: Plan, speeds: Speeds) -> Speeds:
@@ -87,22 +75,6 @@ class Gain(NamedTuple):
     memory: InMemory | None  # None: keeping images in memory is impossible or does not help
     minutes_in_memory: float  # the minutes as they are now, if `memory` is None
     fix: str  # the setting or command to use; "": nothing is known to help
-
-    def note(self, forecast: RunForecast) -> Note | None:
-        """Return a note on the time lost to loading; None if it rounds to nothing."""
-        limited, alone, other = (
-            forecast.format_time(60 * minutes)
-            for minutes in (
-                forecast.estimate.total_minutes,
-                self.minutes_without_loading,
-                self.minutes_in_memory,
-            )
-        )
-        if limited == alone:
-            return None
-        better = f"; decoded in memory ({self.memory.space}): {other}" if self.memory else ""
-        text = f"slows the run down: {limited} instead of {alone}{better}".replace("about ", "")
-        return Note(text, self.fix)
 
 
 def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
@@ -136,3 +108,18 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     smaller = f"resnet-recipes convert {folder} {folder}-beton write_mode=jpg levels=2"
     has_folder = data.root and plan.facts.backend == "torchvision"
     return Gain(shortest, None, now, smaller if has_folder else "")
+
+
+def note_loading(plan: Plan, forecast: RunForecast) -> Note | None:
+    """Return a note on the time lost to loading; None if it rounds to nothing."""
+    if not (gain := find_gain(plan, forecast.speeds)):
+        return None
+    now, least = forecast.estimate.total_minutes, gain.minutes_without_loading
+    limited, alone, other = (
+        forecast.format_time(60 * minutes) for minutes in (now, least, gain.minutes_in_memory)
+    )
+    if limited == alone:
+        return None
+    better = f"; decoded in memory ({gain.memory.space}): {other}" if gain.memory else ""
+    text = f"slows the run down: {limited} instead of {alone}{better}".replace("about ", "")
+    return Note(text, gain.fix)

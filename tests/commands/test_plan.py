@@ -1,6 +1,5 @@
 """`resnet-recipes plan`: predicted times, memory, and notes with settings that help."""
 
-import re
 import sys
 from collections.abc import Callable
 
@@ -109,13 +108,10 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
         sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0))
     )
     monkeypatch.setattr(loading, "find_engine_fault", lambda: "")
-    text = print_plan("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
+    text = print_plan("NVIDIA A100-SXM4-80GB", 85, "epochs=32")
     limits = "slows the run down: 44 minutes instead of 11 minutes"
     fix = "decoded in memory (363 GB of 799 GB usable): 15 minutes use: cache=auto"
     assert f"loading {limits}; {fix}" in text
-    assert "supply files: 16,000 at 176 px, 16,000 in the first epoch, in images/s; by a" in text
-    assert "supply memory: 160,000 at 176 px, 5,333 in the first epoch, in images/s" in text
-    assert re.search(r"need \d{3},\d{3} at 88 px, .* at 176 px, in images/s", text)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.jobs import loading, memory
-from resnet_recipes.jobs.loading import Supply, add_loading, find_gain, iterate_supplies
+from resnet_recipes.jobs.loading import Supply, add_loading, find_gain
 from resnet_recipes.jobs.memory import plan_memory
 from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
@@ -49,7 +49,7 @@ def test_supply_adds_time_of_augmentation():
 
 def test_supply_first_epoch_decodes_and_reads_disk(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
-    _, rates, first_epoch, _ = Supply.of(plan)
+    rates, first_epoch = Supply.of(plan)
     assert (rates, first_epoch) == ({176: pytest.approx(32 / KEPT)}, pytest.approx(32 / FIRST))
     looked_up = sample.Sample.of(plan.facts)
     monkeypatch.setattr(sample.Sample, "of", lambda facts: looked_up._replace(disk_seconds=0.01))
@@ -174,8 +174,7 @@ def test_find_gain_omits_memory_for_a_part(monkeypatch):
         < estimate(plan, make_fast_gpus(plan)).minutes
     )
     assert find_gain(plan, make_fast_gpus(plan)).memory is None
-    assert [supply.location for supply in iterate_supplies(plan)] == ["files"]
-    assert Supply.of(plan_imagenet("mild cache=auto", 8)).location == "files"
+    assert plan_memory(plan_imagenet("mild cache=auto", 8)) is None
 
 
 def test_supply_is_predicted_for_first_and_last_size(monkeypatch):
@@ -197,14 +196,6 @@ def test_find_gain_suggests_convert_beyond_memory(monkeypatch):
     assert find_gain(plan, make_fast_gpus(plan)).fix == fix
 
 
-def test_iterate_supplies_yields_files_and_memory():
-    rows = {
-        supply.location: supply.first_epoch_images_per_second
-        for supply in iterate_supplies(plan_imagenet("mild", 8))
-    }
-    assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
-
-
 def test_add_loading_ignores_damaged_images(monkeypatch):
     def fail(*_: object) -> None:
         raise TrainingError("damaged")
@@ -212,15 +203,9 @@ def test_add_loading_ignores_damaged_images(monkeypatch):
     monkeypatch.setattr(sample.Sample, "crop_seconds", fail)
     plan, bare = plan_imagenet("mild", 8), Speeds({88: (1.0,)})
     assert add_loading(plan, bare) == bare
-    assert list(iterate_supplies(plan)) == []
 
 
 def test_add_loading_ignores_synthetic_images():
     plan, bare = plan_imagenet("mild", 8), Speeds({88: (1.0,)})
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert add_loading(plan, bare) == bare
-    assert list(iterate_supplies(plan)) == []
-
-
-def test_supply_without_data_uses_the_table():
-    assert Supply.of(plan_imagenet("mild", 8)).source.startswith("by a table for photographs")
