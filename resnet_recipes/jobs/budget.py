@@ -8,7 +8,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from resnet_recipes import data
-from resnet_recipes.base.duration import MAX_EPOCHS, Duration, parse_budget
+from resnet_recipes.base.duration import MAX_EPOCHS, parse_budget
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.base.text import Say, format_clock, format_long_time
 from resnet_recipes.jobs import external_launcher
@@ -67,9 +67,8 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
         raise NotReadyError.of("budget", launch.budget, UNKNOWN_TIME, "epochs=18")
     fitted = fit_duration(plan, forecast)
     expected = estimate(fitted, forecast.speeds)
-    interval = fitted.recipe.evaluation.interval
-    is_same = interval == plan.recipe.evaluation.interval
-    also = "" if is_same else f", and evaluation.interval={interval} to save time"
+    is_same = fitted.recipe.evaluation == plan.recipe.evaluation
+    also = "" if is_same else f", and evaluation.interval={END} to save time"
     other = "" if expected.other_minutes is None else ", checkpoints and start-up"
     most = f", at most {format_clock(60 * expected.max_minutes)}" if forecast.when else ""
     say(
@@ -83,9 +82,9 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
 def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
     """Return the plan of the longest run within its recipe's budget.
 
-    If evaluations would take longer than training, the run evaluates only at its end, unless the
-    interval was typed or `stop_at_top1` is set. Raises RecipeError if the budget is too small for
-    `find_min_epochs`.
+    If evaluations would take longer than training, or if no run fits, the run evaluates only at its
+    end, unless the interval was typed or `stop_at_top1` is set. Raises RecipeError if the budget is
+    too small for `find_min_epochs`.
     """
     speeds, evaluation = forecast.speeds, plan.recipe.evaluation
     longest = _find_longest_run(plan, speeds)
@@ -128,31 +127,27 @@ def find_longest(
 ) -> Fraction | None:
     """Return the most epochs that take at most `budget` minutes; below MIN_FULL_EPOCHS, in tenths.
 
-    None if `min_epochs`, in tenths, take longer. `minutes` returns the minutes for a number of
-    epochs, which rarely decrease. The call is slow for long runs, so short runs are tried first.
+    None if `min_epochs` take longer. `minutes` returns the minutes for a number of epochs, which
+    rarely decrease. The call is slow for long runs, so short runs are tried first.
     """
-    tenths, end = range(int(10 * min_epochs), 10 * limit + 1), 1
-    while end < len(tenths) and minutes(Fraction(tenths[end], 10)) <= budget:
+    durations = [
+        Fraction(tenths, 10) for tenths in range(int(10 * min_epochs), 10 * MIN_FULL_EPOCHS)
+    ]
+    durations += map(Fraction, range(max(MIN_FULL_EPOCHS, ceil(min_epochs)), limit + 1))
+    end = 1
+    while end < len(durations) and minutes(durations[end]) <= budget:
         end *= 2
-    end = min(end, len(tenths))
-    fitting = bisect(tenths, budget, hi=end, key=lambda count: minutes(Fraction(count, 10)))
-    if not fitting:
-        return None
-    epochs = Fraction(tenths[fitting - 1], 10)
-    if epochs < MIN_FULL_EPOCHS:
-        return epochs
-    epochs = Fraction(int(epochs))
-    while minutes(epochs) > budget:  # with growing images, fewer epochs can take longer
-        epochs -= 1
-    return epochs
+    count = bisect(durations, budget, hi=min(end, len(durations)), key=minutes)
+    while count and minutes(durations[count - 1]) > budget:
+        count -= 1  # with growing images, fewer epochs can take longer
+    return durations[count - 1] if count else None
 
 
 def find_min_epochs(plan: Plan) -> Fraction:
-    """Return the minimum sensible epochs: one, or twice a warm-up in epochs or steps.
+    """Return the minimum sensible epochs: one, or twice a longer warm-up in epochs or steps.
 
     A multiple of 1/10.
     """
-    warmup = Duration.parse(plan.recipe.schedule.warmup)
-    if warmup.unit == "dur":
+    if plan.recipe.schedule.warmup.endswith("dur"):
         return Fraction(1)
     return max(Fraction(1), Fraction(ceil(20 * plan.warmup / plan.steps_per_epoch), 10))

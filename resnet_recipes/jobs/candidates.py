@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
@@ -11,7 +12,6 @@ from typing import NamedTuple
 from PIL import Image
 
 from resnet_recipes import data
-from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_json
@@ -109,35 +109,29 @@ def find_candidates(
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks, composed.origin)
             candidates += _find_durations(plan, results, min_top1_percent)
-            if recipe.model.weights and (problem := _find_weights_problem(recipe.model, facts)):
-                absent[name] = problem
+            try:
+                if recipe.model.weights:
+                    pretrained.find(recipe.model, facts.classes)
+            except NotReadyError as error:
+                absent[name] = error.problems[0]
         except RecipeError as error:
             errors[name] = error
             skipped[name] = error.problems[0]
     if errors and len(skipped) == len(names):
         raise next(errors[name] for name in (*best, *names) if name in errors)
     if min_top1_percent is not None:
-        candidates.sort(
-            key=lambda candidate: (
-                candidate.estimate.max_minutes if candidate.estimate else float("inf")
-            )
-        )
+        candidates.sort(key=lambda each: each.estimate.max_minutes if each.estimate else inf)
     elif any("budget=" in argument for argument in arguments):
-        order = {name: rank for rank, name in enumerate(best)}
         candidates.sort(
             key=lambda candidate: (
                 -candidate.accuracy.top1 if candidate.accuracy else 0.0,
-                order.get(candidate.plan.recipe.name, len(order)),
+                [*best, name := candidate.plan.recipe.name].index(name),
             )
         )
-    if candidates and not _is_best(candidates[0], best):
-        reason = ""
+    if first := next(iter(candidates), None):
+        is_best = first.plan.recipe.name == best[0] if best else first.accuracy is not None
+        reason = reason if is_best else ""
     return Candidates(candidates, reason, best or ("mild",), skipped, absent)
-
-
-def _is_best(first: Candidate, best: Sequence[str]) -> bool:
-    """Return whether the reason of a ranking applies to the first candidate."""
-    return first.plan.recipe.name == best[0] if best else first.accuracy is not None
 
 
 def _find_durations(
@@ -164,7 +158,7 @@ def _find_durations(
                 if accuracy.top1 >= min_top1_percent
             ]
             sufficient += filter(None, [find_epochs_for_accuracy(plan.published, min_top1_percent)])
-            durations |= {min(sufficient)} if sufficient else set()
+            durations |= {*sorted(sufficient)[:1]}
         plans = [change_duration(plan, Fraction(epochs)) for epochs in sorted(durations)]
     for each in plans:
         epochs = float(Duration.parse(each.recipe.max_duration).value)
@@ -230,12 +224,3 @@ def find_typical_size(config: DataConfig, facts: DataFacts) -> float:
         with suppress(OSError), Image.open(files.path(index)) as image:
             sizes.append(min(image.size))
     return median(sizes) if sizes else 0.0
-
-
-def _find_weights_problem(model: ModelConfig, facts: DataFacts) -> Problem | None:
-    """Return the problem with the pretrained weights of a network, or None if they load."""
-    try:
-        pretrained.find(model, facts.classes)
-    except NotReadyError as error:
-        return error.problems[0]
-    return None

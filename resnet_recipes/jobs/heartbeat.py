@@ -131,12 +131,9 @@ class RankMonitor:
         if not beats or now - self._changed_at < STALL_SECONDS:
             return ""
         last = min(beats, key=lambda beat: beat.step)
-        where = f"it is in '{last.phase}'"
-        if len(beats) > 1:
-            where = f"rank {last.rank} is behind: {last.step:,} steps done, now in '{last.phase}'"
         return (
-            f"no progress for {(now - self._changed_at) / 60:.0f} minutes; {where} (process "
-            f"{last.pid} on {last.host})"
+            f"no progress for {(now - self._changed_at) / 60:.0f} minutes; rank {last.rank} is in "
+            f"'{last.phase}' after {last.step:,} steps (process {last.pid} on {last.host})"
         )
 
 

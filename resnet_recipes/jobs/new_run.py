@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe import frozen_recipe
-from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import (
     ALL_CHECKPOINTS,
@@ -44,7 +42,6 @@ from resnet_recipes.run_folder import (
     SUMMARY,
 )
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
-from resnet_recipes.training.state import find_changed_settings
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
 
@@ -60,7 +57,7 @@ def check(plan: Plan) -> None:
     NotReadyError.raise_if_any([*trackers.find_missing(plan.recipe.log.to), problem])
     folder = root / run.name
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
-        raise _make_taken_error(folder, plan.recipe)
+        raise _make_taken_error(folder)
 
 
 def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
@@ -154,7 +151,7 @@ def _move_into_place(draft: LockedFolder, plan: Plan) -> None:
         atomic.delete_folder(away)
         if _try_move(draft, folder):
             return
-    raise _make_taken_error(folder, plan.recipe)
+    raise _make_taken_error(folder)
 
 
 def _is_free(folder: Path) -> bool:
@@ -163,15 +160,11 @@ def _is_free(folder: Path) -> bool:
     return is_empty or (_is_unused(folder) and not is_running(folder))
 
 
-def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
+def _make_taken_error(folder: Path) -> RecipeError:
     path = shlex.quote(str(folder))
     if is_running(folder):
-        changes = find_changed_settings(asdict(frozen_recipe.read(folder / CONFIG)), recipe)
-        keys = [problem.key for problem in changes]
-        difference = "another recipe" if "name" in keys else f"other settings: {', '.join(keys)}"
-        clause = f"is running in {folder} " + (f"with {difference}" if keys else "already")
         fix = (f"resnet-recipes watch {path}", Hint("or choose another name"))
-        return NotReadyError.of("run.name", folder.name, clause, fix)
+        return NotReadyError.of("run.name", folder.name, f"is already running in {folder}", fix)
     names = (f"{folder.name}{number}" for number in itertools.count(2))
     free = next(name for name in names if not os.path.lexists(folder.with_name(name)))
     can_resume = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()

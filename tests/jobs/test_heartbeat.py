@@ -131,8 +131,7 @@ def test_stall_names_the_rank_that_lags(beats, tmp_path, monkeypatch):
     assert monitor.describe_stall() == ""
     now += 301
     assert monitor.describe_stall() == (
-        "no progress for 10 minutes; rank 1 is behind: "
-        "20 steps done, now in 'evaluate' (process 12 on b)"
+        "no progress for 10 minutes; rank 1 is in 'evaluate' after 20 steps (process 12 on b)"
     )
     beats[1] = beats[1]._replace(count=31)  # a batch of an evaluation
     assert monitor.describe_stall() == ""

@@ -108,15 +108,9 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
     assert [path.name for path in folder.parent.iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "clause"),
-    [
-        (["seed=1"], "already"),
-        (["seed=2", "lr=1"], "with other settings: optimizer.lr, seed"),
-    ],
-)
+@pytest.mark.parametrize("arguments", [["seed=1"], ["seed=2", "lr=1"]])
 @pytest.mark.parametrize("make", [create, lambda plan, _: check(plan)], ids=["create", "check"])
-def test_run_about_to_start_keeps_its_name(make, arguments, clause):
+def test_run_about_to_start_keeps_its_name(make, arguments):
     with create(make_test_plan("mild", "run=mine", "seed=1"), ["resnet-train"]) as held:
         config = (held.path / CONFIG).read_bytes()
         problem = get_problem(
@@ -125,7 +119,7 @@ def test_run_about_to_start_keeps_its_name(make, arguments, clause):
         assert (held.path / CONFIG).read_bytes() == config
         assert [path.name for path in held.path.parent.iterdir()] == ["mine"]
     assert (problem.key, problem.value) == ("run.name", "mine")
-    assert problem.clause == f"is running in {held.path} {clause}"
+    assert problem.clause == f"is already running in {held.path}"
     assert problem.fixes == (f"resnet-recipes watch {held.path}",)
 
 
