@@ -14,7 +14,7 @@ from resnet_recipes.base.errors import REJECTED_CODES, STOPPED_CODES, ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.rank import die_with_parent
 from resnet_recipes.jobs.signals import handle_signals
-from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, SUMMARY
+from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, LOGS, SUMMARY
 from resnet_recipes.run_folder.lock import is_running
 
 #: A log is appended to, but never through a link, which could point anywhere.
@@ -121,7 +121,8 @@ class Sweep:
         if (self.root / name / SUMMARY).exists():
             self.say(f"{head}: already finished")
             return
-        slot, log = self._free.popleft(), self.root / f"{name}.log"
+        slot = self._free.popleft()
+        log = self.root / LOGS / f"{name}.log"  # not next to the runs, which runs/NAME* names
         command = [
             sys.executable,
             "-m",
@@ -135,8 +136,8 @@ class Sweep:
         ]
         options = {"env": os.environ | slot, "preexec_fn": die_with_parent}
         if self._has_logs:
-            self.root.mkdir(parents=True, exist_ok=True)
             try:
+                log.parent.mkdir(parents=True, exist_ok=True)
                 output = os.open(log, _APPEND, 0o644)
             except OSError as error:
                 self._free.append(slot)

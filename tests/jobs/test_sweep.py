@@ -68,11 +68,14 @@ def test_sweep_runs_are_repeatable_commands(stand_in_runs, tmp_path):
 def test_sweep_trains_at_most_parallel_runs(stand_in_runs, tmp_path):
     assert train_sweep(tmp_path, parallel=2)[0] == 0
     assert (stand_in_runs.most, len(stand_in_runs.commands)) == (2, 3)
+    assert not list(tmp_path.glob("[abc]*.log"))  # `report runs/a*` gets only runs
+    assert len(list(tmp_path.glob("logs/*.log"))) == 3
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 def test_sweep_appends_to_no_log_but_a_file(kind, stand_in_runs, tmp_path):
-    other, log = tmp_path / "other", tmp_path / "b.log"
+    other, log = tmp_path / "other", tmp_path / "logs/b.log"
+    log.parent.mkdir()
     other.write_text("mine\n")
     log.symlink_to(other) if kind == "link" else os.mkfifo(log)
     code, output = train_sweep(tmp_path, parallel=2)
