@@ -145,7 +145,7 @@ def describe_settings() -> Iterator[str]:
         "This page lists every setting of a recipe. The lists `defaults` and `published` are not "
         "settings: [`defaults`](../howto/recipe.md) names what the recipe starts from, and "
         "`published` its published results. To set a key on the command line, write "
-        "`key=value`. `resnet-train NAME --cfg` prints all keys with their values. "
+        "`key=value`. `resnet-train NAME --cfg` prints the values of a recipe. "
         "[Methods](methods.md) and [optimizers](optimizers.md) have their own pages.\n\n"
         "A duration is a number with a unit: `90ep` (epochs), `500ba` (batches, that is steps) or "
         "`0.4dur` (a fraction of the run). A choice is one of the values that `|` "

@@ -65,7 +65,8 @@ class ModelConfig(Section):
     # standard | small (for 28 to 96 px). `standard` is a 7x7 convolution of stride 2, then max
     # pool; `small` is a 3x3 convolution of stride 1.
     stem: Annotated[str, OneOf("standard", "small")] = "standard"
-    width: float = 1.0  # multiplier for the channels of every layer, a multiple of 1/8
+    # multiplier for the channels of every layer: a multiple of 1/8, at most 8
+    width: float = 1.0
     # 3 | 1, for grayscale images: the mean of red, green and blue
     in_channels: Annotated[int, OneOf(3, 1)] = 3
     # auto: the number of classes in the data
@@ -79,9 +80,10 @@ class ModelConfig(Section):
     # initial weights: a .pt or .safetensors file | a run | torchvision | timm:NAME | hf:USER/NAME
     weights: str = ""
     # freeze all layers up to: none | stem | layer1 | layer2 | layer3 | backbone. `backbone` freezes
-    # all layers but the classifier.
+    # all layers but the classifier. Networks other than ResNets have only `none` and `backbone`.
     freeze: Annotated[str, OneOf(*FREEZABLE)] = "none"
-    # BatchNorm keeps the initial mean and variance; weight and bias are trained
+    # BatchNorm keeps the initial mean and variance; needs model.weights. Its weight and bias are
+    # trained, unless `model.freeze` freezes them.
     freeze_bn: bool = False
 
     @property

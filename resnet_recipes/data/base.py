@@ -60,7 +60,7 @@ class DataConfig(Section):
     root: str = ""
     # folder for copies of remote images; empty: a local disk with space
     cache: str = ""
-    # fraction of each class set aside for validation, for data without val/
+    # fraction of each class set aside for validation; for data without val/
     val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
     # "1/5": validate on the first of five parts of the training images
     fold: str = ""
@@ -76,7 +76,8 @@ class DataConfig(Section):
     # are the folders in train/, but folders that look like splits are rejected.
     nested_classes: bool | None = None
     train_size: CropSize = 176  # training crop size, pixels
-    eval_resize: CropSize = 232  # shorter side before the evaluation crop, pixels
+    # shorter side before the evaluation crop, pixels; at least data.eval_size
+    eval_resize: CropSize = 232
     eval_size: CropSize = 224  # evaluation crop size, pixels
     # area of a training crop, as a fraction of the image
     crop_scale: Annotated[tuple[float, float], Span(most=1)] = (0.08, 1.0)

@@ -34,7 +34,10 @@ class SAM(Method):
         "20% at 5, and a copy of the weights. 180 epochs of Hot took 7% less time at 10 than at 5 "
         "(MosaicML, Mosaic ResNet deep dive, Table 7)."
     )
-    gain = "+0.7 points at 90 epochs and interval 10 (Composer, method card)."
+    gain = (
+        "+0.7 points at 90 epochs and interval 10 (Composer, method card); more in longer runs "
+        "(MosaicML, Mosaic ResNet deep dive)."
+    )
     avoid_when = (
         "The run is short: Mild has no SAM. An interval of 5 is no better than 10 at 180 epochs, "
         "and 0.1 points better at 450 (MosaicML, Mosaic ResNet deep dive, Table 7)."
