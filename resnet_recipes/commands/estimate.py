@@ -197,7 +197,7 @@ def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
 def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     """Yield the largest cost of the run, with settings that reduce it."""
     from resnet_recipes.jobs.loading import note_loading
-    from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
+    from resnet_recipes.methods import ORDER
     from resnet_recipes.planning.estimate import note_evaluations
 
     if note := note_evaluations(plan, forecast):
@@ -209,22 +209,25 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     if note := note_loading(plan, forecast):
         yield note._replace(text=f"loading {note.text}")
     limit, wait = speeds.bottleneck_at(image_size), ""
-    resizing = plan.new_stack().methods.get("progressive_resizing")
+    methods = plan.new_stack().methods
     if limit == "loader":
         wait_fraction = 1 - speeds.seconds_at(image_size).median / speeds.load_seconds(image_size)
         wait = f": steps wait {format_percent(wait_fraction)} of the time"
-        fix: list[str] = [Hint("or use more CPU cores per GPU")]
-        if isinstance(resizing, ProgressiveResizing) and resizing.at == "device":
-            fix.insert(0, "methods.progressive_resizing.at=loader")
+        faster = (method.suggest_faster_loading() for method in methods.values())
+        fix: list[str] = [*filter(None, faster), Hint("or use more CPU cores per GPU")]
     elif limit == "all-reduce":
         fix = [Hint("use a larger bs= with a larger lr=, or fewer GPUs")]
         if not plan.recipe.precision.compress_gradients:
             fix.insert(0, "precision.compress_gradients=true")
     else:
-        fix = [Hint("use fewer epochs=, a smaller data.train_size=, or more GPUs")]
-        new = ProgressiveResizing().advice(plan.horizon, plan.recipe.data.train_size, ())
-        if not (resizing or plan.recipe.model.weights or any(new)):
-            fix.insert(0, "'methods.progressive_resizing={}'")
+        size, is_pretrained = plan.recipe.data.train_size, bool(plan.recipe.model.weights)
+        cheaper = (
+            f"'methods.{method.name}={{}}'"
+            for method in ORDER
+            if method.makes_steps_cheaper and method.name not in methods and not is_pretrained
+            if not any(method().advice(plan.horizon, size, ()))
+        )
+        fix = [*cheaper, Hint("use fewer epochs=, a smaller data.train_size=, or more GPUs")]
     yield Note(f"at {image_size} px, the {limit} is the bottleneck{wait}", tuple(fix))
 
 
@@ -342,11 +345,11 @@ def _format_candidates(
             yield from wrap_text(f"The first is {candidates.reason}.", get_width(), rest="    ")
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME ...` measures a recipe here"
-    skipped = defaultdict[str, list[str]](list)
+    skipped = defaultdict[Problem, list[str]](list)
     for name, problem in candidates.skipped.items():
-        flagged = _name_flags(problem, budget)
-        skipped[flagged.about(find_short_name(flagged.key))].append(name)
-    for reason, names in skipped.items():
+        skipped[_name_flags(problem, budget)].append(name)
+    for problem, names in skipped.items():
+        reason = problem.about(find_short_name(problem.key))
         yield from wrap_text(f"skipped: {', '.join(names)}: {reason}", get_width(), rest="    ")
     for name, problem in candidates.absent_weights.items() if rows else ():
         yield from (f"{name} needs its weights first; to fetch them:", f"  {problem.fixes[0]}")

@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import find_runs
@@ -37,7 +38,7 @@ def run(arguments: Arguments) -> int:
     while is_running(folder):
         time.sleep(0.1)
     ending = read_ending(folder / EXIT)
-    if ending and ending.message == signal.SIGTERM.name:
+    if ending and ending.code == ExitCode.PREEMPTED:
         write_ending(folder / EXIT, replace(ending, message=_REASON))
     print(f"stopped. Continue with:  resnet-train --resume {folder}")
     return 0

@@ -140,6 +140,7 @@ class Method(Section):
     # pixels in each batch. They depend on "sizes", which get another size by epoch, but not on
     # "labels" (targets, weights) and "mixes" (of images and of their outputs).
     changes: ClassVar[str] = "images"
+    makes_steps_cheaper: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -270,6 +271,10 @@ class Method(Section):
         `full_size` is the image size before any method, `others` are the enabled methods.
         """
         return iter(())
+
+    def suggest_faster_loading(self) -> str:
+        """Return the setting that reduces the work of the loader; "" if there is none."""
+        return ""
 
 
 def encode_one_hot(labels: Tensor, num_classes: int) -> Tensor:

@@ -49,6 +49,7 @@ class ProgressiveResizing(Method):
         "The loader is the bottleneck: small images then save no time. A run under 10 epochs sees "
         "few sizes. `mode: crop` was better for ResNet-56 on CIFAR-10 (Composer, method card)."
     )
+    makes_steps_cheaper = True
     # resize: shrink the image | crop: cut a window out of it
     mode: Annotated[str, OneOf("resize", "crop")] = "resize"
     # size at the start, as a fraction of the full size
@@ -132,6 +133,9 @@ class ProgressiveResizing(Method):
             "last epoch)",
             (fix, "'~methods.progressive_resizing'"),
         )
+
+    def suggest_faster_loading(self) -> str:
+        return "methods.progressive_resizing.at=loader" if self.at == "device" else ""
 
     def size_in_epoch(self, full_size: int, epoch: int, horizon: Horizon) -> int:
         """Return the image size in pixels in an epoch, counted from 0; `full_size` is before it."""
