@@ -122,13 +122,15 @@ def find_candidates(
     if min_top1_percent is not None:
         candidates.sort(key=lambda each: each.estimate.max_minutes if each.estimate else inf)
     elif any("budget=" in argument for argument in arguments):
+        order = {name: rank for rank, name in enumerate(best)}
         candidates.sort(
             key=lambda candidate: (
                 -candidate.accuracy.top1 if candidate.accuracy else 0.0,
-                [*best, name := candidate.plan.recipe.name].index(name),
+                order.get(candidate.plan.recipe.name, len(order)),
             )
         )
-    if first := next(iter(candidates), None):
+    if candidates:
+        first = candidates[0]
         is_best = first.plan.recipe.name == best[0] if best else first.accuracy is not None
         reason = reason if is_best else ""
     return Candidates(candidates, reason, best or ("mild",), skipped, absent)
@@ -158,7 +160,7 @@ def _find_durations(
                 if accuracy.top1 >= min_top1_percent
             ]
             sufficient += filter(None, [find_epochs_for_accuracy(plan.published, min_top1_percent)])
-            durations |= {*sorted(sufficient)[:1]}
+            durations |= {min(sufficient)} if sufficient else set()
         plans = [change_duration(plan, Fraction(epochs)) for epochs in sorted(durations)]
     for each in plans:
         epochs = float(Duration.parse(each.recipe.max_duration).value)

@@ -134,7 +134,13 @@ def _find_bad_variables(environment: Mapping[str, str]) -> Iterator[Problem]:
     for name, text in invalid.items():
         clause = "must be a whole number; torchrun or srun sets it"
         yield Problem(f"{name}={text}", None, clause, f"unset {name}")
-    if invalid or not values.keys() >= {*_RANK}:
+    if invalid:
+        return
+    for name, of in ("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
+        if values.keys() >= {name, of} and int(values[name]) >= int(values[of]):
+            clause = f"must be less than {of}={values[of]}"
+            yield Problem(f"{name}={values[name]}", None, clause, f"unset {name} {of}")
+    if not values.keys() >= {*_RANK}:
         return
     for name in ("MASTER_ADDR", "MASTER_PORT") if int(values["WORLD_SIZE"]) > 1 else ():
         if not environment.get(name):

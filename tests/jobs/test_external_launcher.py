@@ -82,11 +82,13 @@ def test_launcher_is_recognized_by_its_environment(arguments, by, bare_environme
 RANK=x | RANK=x must be a whole number; torchrun or srun sets it
 RANK=x | unset RANK
 {TORCHRUN} WORLD_SIZE=-2 | WORLD_SIZE=-2 must be a whole number
+{TORCHRUN} RANK=2 | RANK=2 must be less than WORLD_SIZE=2
 {TORCHRUN} MASTER_ADDR= | MASTER_ADDR is not set
 {TORCHRUN} MASTER_PORT=http | MASTER_PORT=http must be a whole number
 SLURM_STEP_NUM_TASKS=two | SLURM_STEP_NUM_TASKS=two must be a whole number
 LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663 must be a whole number
 {SRUN} SLURM_PROCID=x | SLURM_PROCID=x must be a whole number
+{SRUN} SLURM_PROCID=8 | SLURM_PROCID=8 must be less than SLURM_STEP_NUM_TASKS=8
 {SRUN} SLURM_LOCALID=x | SLURM_LOCALID=x must be a whole number
 {SRUN} SLURM_CPUS_ON_NODE=x | SLURM_CPUS_ON_NODE=x must be a whole number
 {SRUN} SLURM_JOB_ID=x | SLURM_JOB_ID=x must be a whole number
