@@ -347,9 +347,11 @@ def _format_candidates(
         yield "~ not measured: `resnet-recipes estimate NAME ...` measures a recipe here"
     skipped = defaultdict[Problem, list[str]](list)
     for name, problem in candidates.skipped.items():
-        skipped[_name_flags(problem, budget)].append(name)
+        flagged = _name_flags(problem, budget)
+        reason = Problem(flagged.key, None, flagged.clause, kind=flagged.kind)
+        skipped[reason].append(name)
     for problem, names in skipped.items():
-        reason = problem.about(find_short_name(problem.key))
-        yield from wrap_text(f"skipped: {', '.join(names)}: {reason}", get_width(), rest="    ")
+        text = problem.about(find_short_name(problem.key))
+        yield from wrap_text(f"skipped: {', '.join(names)}: {text}", get_width(), rest="    ")
     for name, problem in candidates.absent_weights.items() if rows else ():
         yield from (f"{name} needs its weights first; to fetch them:", f"  {problem.fixes[0]}")

@@ -137,6 +137,14 @@ def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command)
     assert "budget is" not in text
 
 
+def test_skipped_recipes_with_one_problem_share_a_line(tmp_path, run_command):
+    """Mild uses bs=2048 and FFCV's recipe bs=4096, more than these images; finetune uses bs=16."""
+    create_random_images(tmp_path / "images", train=2)
+    out = run_command(f"resnet-recipes estimate data=images {CPU}").out
+    (names,) = re.findall("skipped: ([a-z0-9_, ]+): bs is more than", " ".join(out.split()))
+    assert {"mild", "ffcv_rn50"} <= {*names.split(", ")}
+
+
 @pytest.fixture
 def large_images(small_images, monkeypatch, tmp_path):
     """The same folder with larger images, on a machine without pretrained weights."""
