@@ -233,7 +233,7 @@ def _find_run_weights(folder: Path) -> Path:
     runs = sorted(path.parent for path in folder.glob(f"*/{WEIGHTS}"))
     fix: Fix = Hint("pass the folder of a finished run")
     if checkpoints:
-        fix = _suggest_checkpoint(checkpoints[-1])
+        fix = Value(shlex.quote(str(checkpoints[-1])))
     elif runs:
         fix = Value(shlex.quote(str(runs[-1])))
     raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
@@ -244,16 +244,12 @@ def _list_checkpoints(folder: Path) -> list[Path]:
     return sorted((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.pt"))
 
 
-def _suggest_checkpoint(path: Path) -> Fix:
-    return Value(shlex.quote(str(path))), Hint("with eval, add data=PATH")
-
-
 def _replace_weights(path: Path) -> Fix:
     """Return what to use in place of a damaged file: in a run, its newest undamaged checkpoint."""
     for checkpoint in reversed(_list_checkpoints(path.parent)):
         with suppress(NotReadyError):
             load(checkpoint)
-            return _suggest_checkpoint(checkpoint)
+            return Value(shlex.quote(str(checkpoint)))
     if (command := path.parent / COMMAND).exists():
         return Hint(f"copy the file again, or train again with the command in {command}")
     return Hint("copy it again, or use another file that torch.save or safetensors wrote")

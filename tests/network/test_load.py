@@ -182,8 +182,8 @@ def test_transform_rejects_invalid_images(image, message):
 def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step-00000008.pt").touch()
-    with pytest.raises(NotReadyError, match="step-00000008"):
-        load(tmp_path)
+    (problem,) = get_error(NotReadyError, load, tmp_path).problems
+    assert problem.advice == (f"{tmp_path}/checkpoints/step-00000008.pt",)
 
 
 def test_damaged_weights_of_run_suggest_newest_undamaged_checkpoint(make_run, tmp_path):
