@@ -132,6 +132,9 @@ def _find_part_problems(root: Path, parts: Mapping[str, Part]) -> Iterator[Probl
         more = "or a table with the columns path and label: data=TABLE"
         if folder.parent == root and {*list_classes(root)} > {*find_split_folders(root)}:
             more = f"or, if {folder.name} is a class: mkdir set && ln -s {quoted} set/train"
+        elif folder == root / "val":
+            command = f"resnet-recipes doctor data {quoted} --fix-val MAP"
+            more = f"or, if a file MAP lists the class of each image: {command}"
         yield make_problem(folder, clause, (Hint(LAYOUT), Hint(more)))
 
 

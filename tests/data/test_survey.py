@@ -42,6 +42,15 @@ def test_suggested_command_for_flat_validation_works(image_folder, tmp_path, mon
     assert count_images(tmp_path / "two words-by-class") == (37, 11, CLASSES)
 
 
+def test_flat_validation_suggests_sorting_by_a_list(copied_images):
+    for path in list((copied_images / "val").glob("*/*")):
+        path.rename(copied_images / "val" / f"{path.parent.name}{path.name}")
+    for name in CLASSES:
+        (copied_images / "val" / name).rmdir()
+    command = f"resnet-recipes doctor data {copied_images} --fix-val MAP"
+    assert explain_rejected_folder(copied_images).endswith(command)
+
+
 def test_class_mismatches_are_reported_together(copied_images):
     shutil.move(copied_images / "val" / "bee", copied_images / "val" / "wasp")
     shutil.rmtree(copied_images / "train" / "cat")
