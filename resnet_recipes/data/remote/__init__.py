@@ -70,10 +70,11 @@ def fetch_outline(config: DataConfig) -> DataOutline:
         rate = (fetched - before) / (time.monotonic() - start)
         minutes = max(1, (total - fetched) / rate / 60)
         speed = f", about {minutes:,.0f} min at {format_bytes(rate)}/s"
-    note = (
-        f"{format_bytes(total - fetched)} of {format_bytes(total)} are still to be fetched before "
-        f"the first step{speed}, to {copy.final}; compared with {copy.contents.digest_text}"
-    )
+    rest = f"{format_bytes(total - fetched)} of {format_bytes(total)} are still to be fetched"
+    rest += f" before the first step{speed}"
+    if fetched == total:
+        rest = f"all {format_bytes(total)} are fetched"
+    note = f"{rest}, to {copy.final}; compared with {copy.contents.digest_text}"
     return DataOutline(copy.path / remote.table_name, note)
 
 

@@ -19,6 +19,7 @@ from PIL import Image
 from resnet_recipes import data
 from resnet_recipes.base import paths
 from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.remote import base, local_copy, stores
@@ -140,6 +141,9 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
     assert "are still to be fetched before the first step" in facts.notes[0]
     asked = len(list_requested_ranges(site))
     assert asked < sum(-(-(betons / name).stat().st_size // PIECE_BYTES) for name in FILES)
+    monkeypatch.setattr("resnet_recipes.data.remote._SAMPLE_SECONDS", 1e9)
+    size = sum((betons / name).stat().st_size for name in FILES)
+    assert data.survey_images(config).notes[0].startswith(f"all {format_bytes(size)} are fetched, ")
     fetch_folder(config)
     assert "read from a copy on this machine" in data.survey_images(config).notes[0]
 
