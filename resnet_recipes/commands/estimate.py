@@ -135,7 +135,7 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
             "EPOCHS": str(phase.epochs),
             "IMAGES/S": format_number(phase.images_per_second),
             "TIME": format_clock(60 * phase.minutes),
-            "WAITS FOR": phase.limit,
+            **({"WAITS FOR": phase.limit} if phase.limit else {}),
         }
         for phase in result.phases
     ]

@@ -123,7 +123,7 @@ class Phase:
     minutes: float
     high: float  # minutes, if steps are slow
     images_per_second: float  # speed of all devices together
-    limit: str  # the bottleneck
+    limit: str  # the bottleneck; "" if it is unknown
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: floa
         seconds_by_size[plan.image_sizes[epoch]].append(seconds / plan.epoch_images[epoch])
     step = {image_size: (mean(laps),) for image_size, laps in seconds_by_size.items()}
     # the parts of a step were not timed
-    return Speeds(step, evaluation, bottlenecks=dict.fromkeys(plan.image_sizes, "?"))
+    return Speeds(step, evaluation, bottlenecks=dict.fromkeys(plan.image_sizes, ""))
 
 
 def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:

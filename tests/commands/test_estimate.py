@@ -163,6 +163,7 @@ def test_estimate_sample_reports_epochs_and_omitted_parts(received_jobs, run_com
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} --sample 4").out
     assert "total          12:02   without start-up and checkpoints" in out
     assert "The first epoch counted like the second, from 4 of 60 epochs" in out
+    assert "WAITS FOR" not in out, "the parts of a step were not timed"
     message = run_command(
         f"resnet-recipes estimate {ARGUMENTS} max_duration=15ba --sample 9", 2
     ).err
