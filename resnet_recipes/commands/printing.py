@@ -38,7 +38,7 @@ def show(
 
 @contextmanager
 def open_output(flag: str, name: str) -> Iterator[BinaryIO]:
-    """Open the output file of a flag; it appears once it is complete.
+    """Open the output file of a flag; it appears once it is complete, and then is reported.
 
     Raises NotReadyError if the file cannot be written.
     """
@@ -49,6 +49,7 @@ def open_output(flag: str, name: str) -> Iterator[BinaryIO]:
             atomic.delete_parts(path.parent, path.name)  # parts left by a killed command
         with atomic.replace_file(path) as file:
             yield file
+        say(f"saved {name}")
     except OSError as error:
         clause = f"cannot be written: {error.strerror}"
         raise NotReadyError.of(flag, name, clause, Hint("use another file or folder")) from None

@@ -4,9 +4,9 @@ import shlex
 
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
-from resnet_recipes.base.text import format_bytes, format_count
+from resnet_recipes.base.text import format_count
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
-from resnet_recipes.commands.printing import open_output, say
+from resnet_recipes.commands.printing import open_output
 from resnet_recipes.commands.run_paths import iterate_records
 from resnet_recipes.commands.runs import read_price
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
@@ -55,9 +55,9 @@ def run(arguments: Arguments) -> int:
         fix = ("resnet-recipes report --published", Hint("resnet-recipes report RUN"))
         raise NotReadyError.of(where, None, "has no runs", fix)
     sections = list(build_sections(runs, price))
-    what = title = format_count(len(runs), "run")
+    title = format_count(len(runs), "run")
     if "--published" in arguments:
-        what = title = "published results of ResNet-50 on ImageNet"
+        title = "published results of ResNet-50 on ImageNet"
     elif len(runs) == 1:
         title = f"Run {runs[0].name}"
     elif len(roots := {run.folder.resolve().parent for run in runs}) == 1:
@@ -67,5 +67,4 @@ def run(arguments: Arguments) -> int:
         if pictures:
             figures = [figure for section in sections for figure in section.figures]
             write_pictures(folder, {figure.name: figure.spec for figure in figures})
-    say(f"saved {out}: {what}, {format_bytes(out.stat().st_size)}")
     return 0

@@ -70,7 +70,8 @@ def test_predict_reports_unreadable_images_and_classifies_others(folder_with_wei
     assert [bool(row["class_1"]) for row in rows] == [False, False, True, True]
     assert float(rows[3]["probability_1"]) >= float(rows[3]["probability_2"])
     assert list(rows[3])[-3:] == ["class_5", "probability_5", "error"]
-    head, first, second = streams.err.splitlines()
+    saved, head, first, second = streams.err.splitlines()
+    assert saved == "saved classes.csv"
     assert head == "2 of 4 images cannot be read:"
     assert "a.jpg is not an image" in first
     assert "b.jpg" in second

@@ -40,6 +40,13 @@ def test_table_without_width_uses_the_terminal(monkeypatch):
     assert "TIME" in format_table(ROWS, ("TIME",))[0]
 
 
+def test_open_output_reports_the_complete_file(tmp_path, capsys):
+    with open_output("--csv", str(tmp_path / "a.csv")) as file:
+        file.write(b"new")
+        assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == f"saved {tmp_path}/a.csv\n"
+
+
 def test_open_output_keeps_a_symbolic_link(tmp_path):
     (tmp_path / "link").symlink_to("file")
     with open_output("--csv", str(tmp_path / "link")) as file:
