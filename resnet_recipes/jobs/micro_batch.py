@@ -24,8 +24,8 @@ def fit_micro_batch(plan: Plan, say: Say) -> Plan:
     """
     if plan.recipe.batch.bn_size != AUTO:
         return plan
-    if plan.recipe.launch.device == "cpu" or not cuda.find_gpus().count:
-        clause = "needs a GPU, and this run uses the CPU"
+    if not cuda.find_gpus().count:
+        clause = "needs a GPU, and this machine has no GPU"
         raise RecipeError.of("batch.bn_size", AUTO, clause, "batch.bn_size=64")
     size = _find_largest(plan, say)
     say(f"batch.bn_size={size} is the most that fits on {cuda.find_gpus().name or 'this GPU'}.")

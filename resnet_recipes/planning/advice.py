@@ -73,7 +73,7 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[Note]:
     if batch.bn_size == AUTO:
         yield Note(
             "batch.bn_size=auto finds the largest size that fits in GPU memory at the start; "
-            f"this plan assumes {rank_size} images, the step of one GPU"
+            f"this plan assumes {rank_size} images, the step of one device"
         )
     elif int(batch.bn_size) > rank_size and not recipe.model.freezes_statistics:
         yield Note(

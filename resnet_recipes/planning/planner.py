@@ -15,6 +15,7 @@ from resnet_recipes.planning.plan import Plan, make_stack
 from resnet_recipes.planning.teachers import add_teachers
 from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.sections import AUTO
 
 
 def make_plan(
@@ -96,6 +97,9 @@ def _find_batch_problems(
         devices = format_count(world_size, "device")
         clause = f"must divide the {rank_size} images of each device (bs={size} on {devices})"
         yield Problem("batch.bn_size", bn_size, clause, f"batch.bn_size={divisor}")
+    if recipe.batch.bn_size == AUTO and recipe.launch.device == "cpu":
+        clause = "needs a GPU, and this run uses the CPU"
+        yield Problem("batch.bn_size", AUTO, clause, "batch.bn_size=64")
 
 
 def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
