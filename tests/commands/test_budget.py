@@ -47,7 +47,7 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(
         message = run_command(f"resnet-train {ARGUMENTS} {arguments}", 75).err
         assert read_duration(name) == f"{FITS}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
-        assert f"budget={budget} sets epochs={FITS}\n" in message
+        assert f"budget={budget} sets {FITS} epochs\n" in message
     assert len(measurements) == 1
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
