@@ -53,9 +53,8 @@ def run(arguments: Arguments) -> int:
     """Print the differences in settings, machines and results of two or more runs."""
     runs = _read_runs(arguments.positional)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
-    settings = find_differences([read_settings(run.folder) for run in runs])
     tables = {
-        "settings": [row for row in settings.items() if row[0] not in ("run.name", "about")],
+        "settings": [*find_differences([read_settings(run.folder) for run in runs]).items()],
         "machine": [*find_differences([read_machine(run.folder) for run in runs]).items()],
         "results": _collect_results(runs),
     }

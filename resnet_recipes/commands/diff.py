@@ -24,8 +24,6 @@ USAGE = Usage(
     takes="two recipes or runs",
 )
 
-SILENT = ("name", "about", "published")  # descriptions, which do not affect a run
-
 
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
@@ -73,6 +71,6 @@ def _read_settings(argument: str, folder: Path | None) -> dict[str, str]:
         recipe = frozen_recipe.read(run / CONFIG)
     else:
         recipe = compose(name, folder=folder, needs_data=False).recipe
-    return format_settings(
-        {key: value for key, value in frozen_recipe.to_tree(recipe).items() if key not in SILENT}
-    )
+    settings = format_settings(frozen_recipe.to_tree(recipe))
+    del settings["name"]  # the heading of its column
+    return settings

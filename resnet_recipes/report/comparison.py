@@ -27,6 +27,9 @@ _VARYING_SETTINGS = (
     "evaluation.interval",
 )
 
+#: Settings that describe or place a run, and do not change its training.
+_DESCRIPTIONS = ("about", "published", "run.name", "run.root")
+
 #: Maximum settings in a label.
 _MAX_LABEL_SETTINGS = 4
 
@@ -88,10 +91,17 @@ def read_machine(folder: Path) -> dict[str, str]:
 
 
 def find_differences(settings_by_run: Sequence[dict[str, str]]) -> dict[str, list[str]]:
-    """Return the keys that differ, with the values of all runs; "-" for missing keys."""
+    """Return the keys that differ, with the values of all runs; "-" for missing keys.
+
+    Names, places and descriptions are omitted.
+    """
     keys = dict.fromkeys(key for settings in settings_by_run for key in settings)
     rows = {key: [settings.get(key, "-") for settings in settings_by_run] for key in keys}
-    return {key: values for key, values in rows.items() if len(set(values)) > 1}
+    return {
+        key: values
+        for key, values in rows.items()
+        if len(set(values)) > 1 and key not in _DESCRIPTIONS
+    }
 
 
 def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
