@@ -25,7 +25,7 @@ MIN_SIMILAR_LETTERS = 4
 class Meaning(NamedTuple):
     """The arguments to use, and a note for users of other programs."""
 
-    #: {} is the value, {half_life} its half-life; rows of jobs use {flag}, {count} and {job}
+    #: {} is the value, {half_life} its half-life; rows of jobs use {flag} and {count}
     replacement: str
     hint: str = ""
 

@@ -400,7 +400,9 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         rest = [argument for argument in rest if argument != "data"]
         fix = shlex.join([*command.split(), "data", value, *rest])
     elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
-        fix = _format_job_fix(ours, typed, value, rest), Hint(ours.hint)
+        count = value.rpartition(":")[2]  # --gres=gpu:a100:2
+        ours = Meaning(*(text.format(shlex.quote(value), count=count, flag=typed) for text in ours))
+        fix = ours.replacement, Hint(ours.hint)
     elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):
@@ -426,15 +428,6 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     else:
         fix, valid = "", (*takes, "--help")
     return Problem(typed, None, clause, fix, valid, kind)
-
-
-def _format_job_fix(meaning: Meaning, flag: str, value: str, rest: Sequence[str]) -> str:
-    """Return the arguments or the command to use in place of a flag of Slurm."""
-    count = value.rpartition(":")[2]  # --gres=gpu:a100:2
-    engine = rest[rest.index("--for") : rest.index("--for") + 2] if "--for" in rest else ()
-    others = [argument for argument in rest if argument not in engine]
-    job = shlex.join(["resnet-recipes", "slurm", *others])
-    return meaning.replacement.format(shlex.quote(value), count=count, flag=flag, job=job)
 
 
 def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:

@@ -76,7 +76,7 @@ def run(arguments: Arguments) -> int:
         wrong = (Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING),)
     nodes = ["nodes=1", *select_arguments(changes, "nodes")][-1]
     changes = drop_arguments(changes, "nodes")
-    problems = [*wrong, *_find_problems(nodes, changes), *_find_engine_problems(arguments)]
+    problems = [*wrong, *_find_problems(nodes, changes), *find_engine_problems(arguments)]
     if not problems and "--for" in arguments:
         problems += _find_folder_problems(arguments, nodes, changes)
     RecipeError.raise_if_any(problems)
@@ -206,7 +206,7 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     return arguments
 
 
-def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
+def find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of the engine, and of flags that belong to another engine."""
     engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in engines:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes import __version__
@@ -177,6 +178,10 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
     """Return the arguments of a command. Raises RecipeError, also for its recipe and settings."""
 
     def find_others(arguments: Arguments) -> Iterable[Problem]:
+        flags = _import_module(name).find_engine_problems(arguments) if name == "job" else ()
+        return [*flags, *find_recipe_problems(arguments)]
+
+    def find_recipe_problems(arguments: Arguments) -> Iterable[Problem]:
         module = _choose_module(arguments) if name == "train" else name
         # the argument may be the value of an unknown flag
         values = [argument for argument in argv if argument in Library().list_names()]
@@ -222,6 +227,8 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
         for before, argument in pairwise(["", *rest])
         if not (argument[:1] == "-" or takes.get(before) or is_setting(argument))
     ]
+    if "{}" in first:  # `new mine`
+        first, rest = first.format(Path(names[0]).stem if names else "mine"), []
     has_filter = first == "runs" and any(map(is_setting, rest))
     is_first = has_filter or list(argv) == ["classify"]
     is_first = is_first or (bool(names) and (first != "show" or names[0] in Library().list_names()))
@@ -244,11 +251,15 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     near = find_misspelled(name, COMMANDS)
     also = f"resnet-recipes {near}" if near not in ("", ours) else ""
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
-    if command == ["resnet-train"] and rest:
+    if rest:
         try:
-            choose_recipe(_parse_training(rest))
+            parse = _parse_training if ours == "train" else partial(_parse, ours)
+            arguments = parse([*flags, *rest])
+            if command == ["resnet-train"]:
+                choose_recipe(arguments)
         except RecipeError as error:  # the fix would repeat these mistakes
-            raise RecipeError([unknown._replace(fix=Hint("remove it")), *error.problems]) from None
+            form = Hint(f"{shlex.join(command)} ...")
+            raise RecipeError([unknown._replace(fix=form), *error.problems]) from None
     raise RecipeError([unknown])
 
 

@@ -171,6 +171,7 @@ resnet-recipes bottleneck mild data=x | resnet-recipes estimate mild data=x
 resnet-recipes measure mild data=x | resnet-recipes estimate --sample=10 mild data=x
 resnet-recipes profile mild data=x | resnet-recipes estimate mild data=x
 resnet-recipes fit mild | resnet-train mild
+resnet-recipes new wider | resnet-recipes cp mild recipes/wider.yaml
 resnet-recipes --list | resnet-recipes ls
 resnet-recipes --list | unknown flag --list
 resnet-recipes job --for k8s mild data=/d | did you mean kubernetes?
@@ -236,7 +237,7 @@ resnet-recipes eval --data --model first | resnet-recipes eval first
 resnet-recipes predict --model first images --topk 2 | resnet-recipes predict first images --top 2
 resnet-recipes export first --half | --dtype TYPE
 resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
-resnet-recipes slurm mild data=/d -p gpu | slurm mild data=/d > job.sh && sbatch -p gpu job.sh
+resnet-recipes slurm mild data=/d -p gpu | then: sbatch -p gpu job.sh
 resnet-train mild data=/d --partition gpu | for Slurm: resnet-recipes slurm NAME > job.sh
 resnet-recipes slurm mild data=/d --nodes 2 | nodes=2
 resnet-recipes slurm mild data=/d --gres=gpu:a100:2 | gpus=2
@@ -280,6 +281,9 @@ resnet-train train --data-path images | unknown command train | data=images | re
 resnet-train smal data=images --lr high | did you mean small? | must be a number
 resnet-train smal data=images lr=high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data is missing
+resnet-recipes test --weights X --data Y | resnet-recipes eval ... | eval X data=Y | data=Y
+resnet-recipes slurm mild data=/d --mem 32G --time 2h | sbatch --mem 32G job.sh | --time 2:00:00
+resnet-recipes copy mild | resnet-recipes cp ... | resnet-recipes cp mild recipes/mine.yaml
 resnet-recipes export --to onnx | FILE is missing: a run folder | --out is missing
 resnet-train mild data=images lr 0.1 bs 64 | lr=0.1 | bs=64
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep | =[30ep,60ep]'

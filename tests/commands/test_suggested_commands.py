@@ -66,7 +66,7 @@ model=resnet18.pt | model.weights=resnet18.pt
 COMMANDS = parse_rows(
     """
 train mild data=images model=vit_base | model.name=timm:vit_base_
-classify train data=images model=resnet18.pt | remove it
+classify train data=images model=resnet18.pt | resnet-train ...
 classify first images | resnet-recipes predict first images
 eval last first lr=0.5 |
 info | resnet-recipes runs
@@ -78,7 +78,7 @@ convert images out.zip | resnet-recipes convert images out
 convert images out max_resolution=500px | max_resolution=500
 convert images out jpeg_quality=0.9 | jpeg_quality=90
 job mild data=/d nodes=two --for slurm | nodes=2
-job mild data=/d --partition gpu --for slurm | resnet-recipes slurm mild data=/d > job.sh && sbatch
+job mild data=/d --partition gpu --for slurm | write the script to job.sh, then: sbatch
 job mild data=/d | --for slurm
 job mild data=/d --for slurm --time 2h | --time 2:00:00
 export first --to onnx --out x --dtype fp16 | --dtype float16
