@@ -58,12 +58,12 @@ _ONE_GPU = f"""\
 
 _ONE = """\
 # A requeued job keeps its id, and so finds its run.
-# All nodes must have access to the folder.
+# All nodes must have access to the folder of runs, run.root (default runs).
 run={name}-$SLURM_JOB_ID"""
 
 _SEVERAL = """\
 # Each task of the array is a run; a requeued task keeps its number, and so finds its run.
-# All nodes must have access to the folder.
+# All nodes must have access to the folder of runs, run.root (default runs).
 case $SLURM_ARRAY_TASK_ID in
 {cases}
 *) echo "this array has tasks 0 to {last}" >&2; exit 2 ;;

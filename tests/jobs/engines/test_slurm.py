@@ -140,6 +140,14 @@ def test_script_passes_shellcheck(allocation):
         assert process.stdout == ""  # SC2016: the single quotes are intended
 
 
+def test_script_names_the_folder_that_nodes_share():
+    for script in (
+        format_script(["recipe=mild"], ONE_NODE),
+        format_array({"a": []}, ONE_NODE, "1:00"),
+    ):
+        assert "must have access to the folder of runs, run.root (default runs)." in script
+
+
 def test_script_for_cpus_requests_no_gpus():
     assert "--gpus-per-node=4\n" in format_script(["recipe=mild"], ONE_NODE)
     assert "--gpus-per-node" not in format_script(["recipe=mild"], Allocation(1, 4, is_cpu=True))
