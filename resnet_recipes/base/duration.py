@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from math import ceil
 
 from resnet_recipes.base.errors import BrokenRuleError
 from resnet_recipes.base.names import DECIMAL
@@ -155,6 +156,15 @@ class Horizon:
         """Convert to steps, rounded down; at least 1 unless the duration is 0."""
         scale = {"ep": self.steps_per_epoch, "ba": 1, "dur": self.total_steps}[duration.unit]
         return max(1, int(duration.value * scale)) if duration.value else 0
+
+    def interval(self, duration: Duration) -> int:
+        """Convert an interval to steps; a fraction of the run is rounded up.
+
+        So "0.1dur" recurs at most ten times.
+        """
+        if duration.unit == "dur":
+            return ceil(duration.value * self.total_steps)
+        return self.steps(duration)
 
     @property
     def epochs(self) -> Fraction:

@@ -190,11 +190,12 @@ def _describe_lr(plan: Plan) -> str:
 def _format_interval(plan: Plan, duration: str) -> str:
     """Return a description of an interval: "every epoch", "every 10% of the run", "at the end".
 
-    A fraction of the run that is rounded down to one step is "every step".
+    A fraction of the run that is rounded up to one step is "every step".
     """
-    if duration.endswith("dur") and plan.steps(duration) == 1:
+    steps = plan.horizon.interval(Duration.parse(duration))
+    if duration.endswith("dur") and steps == 1:
         return "every step"
-    if plan.steps(duration) >= plan.total_steps:
+    if steps >= plan.total_steps:
         return "at the end"
     return f"every {Duration.parse(duration).to_words().removeprefix('1 ')}"
 

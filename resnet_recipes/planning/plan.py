@@ -284,15 +284,19 @@ class Plan:
     def evaluations(self) -> Recurrence:
         """When the model is evaluated."""
         config = self.recipe.evaluation
-        return Recurrence(self.steps(config.interval), self.total_steps, self.steps(config.offset))
+        return self._make_recurrence(config.interval, self.steps(config.offset))
 
     @cached_property
     def _logs(self) -> Recurrence:
-        return Recurrence(self.steps(self.recipe.log.interval), self.total_steps)
+        return self._make_recurrence(self.recipe.log.interval)
 
     @cached_property
     def _saves(self) -> Recurrence:
-        return Recurrence(self.steps(self.recipe.checkpoint.interval), self.total_steps)
+        return self._make_recurrence(self.recipe.checkpoint.interval)
+
+    def _make_recurrence(self, interval: str, offset: int = 0) -> Recurrence:
+        steps = self.horizon.interval(Duration.parse(interval))
+        return Recurrence(steps, self.total_steps, offset)
 
     @property
     def published(self) -> list[Published]:

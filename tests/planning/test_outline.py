@@ -61,8 +61,8 @@ def test_outline_reports_rounding_only_of_rounded_epochs():
     assert "28 epochs (90 x 0.32, rounded down) of" in write_outline("mild_mlperf")
 
 
-def test_outline_calls_interval_below_two_steps_every_step():
-    arguments = "mild max_duration=12ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur"
+def test_outline_calls_interval_of_one_step_every_step():
+    arguments = "mild max_duration=10ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur"
     outline_text = " ".join(write_outline(f"{arguments} checkpoint.interval=0.5dur").split())
     assert "evaluate every step, save a checkpoint every 50% of the run" in outline_text
 

@@ -125,7 +125,16 @@ def test_plan_logs_evaluates_and_saves_at_end():
     steps = range(1, 26)
     assert [done for done in steps if plan.logs_at(done)] == [4, 8, 10, 12, 16, 20, 24, 25]
     assert [done for done in steps if plan.evaluates_at(done)] == [10, 20, 25]
-    assert [done for done in steps if plan.saves_at(done)] == [12, 24, 25]
+    assert [done for done in steps if plan.saves_at(done)] == [13, 25]
+
+
+@pytest.mark.parametrize(("steps", "interval"), [(10, 1), (11, 2), (15, 2), (45, 5), (400, 40)])
+def test_tenth_of_run_recurs_at_most_ten_times(steps, interval):
+    settings = "evaluation.interval=0.1dur checkpoint.interval=0.1dur schedule.warmup=0ep"
+    plan = plan_small(make_small_recipe(f"max_duration={steps}ba {settings}"))
+    expected = sorted({*range(interval, steps, interval), steps})
+    assert [done for done in range(1, steps + 1) if plan.evaluates_at(done)] == expected
+    assert [done for done in range(1, steps + 1) if plan.saves_at(done)] == expected
 
 
 @pytest.mark.parametrize(
@@ -188,6 +197,7 @@ def test_make_plan_reports_unknown_network_and_other_conflicts():
  | 3 | {} | batch.global_size | bs=99 lr=0.099
 batch.bn_size=32 batch.global_size=200 | 3 | {} | batch.global_size | bs=192 lr=0.096
  | 1 | {examples: 99} | batch.global_size | more than the 99 training images
+batch.bn_size=auto launch.device=cpu | 1 | {} | batch.bn_size | needs a GPU
 max_duration=0.04ep | 1 | {} | max_duration | is less than one step
 max_duration=1ep | 1 | {} | schedule.warmup | but the run has
  | 1 | {classes: 1} | data.root | has 1 class
