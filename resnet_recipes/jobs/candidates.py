@@ -129,8 +129,7 @@ def find_candidates(
                 order.get(candidate.plan.recipe.name, len(order)),
             )
         )
-    if candidates:
-        first = candidates[0]
+    if first := next(iter(candidates), None):
         is_best = first.plan.recipe.name == best[0] if best else first.accuracy is not None
         reason = reason if is_best else ""
     return Candidates(candidates, reason, best or ("mild",), skipped, absent)
