@@ -101,7 +101,7 @@ class Pace:
         self._evaluation = seconds
 
     def seconds_left(self, done: int) -> float | None:
-        """Estimate the seconds until the end, including evaluations.
+        """Estimate the seconds until the end, with the evaluation that follows this step.
 
         Before the first evaluation, evaluating is assumed to be as fast as training. None before
         the first measurement.
@@ -112,4 +112,4 @@ class Pace:
         if evaluation is None:
             evaluation = self._seconds * facts.evaluation_pflops
         pflops_left = facts.pflops(facts.total_steps) - facts.pflops(done)
-        return evaluation * facts.evaluations.count(done) + self._seconds * pflops_left
+        return evaluation * facts.evaluations.count(done - 1) + self._seconds * pflops_left

@@ -39,6 +39,9 @@ from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes
 #: The machine of most published results.
 USUAL_HARDWARE = "8x A100"
 
+#: What the Pareto front is.
+_FRONT_CAPTION = "Pareto front of the means over seeds: no others are more accurate in less time."
+
 #: Maximum rows in the table of means on the Pareto front; the table of all runs is complete.
 MAX_FRONT_ROWS = 8
 
@@ -244,8 +247,7 @@ def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> T
     """Return the table of the Pareto front, with means over seeds."""
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training"} | ({} if price is None else {"cost": "cost ($)"})
-    caption = "Pareto front of the means over seeds: no others are more accurate in less time."
-    return Table(caption, columns, front[-MAX_FRONT_ROWS:], ("minutes",))
+    return Table(_FRONT_CAPTION, columns, front[-MAX_FRONT_ROWS:], ("minutes",))
 
 
 def _check_run(run: RunRecord) -> RunRecord:
@@ -365,9 +367,11 @@ def _make_run_table(
         }
         for name, run in runs.items()
     ]
-    caption = "No run is more accurate in less time than one on the Pareto front."
     return Table(
-        f"Click a column heading to sort. {caption}", columns, rows, ("minutes", "wall_minutes")
+        f"Click a column heading to sort. {_FRONT_CAPTION}",
+        columns,
+        rows,
+        ("minutes", "wall_minutes"),
     )
 
 

@@ -108,4 +108,6 @@ def test_pace_estimates_the_remaining_evaluations(facts):
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 5.0)
     pace.add_evaluation(7.0)
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 7.0)
-    assert pace.seconds_left(40) == 0
+    assert pace.seconds_left(30) == pytest.approx(10 * 4.0 + 2 * 7.0)  # after steps 30 and 40
+    assert pace.seconds_left(31) == pytest.approx(9 * 4.0 + 7.0)
+    assert pace.seconds_left(40) == 7.0
