@@ -56,9 +56,11 @@ def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "Net
 class ResNetFacts:
     """A ResNet of the recipes; its facts are computed from its layers."""
 
-    is_random_in_forward, is_predicted, text = False, True, ""
+    is_random_in_forward, text = False, ""
 
     def __init__(self, model: ModelConfig, classes: int, methods: Stack):
+        # predictions assume a backward pass through all layers
+        self.is_predicted = model.freeze == "none"
         head = (count_features(model.name) + 1) * classes
         frozen = FREEZABLE.index(model.freeze)
         self.parameters = count_backbone_weights(model.name) + head
