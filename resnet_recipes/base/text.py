@@ -5,7 +5,7 @@ import html
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 #: Function that shows text to the user.
 Say = Callable[[str], None]
@@ -117,6 +117,11 @@ def format_count(number: int, noun: str) -> str:
     """Format a number with its noun, as "1 epoch" or "1,024 batches"."""
     plural = "s" if noun[-2:] not in ("ch", "ss") or noun == "epoch" else "es"
     return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
+def join_first(names: Sequence[str]) -> str:
+    """Return the first few names, and the number of the others."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def format_percent(fraction: float) -> str:

@@ -17,7 +17,13 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.names import find_short_name
-from resnet_recipes.base.text import format_clock, format_number, format_percent, wrap_text
+from resnet_recipes.base.text import (
+    format_clock,
+    format_number,
+    format_percent,
+    join_first,
+    wrap_text,
+)
 from resnet_recipes.commands.arguments import (
     CSV,
     JSON,
@@ -352,6 +358,6 @@ def _format_candidates(
         skipped[reason].append(name)
     for problem, names in skipped.items():
         text = problem.about(find_short_name(problem.key))
-        yield from wrap_text(f"skipped: {', '.join(names)}: {text}", get_width(), rest="    ")
+        yield from wrap_text(f"skipped: {join_first(names)}: {text}", get_width(), rest="    ")
     for name, problem in candidates.absent_weights.items() if rows else ():
         yield from (f"{name} needs its weights first; to fetch them:", f"  {problem.fixes[0]}")

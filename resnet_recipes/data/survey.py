@@ -13,7 +13,7 @@ import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
-from resnet_recipes.base.text import Say, do_nothing, format_bytes
+from resnet_recipes.base.text import Say, do_nothing, format_bytes, join_first
 from resnet_recipes.data.base import SAMPLE_SIZE, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import (
@@ -22,7 +22,7 @@ from resnet_recipes.data.beton.samples import (
     fits_memory,
     open_samples,
 )
-from resnet_recipes.data.files.class_folders import find_doubts, find_inner_folders, join_first
+from resnet_recipes.data.files.class_folders import find_doubts, find_inner_folders
 from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, iterate_images

@@ -22,10 +22,10 @@ from resnet_recipes.base.errors import (
     Value,
 )
 from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.text import join_first
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
-from resnet_recipes.data.files.class_folders import join_first
 from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, iterate_images
 from resnet_recipes.data.imagenet import get_wordnet_ids

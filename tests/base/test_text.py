@@ -71,6 +71,12 @@ def test_format_count_chooses_singular_or_plural():
     assert texts == ["0 epochs", "1 epoch", "2,000 epochs", "0 batches", "1 batch", "2,000 batches"]
 
 
+def test_join_first_counts_the_names_after_the_fifth():
+    assert formats.join_first("abc") == "a, b, c"
+    assert formats.join_first("abcde") == "a, b, c, d, e"
+    assert formats.join_first("abcdefgh") == "a, b, c, d, e and 3 more"
+
+
 @pytest.mark.parametrize(
     "hostile", ["a\x1b[31mb", "a\rb", "a\nb", "a\x07b", "a\u202eb", "a\x9b2Jb", "a\udcffb"]
 )

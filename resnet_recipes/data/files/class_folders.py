@@ -2,11 +2,12 @@
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
 from resnet_recipes.base.errors import Hint, Problem
+from resnet_recipes.base.text import join_first
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import (
     LAYOUT,
@@ -93,8 +94,3 @@ def _choose_pair(listing: Listing, similar: list[str]) -> tuple[str, ...]:
         )
     counts = dict(zip(listing.classes, listing.counts.tolist(), strict=True))
     return tuple(sorted(similar, key=lambda name: -counts[name])) if len(similar) == 2 else ()
-
-
-def join_first(names: Sequence[str]) -> str:
-    """Return the first few names, and the number of names."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
