@@ -138,9 +138,7 @@ class Launch:
             return
         if has_trained := self._has_trained():
             again = " again" if self._signal == signal.SIGINT else ""
-            self._interject(
-                f"finishing this step and saving a checkpoint; press Ctrl-C{again} to quit now"
-            )
+            self._interject(f"saving a checkpoint; press Ctrl-C{again} to quit now")
         self._deadline = time.monotonic() + (SAVE_SECONDS + 10 if has_trained else STOP_SECONDS)
         self._ranks.send(self._signal)
 

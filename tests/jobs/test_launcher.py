@@ -185,7 +185,7 @@ def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
     again = " again" if name == "SIGINT" else ""
-    message = f"finishing this step and saving a checkpoint; press Ctrl-C{again} to quit now"
+    message = f"saving a checkpoint; press Ctrl-C{again} to quit now"
     assert run.messages == [message]
 
 
