@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import (
+    ExitCode,
     Hint,
     Kind,
     Note,
@@ -85,8 +86,7 @@ def run(arguments: Arguments) -> int:
 
     price_flag, count = read_price(arguments.flags.get("--price")), _read_count(arguments)
     if {"--within", "--reach"} & arguments.flags.keys() or not is_named(name_recipe(arguments)):
-        print_candidates(arguments, price_flag)
-        return 0
+        return print_candidates(arguments, price_flag)
     plan = plan_here(compose_recipe(arguments), say)
     price = price_flag if price_flag is not None else plan.recipe.launch.price
     timed = dict[int, float]()
@@ -237,7 +237,7 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     yield Note(f"at {image_size} px, the {limit} is the bottleneck{wait}", tuple(fix))
 
 
-def print_candidates(arguments: Arguments, price: float | None) -> None:
+def print_candidates(arguments: Arguments, price: float | None) -> ExitCode:
     """Print the candidates of all recipes, or of the named recipe."""
     from resnet_recipes.jobs.candidates import find_candidates
     from resnet_recipes.report.page.charts import find_pareto
@@ -260,6 +260,7 @@ def print_candidates(arguments: Arguments, price: float | None) -> None:
     front = [id(row) for row in find_pareto(points, "minutes")]
     rows = [row | {"front": id(row) in front} for row in rows]
     show(arguments, rows, _format_candidates(candidates, rows, budget, reach), rows)
+    return ExitCode.DONE if rows or reach is None else ExitCode.NOT_READY
 
 
 def _name_flags(problem: Problem, budget: str) -> Problem:
