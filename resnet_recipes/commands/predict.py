@@ -46,9 +46,9 @@ USAGE = Usage(
     },
     f"""\
 {RUN_HELP} Subfolders are included. Unreadable images are
-reported on stderr, and the others are classified. Settings: data.eval_size,
-data.eval_resize, evaluation.flip, batch.eval_size, precision.dtype, launch.device,
-workers. EXIF orientation is ignored, as in training: rotate
+reported on stderr, and the others are classified. If a path does not exist, nothing is
+classified. Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
+precision.dtype, launch.device, workers. EXIF orientation is ignored, as in training: rotate
 photographs that are stored sideways first.""",
 )
 
