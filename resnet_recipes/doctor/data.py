@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.base.errors import Hint, NotReadyError, Value
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Value
 from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import find_parts, list_split
@@ -139,10 +139,12 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
         for name in result.oddities:
             odd[name].append(path)
     for split, unreadable in bad.items():
-        skip = "data.on_bad_image=skip" if split == "train" else ""
+        fix: Fix = Hint("replace or delete them")
+        if split == "train":
+            fix = ("data.on_bad_image=skip", Hint("or replace or delete them"))
         if unreadable:
             what = f"unreadable images in {split}: {len(unreadable):,}"
-            yield Finding("fix", what, (skip, Hint("replace or delete them")), list_few(unreadable))
+            yield Finding("fix", what, fix, list_few(unreadable))
     for name, paths in odd.items():
         level, what = ODDITIES[name]
         yield Finding(level, f"{what}: {len(paths):,}", paths=list_few(paths))

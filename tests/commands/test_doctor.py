@@ -33,7 +33,7 @@ def test_doctor_data_names_unreadable_image_with_code_3(data, run_command):
     out = run_command(f"resnet-recipes doctor data {data}", 3).out
     assert "pattern1/0.jpg" in out
     assert "\n      hint:  add data.on_bad_image=skip to the command that trains\n" in out
-    assert "\n      hint:  replace or delete them\n" in out
+    assert "\n      hint:  or replace or delete them\n" in out
     run_command(f"resnet-recipes doctor data {data} --no-images")
 
 
