@@ -44,7 +44,6 @@ FEWER = {
     "budget=$20": "budget=9h",
     "budget=2h": "budget=9h",  # enough on any CPU, even with one core
     "budget=30m,1h,2h": "budget=9h",
-    "CHOSEN": "tiny_mild",  # chosen by the previous command
     "recipe=tiny_mild,tiny_taught": "recipe=tiny_mild",  # tiny_taught needs a file
 }
 
