@@ -2,7 +2,7 @@
 
     python benchmarks/kill_campaign.py --kills 44 --json campaign.json
 
-The run is Hot with all its methods, ResNet-18 on synthetic images, on two CPU ranks. A fault counts
+The run is Hot without RandAugment, ResNet-18 on synthetic images, on two CPU ranks. A fault counts
 as survived if all processes are gone within 30 seconds, the exit code is the documented one, the
 newest checkpoint is bit-identical to the uninterrupted run at that step, and no more steps are lost
 than `count_losable_steps` allows: two checkpoint intervals for most faults, because the newest
