@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def configs() -> dict[int, Recipe]:
-    """A small Hot with every method, by number of ranks.
+    """A small Hot without RandAugment, by number of ranks.
 
     The order in which ranks add matters only for three or more.
     """
