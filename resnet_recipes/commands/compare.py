@@ -104,10 +104,7 @@ def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
         names = [*runs, *others][:2]
         fix = shlex.join(["resnet-recipes", "compare", *names])
         fix = fix if len(names) == 2 else Hint(USAGE.line)
-        clause = "needs at least two runs"
-        if arguments and not runs:
-            raise RecipeError.of("RUN", arguments[0], f"is not a run, and `compare` {clause}", fix)
-        raise RecipeError.of("COMMAND", "compare", clause, fix)
+        raise RecipeError.of("COMMAND", "compare", "needs at least two runs", fix)
     others = [argument for argument in arguments if not find_run_path("RUN", argument)]
     if others and {*others} <= {*Library().list_names()}:
         fix = shlex.join(["resnet-recipes", "diff", *arguments[:2]])
