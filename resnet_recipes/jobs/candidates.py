@@ -129,10 +129,14 @@ def find_candidates(
                 order.get(candidate.plan.recipe.name, len(order)),
             )
         )
-    if first := next(iter(candidates), None):
-        is_best = first.plan.recipe.name == best[0] if best else first.accuracy is not None
-        reason = reason if is_best else ""
+    if candidates and not _is_best(candidates[0], best):
+        reason = ""
     return Candidates(candidates, reason, best or ("mild",), skipped, absent)
+
+
+def _is_best(first: Candidate, best: Sequence[str]) -> bool:
+    """Return whether the reason of a ranking applies to the first candidate."""
+    return first.plan.recipe.name == best[0] if best else first.accuracy is not None
 
 
 def _find_durations(

@@ -84,6 +84,7 @@ def test_budget_below_slow_evaluations_evaluates_once(
     assert recipe.evaluation.interval == interval
     assert ("evaluation.interval=1dur to save time" in message) == (interval == "1dur")
     assert "evaluation.interval" not in run_command(line, 75).err
+    assert read(Path("runs/a/config.yaml")).evaluation.interval == interval
     if interval == "1dur":
         seconds = float(budget.rstrip("ms")) * (60 if budget[-1] == "m" else 1)
         epochs = (seconds / MAX_DRIFT - START - SAVE - 10) / (1.28 + SAVE)

@@ -11,7 +11,7 @@ import pytest
 
 from resnet_recipes.commands import stop
 from resnet_recipes.run_folder import EXIT, LOCK, SUMMARY
-from resnet_recipes.run_folder.ending import Ending, write_ending
+from resnet_recipes.run_folder.ending import Ending, read_ending, write_ending
 from resnet_recipes.run_folder.lock import is_running
 from tests.run_folders import create_run_folder
 
@@ -49,6 +49,13 @@ def test_runs_name_the_command_that_stopped_a_run(live_run, run_command):
     write_ending(folder / EXIT, Ending(75, message="SIGTERM"))
     run_command("resnet-recipes stop first")
     assert "    stopped by `resnet-recipes stop`\n" in run_command("resnet-recipes runs").out
+
+
+def test_stop_keeps_the_reason_of_a_failed_run(live_run, run_command):
+    folder, _ = live_run
+    write_ending(folder / EXIT, Ending(1, message="out of memory"))
+    run_command("resnet-recipes stop first")
+    assert read_ending(folder / EXIT).message == "out of memory"
 
 
 def test_stop_accepts_a_run_that_just_ended(live_run, run_command, monkeypatch):

@@ -143,3 +143,10 @@ def test_full_size_and_loader_placement_leave_batch_unchanged():
     assert resize_images(MILD, x, Fraction(9, 10)) is x
     assert not ProgressiveResizing(at="loader").provides("transform_batch")
     assert ProgressiveResizing().provides("transform_batch")
+
+
+def test_only_resizing_on_the_device_suggests_the_loader():
+    suggestions = [
+        ProgressiveResizing(at=at).suggest_faster_loading() for at in ("device", "loader")
+    ]
+    assert suggestions == ["methods.progressive_resizing.at=loader", ""]
