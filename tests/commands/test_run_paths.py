@@ -94,7 +94,7 @@ def test_iterate_records_accepts_runs_and_folders(runs):
         ("watch last --once", "alpha: finished"),
         ("compare beta last", "A  runs/beta\nB  runs/alpha"),
         ("diff beta last", "\nseed        2     1\n"),
-        ("diff mild last", "\n  max_duration\n    mild: 90ep\n    last: 4ep\n"),
+        ("diff mild last", "\nmax_duration                                  90ep     4ep\n"),
         ("runs last", "\nalpha"),
     ],
 )
