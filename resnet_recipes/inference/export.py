@@ -173,10 +173,8 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
     """Return images in both forms for the comparison, and a description of them."""
     paths = []
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as loader:
-        chosen = np.linspace(0, loader.examples - 1, min(COMPARED_IMAGES, loader.examples)).astype(
-            int
-        )
-        paths = [path for path in map(loader.path, chosen.tolist()) if Path(path).is_file()]
+        chosen = _choose_images(loader.examples).tolist()
+        paths = [path for path in map(loader.path, chosen) if Path(path).is_file()]
     decoded = [_decode(trained.described_network, source) for source in paths or _generate_images()]
     sizes = format_count(len({pixels.shape for _, pixels in decoded}), "size")
     kind = "validation" if paths else "random"  # samples of a .beton file are not files
@@ -190,6 +188,14 @@ def _decode(network: Network, source: str | Image.Image) -> DecodedImage:
     except BadImageError as error:
         raise TrainingError(f"{source} {error}") from None
     return network.transform(image.pixels()), image.pixels()
+
+
+def _choose_images(examples: int) -> np.ndarray:
+    """Return the numbers of the images to compare, spread over all of `examples`.
+
+    Images are sorted by class, and the ranges of int8 activations come from these images.
+    """
+    return np.linspace(0, examples - 1, min(COMPARED_IMAGES, examples)).astype(int)
 
 
 def _generate_images() -> list[Image.Image]:
@@ -209,8 +215,8 @@ def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
     """
     try:
         with closing(trained.open_images(fetches=False)) as loader:
-            first = loader.eval_batches(np.arange(min(COMPARED_IMAGES, loader.examples)))
-            images = torch.cat([loader.normalize(raw) for raw in first])
+            batches = loader.eval_batches(_choose_images(loader.examples))
+            images = torch.cat([loader.normalize(raw) for raw in batches])
     except NotReadyError:
         generated = map(trained.described_network.transform, _generate_images())
         return torch.stack(list(generated)), f"{COMPARED_IMAGES} random images"

@@ -24,6 +24,7 @@ from resnet_recipes.inference.export import (
     ExportOptions,
     _generate_images,
     _load_decoded_images,
+    _load_images,
     export_and_check,
 )
 from resnet_recipes.network.load import load
@@ -69,6 +70,17 @@ def test_export_checks_its_folder_first(run_command):
     message = run_command("resnet-recipes export mine --to onnx --out file/a", 3).err
     assert "--out file/a cannot be written to: file is a file" in message
     assert "writing" not in message
+
+
+def test_export_compares_images_of_all_classes(monkeypatch):
+    """Ten classes have three images each; ranges of int8 activations come from these images."""
+    trained = open_network(["mine"], USAGE).to_device()
+    everything, _ = _load_images(trained)
+    monkeypatch.setattr("resnet_recipes.inference.export.COMPARED_IMAGES", 10)
+    chosen, text = _load_images(trained)
+    numbers = [[torch.equal(image, other) for other in everything].index(True) for image in chosen]
+    assert text == "10 validation images"
+    assert [number // 3 for number in numbers] == list(range(10))
 
 
 def test_export_names_a_damaged_image():
