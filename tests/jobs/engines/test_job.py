@@ -33,7 +33,7 @@ TRAINED = [
 STAND_IN = """#!/bin/bash
 trap 'mkdir -p {run}; echo "{{\\"code\\": 75}}" > {run}/exit.json; exit 1' TERM
 printf '%s\\0' "${{0##*/}}" "$@"
-[ {waits} = 1 ] && for i in $(seq 100); do sleep 0.1; done
+[ {waits} = 1 ] && for ((i = 0; i < 100; i++)); do sleep 0.1; done
 exit {code}
 """
 
