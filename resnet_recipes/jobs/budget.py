@@ -84,12 +84,13 @@ def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
     """Return the plan of the longest run within its recipe's budget.
 
     If evaluations would take longer than training, or if no run fits, the run evaluates only at its
-    end, unless the interval was typed or `stop_at_top1` is set. Raises RecipeError if the budget is
-    too small for `find_min_epochs`.
+    end, unless the interval was typed, or `stop_at_top1` or `checkpoint.best` is set. Raises
+    RecipeError if the budget is too small for `find_min_epochs`.
     """
     speeds, evaluation = forecast.speeds, plan.recipe.evaluation
     longest = _find_longest_run(plan, speeds)
-    is_chosen = "evaluation.interval" in plan.origin.settings or evaluation.stop_at_top1
+    is_needed = evaluation.stop_at_top1 or plan.recipe.checkpoint.best != "off"
+    is_chosen = is_needed or "evaluation.interval" in plan.origin.settings
     if not is_chosen and (not longest or estimate(longest, speeds).is_mostly_evaluation):
         recipe = replace(plan.recipe, evaluation=replace(evaluation, interval=END))
         plan = replace(plan, recipe=recipe)

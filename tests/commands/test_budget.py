@@ -72,6 +72,7 @@ def slow_evaluations(monkeypatch):
         ("21s", "", "1dur"),
         ("2m", "evaluation.interval=4ep", "4ep"),
         ("2m", "stop_at_top1=90", "1ep"),
+        ("2m", "checkpoint.best=top1", "1ep"),
     ],
 )
 def test_budget_below_slow_evaluations_evaluates_once(
