@@ -70,6 +70,9 @@ def find_root_problem(path: str) -> Problem | None:
     if betons:
         clause = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
         return make_problem(root, clause, CONVERT_COMMAND)
+    if (ffcv := sorted(filter(_is_ffcv, names))) and not _list_folders(root):
+        clause = f"has {ffcv[0]}, but a run needs train.beton and val.beton"
+        return make_problem(root, clause, Hint("rename the files that FFCV wrote"))
     if root.name in find_split_folders(root.parent) and _has_splits(root.parent):
         clause = "is one split; use the folder containing train/ and val/"
         return make_problem(root, clause, Value(root.parent))
@@ -226,6 +229,11 @@ def list_classes(folder: Path) -> list[str]:
         return sorted(
             entry.name for entry in entries if not entry.name.startswith(DEBRIS) and entry.is_dir()
         )
+
+
+def _is_ffcv(name: str) -> bool:
+    """Return whether a file is from FFCV, whose examples also use the suffix .ffcv."""
+    return name.lower().endswith((".beton", ".ffcv"))
 
 
 def _list_folders(folder: Path) -> list[str]:

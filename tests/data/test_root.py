@@ -63,6 +63,16 @@ def test_wrong_folder_suggests_the_intended_one(path, message, fix, cifar_folder
     assert fix.format(cifar_folder) in error
 
 
+@pytest.mark.parametrize("name", ["cifar_train.beton", "train_500_0.50_90.ffcv"])
+def test_ffcv_files_with_other_names_suggest_renaming(tmp_path, name):
+    (tmp_path / name).touch()
+    assert f"has {name}, but a run needs train.beton and val.beton" in explain_root_rejection(
+        tmp_path
+    )
+    (tmp_path / "cat").mkdir()
+    assert find_root_problem(str(tmp_path)) is None
+
+
 def test_file_suggests_its_folder_or_a_command(cifar_folder):
     (cifar_folder / "val.beton").touch()
     assert f"from one folder\n    use:   data={cifar_folder}" in explain_root_rejection(
