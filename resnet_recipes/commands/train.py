@@ -65,8 +65,8 @@ Under another launcher:
   srun --ntasks-per-node=8 resnet-train NAME data=PATH
 
 Exit codes: 0 done; 1 failed while running; 2 wrong command or recipe; 3 data or
-machine not ready; 75 interrupted and saved; 130 stopped by Ctrl-C and saved.
-After 75 and 130, --resume continues the run.
+machine not ready; 75 interrupted; 130 stopped by Ctrl-C. After 75 and 130,
+--resume continues the run.
 
 Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
     composes=True,
