@@ -6,8 +6,8 @@ CIFAR10 has train/ and val/ with a folder of 32 px images per class. airbench94 
 arXiv:2404.00498) is reimplemented here from the paper and its author's published settings, with
 images from our loader. `resnet-train` trains `small` for the number of epochs with the closest
 compute. FLOPs of both are counted in the same way: multiplications and additions, forward and
-backward, without evaluation. On one core 9.9 epochs take about 35 minutes (AVX-512 BF16), on a GPU
-seconds.
+backward, without evaluation. 9.9 epochs take about 35 minutes on one core with AVX-512 BF16, and
+seconds on a GPU.
 """
 
 import argparse
@@ -65,14 +65,14 @@ def load_pixels(data: str, split: str) -> tuple[Tensor, Tensor]:
     facts = rr.data.survey_images(config)
     count = facts.train_examples if split == "train" else facts.eval_examples
     batching = rr.data.Batching(rank=0, world_size=1, global_size=500, eval_size=500, seed=0)
-    opened = (rr.data.open_train if split == "train" else rr.data.open_eval)(
+    loader = (rr.data.open_train if split == "train" else rr.data.open_eval)(
         config, facts, batching
     )
     batches = [
         (batch.pixels.clone(), batch.labels.clone())
-        for _, batch in zip(range(count // 500), opened.batches(), strict=False)
+        for _, batch in zip(range(count // 500), loader.batches(), strict=False)
     ]
-    opened.close()
+    loader.close()
     images, labels = zip(*batches, strict=True)
     return torch.cat(images), torch.cat(labels)
 
@@ -254,8 +254,8 @@ def main() -> None:
             model, pflops = train(images, labels, epochs)
             flipped, translated = compute_top1(model, val_images, val_labels)
             airbench_top1.append(translated)
-            reached = f"{translated:.2f} % ({flipped:.2f} % with flips only)"
-            print(f"airbench94, {pflops:.2f} PFLOPs, seed {seed}: {reached}", flush=True)
+            accuracy = f"{translated:.2f} % ({flipped:.2f} % with flips only)"
+            print(f"airbench94, {pflops:.2f} PFLOPs, seed {seed}: {accuracy}", flush=True)
         for seed in seeds:
             summary = train_small(data, max(1, round(pflops / SMALL_EPOCH_PFLOPS)), seed)
             small_top1.append(summary["raw_top1_percent"])

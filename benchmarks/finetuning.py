@@ -8,7 +8,7 @@
 
 WEIGHTS is a file for `timm:tf_efficientnet_lite0`. ANTS_BEES and IMAGENETTE have train/ and val/ by
 class, FLOWERS and WASTE have a folder per class. docs/lab/finetuning.md describes the runs. An
-arm is a list of settings. Rows that FILE has are not run again; a stopped command continues.
+arm is a list of settings. Runs with a row in FILE are skipped, so a stopped command continues.
 """
 
 import argparse
@@ -232,7 +232,7 @@ def make_stage(arguments: list[str], steps: int, size: int = 224) -> list[str]:
 def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) -> dict[str, str]:
     """Train each stage from the previous weights; return the results of the last stage."""
     # os.times() includes children that have ended
-    began, cpu_began = time.monotonic(), sum(os.times()[:4])
+    start, cpu_start = time.monotonic(), sum(os.times()[:4])
     runs = arguments.work.absolute() / "runs"
     settings, pflops = list_common_settings(arguments.weights), 0.0
     for stage in stages:
@@ -240,7 +240,7 @@ def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) 
         run = rr.train(rr.compose("finetune", *settings, *stage, *paths))
         settings.append(f"model.weights={run.folder}")
         pflops += run.summary["training_pflops"]
-    seconds, wall = sum(os.times()[:4]) - cpu_began, time.monotonic() - began
+    seconds, wall = sum(os.times()[:4]) - cpu_start, time.monotonic() - start
     summary = run.summary
     shutil.rmtree(runs)
     prefix = "" if "top1_percent" in summary else "raw_"

@@ -12,7 +12,7 @@ size:
 - ours: `resnet-train finetune`, of the classifier and of all layers;
 - linear: a linear classifier on frozen features, for comparison.
 
-Rows that FILE has are not run again.
+Runs with a row in FILE are skipped.
 """
 
 import argparse
@@ -89,12 +89,12 @@ def measure(loop: Callable[[FineTuning], float], tuning: FineTuning) -> dict[str
     random.seed(tuning.seed)
     torch.manual_seed(tuning.seed)
     # os.times() includes children that have ended
-    began, cpu_began = time.monotonic(), sum(os.times()[:4])
+    start, cpu_start = time.monotonic(), sum(os.times()[:4])
     top1 = loop(tuning)
     return {
         "top1_percent": f"{top1:.3f}",
-        "cpu_seconds": f"{sum(os.times()[:4]) - cpu_began:.0f}",
-        "wall_seconds": f"{time.monotonic() - began:.0f}",
+        "cpu_seconds": f"{sum(os.times()[:4]) - cpu_start:.0f}",
+        "wall_seconds": f"{time.monotonic() - start:.0f}",
     }
 
 

@@ -5,7 +5,7 @@
 
 IMAGENETTE has train/ and val/ by class. The arms are packaged recipes, and `fastai`:
 `train_imagenette.py` of fastai with the options of its leaderboard. Its network is an XResNet of
-the same depth. Rows that FILE has are not run again.
+the same depth. Runs with a row in FILE are skipped.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def main() -> None:
 def measure(arm: str, training: Training) -> dict[str, str]:
     """Return the accuracy and cost of an arm."""
     # os.times() includes children that have ended
-    began, cpu_began = time.monotonic(), sum(os.times()[:4])
+    start, cpu_start = time.monotonic(), sum(os.times()[:4])
     result = (
         train_with_fastai(training) if arm == "fastai" else train_with_resnet_recipes(arm, training)
     )
@@ -90,8 +90,8 @@ def measure(arm: str, training: Training) -> dict[str, str]:
         "top1_percent": f"{result.top1:.3f}",
         "pflops": f"{result.pflops:.6g}",
         "mean_minutes": "",  # other programs disturb the clock
-        "cpu_minutes": f"{(sum(os.times()[:4]) - cpu_began) / 60:.1f}",
-        "wall_minutes": f"{(time.monotonic() - began) / 60:.1f}",
+        "cpu_minutes": f"{(sum(os.times()[:4]) - cpu_start) / 60:.1f}",
+        "wall_minutes": f"{(time.monotonic() - start) / 60:.1f}",
     }
 
 

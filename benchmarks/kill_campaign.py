@@ -196,15 +196,15 @@ def inject_fault(
     """Inject one fault into a run and check what remains."""
     apply_fault, codes = FAULTS[fault]
     done = count_finished_steps(run.monitor.read_beats())
-    began = time.monotonic()
+    start = time.monotonic()
     try:
         apply_fault(run, rng)
     except (ProcessLookupError, FileNotFoundError):
         codes = codes | {0}  # the run has just ended
     code = run.process.wait(600)
-    while (left := run.list_processes()) and time.monotonic() - began < 150:
+    while (left := run.list_processes()) and time.monotonic() - start < 150:
         time.sleep(0.05)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     saved = Checkpoints(run.folder / "checkpoints").load_newest()
     step = saved.step if saved else 0
     problem = ""

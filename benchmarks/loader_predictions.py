@@ -30,10 +30,10 @@ def measure_epochs(config: DataConfig, facts: data.DataFacts, count: int) -> lis
         batches = loader.batches()
         next(batches)
         for _ in range(count):
-            began = time.process_time()
+            start = time.process_time()
             for _ in itertools.islice(batches, steps):
                 pass
-            seconds_per_image.append((time.process_time() - began) / (steps * BATCH))
+            seconds_per_image.append((time.process_time() - start) / (steps * BATCH))
     return seconds_per_image
 
 

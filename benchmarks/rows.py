@@ -1,4 +1,4 @@
-"""A CSV file of runs: each finished run appends its row, and is not run again."""
+"""A CSV file with a row for each finished run, which is not run again."""
 
 import csv
 import sys

@@ -10,19 +10,19 @@ ROOT = Path(__file__).parents[1]
 
 @cache
 def parse_sources() -> dict[Path, ast.Module]:
-    """Every source file of the package with its syntax tree."""
+    """Return every source file of the package with its syntax tree."""
     return {path: parse(path) for path in sorted((ROOT / "resnet_recipes").rglob("*.py"))}
 
 
 @cache
 def parse(path: Path) -> ast.Module:
-    """The syntax tree of a source file."""
+    """Return the syntax tree of a source file."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
 def list_nodes(path: Path) -> list[ast.AST]:
-    """All nodes of a source file, as ast.walk yields them."""
+    """Return all nodes of a source file, in the order of ast.walk."""
     return list(ast.walk(parse(path)))
 
 

@@ -15,7 +15,7 @@ PACKAGE = "resnet_recipes"
 
 @cache
 def find_modules() -> dict[str, Path]:
-    """The file of every module of the package by its dotted name."""
+    """Return the file of every module of the package by its dotted name."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for path in parse_sources()

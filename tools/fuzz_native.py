@@ -243,14 +243,14 @@ def main() -> None:
         }
         os.execve(sys.executable, sys.orig_argv, environment)
     native.load_library = lambda: load_library(SANITIZED_LIBRARY)
-    began, rng = time.monotonic(), np.random.default_rng(arguments.seed)
+    start, rng = time.monotonic(), np.random.default_rng(arguments.seed)
     with tempfile.TemporaryDirectory() as folder, closing(Engine(2)) as engine:
         print_counts(f"{arguments.jpegs} JPEGs", fuzz_jpegs(engine, arguments.jpegs, rng))
         print_counts(
             f"{arguments.betons} .beton files",
             fuzz_betons(engine, arguments.betons, rng, Path(folder)),
         )
-    print(f"nothing found in {time.monotonic() - began:.0f} s")
+    print(f"nothing found in {time.monotonic() - start:.0f} s")
 
 
 def print_counts(what: str, counter: Counter) -> None:

@@ -45,19 +45,22 @@ def _measure(
 ) -> Iterator[dict]:
     """Yield the rows of a convolution's operations."""
     gpu = find_gpu(device)
-    flops, moved = batch * shape.flops, 2 * (batch * (shape.input_elements + shape.output_elements))
-    least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
+    flops, moved_bytes = (
+        batch * shape.flops,
+        2 * (batch * (shape.input_elements + shape.output_elements)),
+    )
+    least_seconds = max(flops / gpu.flops, moved_bytes / gpu.traffic) if gpu else 0.0
     for kind, call in list_calls(shape, *make_operands(shape, batch, device)).items():
         seconds = measure_seconds(call, device, times=3, repeats=repeats)
-        fraction = f", {least / seconds:.2f} of the roofline" if gpu else ""
+        fraction = f", {least_seconds / seconds:.2f} of the roofline" if gpu else ""
         yield {
             "case": f"{case}, {kind}",
             "value": flops / seconds / 1e12,
             "unit": "TFLOP/s",
-            "gigabytes_per_second": moved / seconds / 1e9,
+            "gigabytes_per_second": moved_bytes / seconds / 1e9,
             "microseconds": 1e6 * seconds,
-            "least_microseconds": 1e6 * least,
-            "note": f"{moved / seconds / 1e9:,.0f} GB/s, {1e6 * seconds:,.0f} us{fraction}",
+            "least_microseconds": 1e6 * least_seconds,
+            "note": f"{moved_bytes / seconds / 1e9:,.0f} GB/s, {1e6 * seconds:,.0f} us{fraction}",
         }
 
 

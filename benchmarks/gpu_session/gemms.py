@@ -126,25 +126,28 @@ def list_products(
 def _measure(case: str, shape: Convolution, batch: int, device: torch.device) -> Iterator[dict]:
     """Yield the row of each operation: the fastest tile, and cuDNN."""
     gpu, operands = find_gpu(device), make_operands(shape, batch, device)
-    flops, moved = batch * shape.flops, 2 * (batch * (shape.input_elements + shape.output_elements))
-    least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
+    flops, moved_bytes = (
+        batch * shape.flops,
+        2 * (batch * (shape.input_elements + shape.output_elements)),
+    )
+    least_seconds = max(flops / gpu.flops, moved_bytes / gpu.traffic) if gpu else 0.0
     products, calls = list_products(*operands), list_calls(shape, *operands)
     for kind, product in products.items():
-        taken = {
+        seconds = {
             tile: measure_seconds(partial(product, tile), device, times=3, repeats=5)
             for tile in TILES
         }
-        best = min(taken, key=taken.__getitem__)
+        best = min(seconds, key=seconds.__getitem__)
         peer = measure_seconds(calls[kind], device, times=3, repeats=5)
         yield {
             "case": f"{case}, {kind}",
-            "value": least / taken[best],
+            "value": least_seconds / seconds[best],
             "unit": "of the roofline",
             "operation": kind,
-            "microseconds": 1e6 * taken[best],
+            "microseconds": 1e6 * seconds[best],
             "peer_microseconds": 1e6 * peer,
-            "least_microseconds": 1e6 * least,
-            "note": f"cuDNN {least / peer:.2f}; tile {best.rows}x{best.columns}",
+            "least_microseconds": 1e6 * least_seconds,
+            "note": f"cuDNN {least_seconds / peer:.2f}; tile {best.rows}x{best.columns}",
         }
 
 

@@ -72,23 +72,23 @@ def _measure_operation(
 
     upstream = [torch.ones_like(y) for y in compute_outputs()]
     repeats = 5 if device.type == "cuda" else 1
-    taken = measure_seconds(
+    seconds = measure_seconds(
         lambda: torch.autograd.grad(compute_outputs(), inputs, upstream),
         device,
         times=3,
         repeats=repeats,
     )
-    moved, predicted = case.accesses * x.nbytes, None
+    moved_bytes, predicted = case.accesses * x.nbytes, None
     if gpu and name == "fused":
         predicted = (
-            moved
+            moved_bytes
             / (
-                moved / FUSED_BANDWIDTH_FRACTION / gpu.traffic
+                moved_bytes / FUSED_BANDWIDTH_FRACTION / gpu.traffic
                 + KERNEL_START_SECONDS * case.launches
             )
             / 1e9
         )
-    yield {"value": moved / taken / 1e9, "unit": "GB/s", "predicted": predicted}
+    yield {"value": moved_bytes / seconds / 1e9, "unit": "GB/s", "predicted": predicted}
 
 
 def _make_norm(x: Tensor) -> Norm:
@@ -127,7 +127,7 @@ def _measure_first(
         return layer(images.to(dtype))
 
     upstream = torch.ones_like(compute_output())
-    taken = measure_seconds(
+    seconds = measure_seconds(
         lambda: torch.autograd.grad(compute_output(), layer.weight, upstream), device, times=3
     )
-    yield {"value": 1e3 * taken, "unit": "ms"}
+    yield {"value": 1e3 * seconds, "unit": "ms"}

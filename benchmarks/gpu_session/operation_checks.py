@@ -31,9 +31,9 @@ def iterate_dtype_checks(device: torch.device) -> Iterator[Check]:
 
 def _check_operations(dtype: torch.dtype, device: torch.device) -> dict:
     """Compare every fused operation with torch, as before a run, and cache the result."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     notes = ops.choose(device, dtype).notes
-    row = {"value": not notes, "unit": "right", "note": f"{time.perf_counter() - began:.1f} s"}
+    row = {"value": not notes, "unit": "right", "note": f"{time.perf_counter() - start:.1f} s"}
     return row | {"fault": "; ".join(notes)} if notes else row
 
 

@@ -28,7 +28,7 @@ def run_part(part: Part, device: str, quick: bool) -> Iterator[dict]:
         return
     command = [sys.executable, __file__, part.module, device, str(int(quick)), *part.arguments]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    began = time.monotonic()
+    start = time.monotonic()
     # output goes to files, not pipes: a child of a part may outlive it and keep its pipe open
     with tempfile.NamedTemporaryFile() as rows_file, tempfile.TemporaryFile("w+") as errors_file:
         process = subprocess.Popen(
@@ -41,7 +41,7 @@ def run_part(part: Part, device: str, quick: bool) -> Iterator[dict]:
         code, text = None, ""
         try:
             with open(rows_file.name, encoding="utf-8", errors="replace") as reader:
-                while code is None and time.monotonic() - began < part.seconds:
+                while code is None and time.monotonic() - start < part.seconds:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         code = process.wait(POLL_SECONDS)
                     *lines, text = (text + reader.read()).split("\n")
@@ -49,14 +49,14 @@ def run_part(part: Part, device: str, quick: bool) -> Iterator[dict]:
         finally:
             _kill(process.pid)  # also kills children of the part
             process.wait()
-        took = time.monotonic() - began
+        seconds = time.monotonic() - start
         errors_file.seek(0)
         log = errors_file.read()
     if code == 0:
-        yield {"case": "seconds", "value": round(took, 1), "unit": "s"}
+        yield {"case": "seconds", "value": round(seconds, 1), "unit": "s"}
         return
     last = next(filter(None, map(str.strip, reversed(log.splitlines()))), "no message")
-    fault = f"stopped after {took:.0f} s" if code is None else f"ended with {code}: {last}"
+    fault = f"stopped after {seconds:.0f} s" if code is None else f"ended with {code}: {last}"
     yield {"case": "seconds", "fault": fault, "log": log[-4000:]}
 
 

@@ -142,8 +142,8 @@ def make_training_loop(run: Run) -> Steps:
 def time_steps(steps: Steps, count: int, device: torch.device) -> tuple[float, float]:
     """Return the seconds until the host has issued some steps, and until they are done."""
     wait_for_device(device)
-    began = time.perf_counter()
+    start = time.perf_counter()
     steps(count)
     issued = time.perf_counter()
     wait_for_device(device)
-    return issued - began, time.perf_counter() - began
+    return issued - start, time.perf_counter() - start

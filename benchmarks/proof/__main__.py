@@ -56,8 +56,8 @@ def main() -> int:
         console.print(format_intervals(differences))
     if arguments.json:
         rows = [cell._asdict() | {"mean_top1_percent": cell.mean} for cell in cells]
-        written = {"cells": rows, "differences": [one._asdict() for one in differences]}
-        arguments.json.write_text(json.dumps(written, indent=1) + "\n")
+        results = {"cells": rows, "differences": [one._asdict() for one in differences]}
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     if arguments.csv:
         write_cells(arguments.csv, cells)
     if arguments.png:

@@ -75,7 +75,7 @@ def make_temporary_folder() -> Iterator[Path]:
 
 
 def delete_folder(folder: Path) -> None:
-    """Delete a folder that is no longer needed; ignore errors."""
+    """Delete a folder; ignore errors."""
     with suppress(OSError):  # `ignore_errors` does not cover errors of fstat
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -145,23 +145,26 @@ def _format_lines(
         yield f"{letter}  {escape_controls(one.folder)}"
     for name, rows in tables.items():
         title = name.upper()
-        yield from ("", *(format_sides(title, letters, rows) if rows else [f"{title}: identical"]))
+        yield from (
+            "",
+            *(format_comparison(title, letters, rows) if rows else [f"{title}: identical"]),
+        )
 
 
 def _compare_groups(
     letters: dict[RunRecord, str], groups: Sequence[SeedGroup]
 ) -> Iterator[tuple[str, PairedDifference]]:
     """Yield each pair of the first group with another group on the same validation images."""
-    sides = [
+    results_by_group = [
         {letters[run]: correct for run in group.runs if (correct := CorrectImages.read(run.folder))}
         for group in groups
     ]
-    for side in sides[1:]:
-        if difference := PairedDifference.of([*sides[0].values()], [*side.values()]):
-            yield f"{', '.join(sides[0])} vs. {', '.join(side)}", difference
+    for results in results_by_group[1:]:
+        if difference := PairedDifference.of([*results_by_group[0].values()], [*results.values()]):
+            yield f"{', '.join(results_by_group[0])} vs. {', '.join(results)}", difference
 
 
-def format_sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
+def format_comparison(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
     """Return a row per key and a column per run, or a few lines per key if that is too wide."""
     heads = list(map(escape_controls, heads))
     rows = [
@@ -180,7 +183,7 @@ def _stack(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[st
     """Yield a key, then each value with its runs."""
     yield f"  {key}"
     for value in dict.fromkeys(values):
-        same = [head for head, side_value in zip(heads, values, strict=True) if side_value == value]
+        same = [head for head, run_value in zip(heads, values, strict=True) if run_value == value]
         yield f"    {', '.join(same)}: {value}"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN_HELP, Arguments, Usage
-from resnet_recipes.commands.compare import format_sides
+from resnet_recipes.commands.compare import format_comparison
 from resnet_recipes.commands.printing import show
 from resnet_recipes.jobs.lookup import LAST, ROOT, find_run_path
 from resnet_recipes.recipe.library import Library, find_part
@@ -32,7 +32,7 @@ def run(arguments: Arguments) -> int:
     settings = [_read_settings(argument, arguments.recipes) for argument in names]
     differing = [*find_differences(settings).items()]
     rows = [{"setting": key, **dict(zip(names, values, strict=True))} for key, values in differing]
-    lines = format_sides("SETTING", names, differing) if differing else ["no setting differs"]
+    lines = format_comparison("SETTING", names, differing) if differing else ["no setting differs"]
     show(arguments, rows, lines, rows)
     return 0
 

@@ -84,11 +84,11 @@ def run(arguments: Arguments) -> int:
         return _check(arguments)
     from resnet_recipes.jobs import launcher
 
-    locked = prepare_run(arguments)
-    if locked is None:
+    locked_folder = prepare_run(arguments)
+    if locked_folder is None:
         return ExitCode.DONE
-    group = make_group(frozen_recipe.read_with_digest(locked.path / CONFIG).launch)
-    return launcher.start(locked, group, say, "--verbose" in arguments).code
+    group = make_group(frozen_recipe.read_with_digest(locked_folder.path / CONFIG).launch)
+    return launcher.start(locked_folder, group, say, "--verbose" in arguments).code
 
 
 def prepare_run(arguments: Arguments) -> LockedFolder | None:
@@ -109,10 +109,10 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     )  # a recipe may set run.root
     if folder:
         return continue_run(folder, [], say)
-    locked = _create_run(result, arguments)
+    locked_folder = _create_run(result, arguments)
     for reason in reasons:
         say(reason)
-    return locked
+    return locked_folder
 
 
 def add_demo_images(result: "Composed") -> "Composed":
@@ -140,10 +140,10 @@ def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
 
     plan = _plan_run(result)
     check_validation_images(plan)
-    locked = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
+    locked_folder = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
     if "--no-plan" not in arguments:
-        say("\n".join(format_plan(plan, str(locked.path), full="--verbose" in arguments)))
-    return locked
+        say("\n".join(format_plan(plan, str(locked_folder.path), full="--verbose" in arguments)))
+    return locked_folder
 
 
 def _plan_run(result: "Composed") -> "Plan":

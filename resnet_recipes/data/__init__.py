@@ -18,7 +18,7 @@ from resnet_recipes.data.images import build_eval_pipeline, build_train_pipeline
 from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.data.loading.slots import find_oversubscription
 from resnet_recipes.data.native import describe, find_engine_fault
-from resnet_recipes.data.remote.local_copy import Stopped
+from resnet_recipes.data.remote.local_copy import IsStopped
 from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_betons, survey_files
 from resnet_recipes.data.synthetic import SyntheticBatches
@@ -102,7 +102,7 @@ def require_trusted_url(config: DataConfig, changes: Sequence[str], command: str
 def fetch(
     config: DataConfig,
     progress: Progress = do_nothing,
-    stopped: Stopped = lambda: False,
+    stopped: IsStopped = lambda: False,
 ) -> DataConfig | None:
     """Return the settings with `root` on this machine; fetch remote images.
 

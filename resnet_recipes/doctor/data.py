@@ -24,7 +24,7 @@ from resnet_recipes.data.survey import survey_files
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 from resnet_recipes.doctor.beton import check_betons
 
-#: The level of every oddity, and a description of the images.
+#: Unusual kinds of images: the level of the finding, and a description.
 ODDITIES = {
     "misnamed": (
         "warn",

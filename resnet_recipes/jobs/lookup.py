@@ -13,7 +13,7 @@ from resnet_recipes.network import hub
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 
 ROOT = Path("runs")
-LAST = "last"  # the run that was started, or resumed with changed settings, last
+LAST = "last"  # the run that was most recently started, or resumed with changed settings
 LIST = "resnet-recipes runs"
 
 

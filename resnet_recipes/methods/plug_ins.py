@@ -18,13 +18,13 @@ GROUP = "resnet_recipes.methods"
 _CARD = ("name", "cost", "gain", "avoid_when")
 
 
-def find_plug_ins(taken: Collection[str]) -> Iterator[type[Method]]:
+def find_plug_ins(used_names: Collection[str]) -> Iterator[type[Method]]:
     """Yield the methods of other packages, sorted by name.
 
     A recipe can only name methods that the user has installed; it never loads code itself.
-    Raises NotReadyError for a method that cannot be used or whose name is in `taken`.
+    Raises NotReadyError for a method that cannot be used or whose name is in `used_names`.
     """
-    names = {*taken}
+    names = {*used_names}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             cls = entry.load()
@@ -38,7 +38,7 @@ def find_plug_ins(taken: Collection[str]) -> Iterator[type[Method]]:
         yield cls
 
 
-def _find_fault(cls: Any, name: str, taken: Collection[str]) -> str:
+def _find_fault(cls: Any, name: str, used_names: Collection[str]) -> str:
     """Return why a class cannot be the method `name`, or "". Its code may raise any exception."""
     if not (isinstance(cls, type) and issubclass(cls, Method) and is_dataclass(cls)):
         return "is not a dataclass that derives from resnet_recipes.methods.Method"
@@ -46,7 +46,7 @@ def _find_fault(cls: Any, name: str, taken: Collection[str]) -> str:
         return f"does not define {', '.join(missing)}"
     if cls.name != name:
         return f"has the name {cls.name!r}, which differs from its entry point"
-    if name in taken:
+    if name in used_names:
         return f"has the name {name!r}, which another method has"
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
         return f"has the name {name!r}, which is not 1 to 64 of a-z, 0-9 and _, a letter first"

@@ -27,7 +27,7 @@ from resnet_recipes.recipe.library import GROUPS
 #: Settings that are paths: `~` is expanded, and the path is made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
 
-#: Settings that must not be empty, by the names that users type, with a form of their values.
+#: Settings that must not be empty, by the names that users type, each with an example value.
 _NEEDED = dict.fromkeys(("data", "data.root", "run.root"), "PATH") | dict.fromkeys(
     ("budget", "launch.budget", "launch.max_wall"), "2h"
 )

@@ -39,7 +39,7 @@ from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes
 #: The machine of most published results.
 USUAL_HARDWARE = "8x A100"
 
-#: What the Pareto front is.
+#: Caption that defines the Pareto front.
 _FRONT_CAPTION = "Pareto front of the means over seeds: no others are more accurate in less time."
 
 #: Maximum rows in the table of means on the Pareto front; the table of all runs is complete.

@@ -62,7 +62,7 @@ def make_section(runs: Mapping[str, RunRecord], prefix: str) -> PageSection:
 
 
 def _is_worth_plotting(points: Sequence[dict[str, Any]], key: str) -> bool:
-    """Return whether a quantity changes over the epochs; for the accuracy, constancy is news."""
+    """Return whether a quantity has several epochs and, except for accuracy, several values."""
     known_points = [point for point in points if point.get(key) is not None]
     fields = ("epoch",) if key == "top1_percent" else ("epoch", key)
     return all(len({point[field] for point in known_points}) > 1 for field in fields)

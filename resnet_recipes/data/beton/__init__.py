@@ -160,8 +160,8 @@ def open_beton(path: Path) -> Beton:
     lengths = allocations["size"].astype(np.int64)
     _reject(path, _find_image_faults(image, lengths))
     sidecar, labels = read_sidecar(path), samples["label"].astype(np.int64)
-    described = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
-    if described not in (None, (count, total, structure)):
+    sidecar_facts = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
+    if sidecar_facts not in (None, (count, total, structure)):
         clause = "does not match its sidecar (.json): one of the two was changed"
         raise NotReadyError.at(path, clause, CONVERT_COMMAND)
     _reject(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES))

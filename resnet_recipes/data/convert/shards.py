@@ -107,9 +107,9 @@ def find_shards(src: Path) -> dict[str, OriginalImages]:
     Empty without shards. Raises NotReadyError if the shards cannot be used, OSError if a folder
     cannot be read.
     """
-    listed = sorted(_list_files(src))
-    tars = [path for path in listed if path.suffix == ".tar"]
-    files = tars or [path for path in listed if path.suffix == ".parquet"]
+    paths = sorted(_list_files(src))
+    tars = [path for path in paths if path.suffix == ".tar"]
+    files = tars or [path for path in paths if path.suffix == ".parquet"]
     if not files:
         return {}
     kind, samples = (TarShards, _read_tar) if tars else (ParquetShards, _read_parquet)
@@ -309,8 +309,8 @@ def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
     """
     from pyarrow import ArrowException
 
-    described = file.metadata.row_group(group)
-    parts = (described.column(index) for index in range(described.num_columns))
+    row_group = file.metadata.row_group(group)
+    parts = (row_group.column(index) for index in range(row_group.num_columns))
     size = sum(
         part.total_uncompressed_size
         for part in parts
@@ -318,9 +318,9 @@ def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
     )
     if size > _MAX_GROUP_BYTES:
         raise ValueError(_TOO_LARGE)
-    together = max(1, min(64, _MAX_BATCH_BYTES // max(1, size)))
+    rows_per_batch = max(1, min(64, _MAX_BATCH_BYTES // max(1, size)))
     try:
-        for batch in file.iter_batches(together, row_groups=[group], columns=[name]):
+        for batch in file.iter_batches(rows_per_batch, row_groups=[group], columns=[name]):
             yield from batch[name].to_pylist()
     except ArrowException as error:
         raise ValueError(str(error)) from None

@@ -83,10 +83,10 @@ class Files:
 
     def read(self, index: int) -> Pixels:
         """Read image `index`; see Source."""
-        data, listed = read_file(self.path(index)), self._arrays["sizes"][index]
-        if listed not in (-1, len(data)):
+        data, listed_bytes = read_file(self.path(index)), self._arrays["sizes"][index]
+        if listed_bytes not in (-1, len(data)):
             raise ChangedError(
-                f"has {len(data):,} bytes, but had {listed:,} when it was listed. If this is "
+                f"has {len(data):,} bytes, but had {listed_bytes:,} when it was listed. If this is "
                 "intended, touch its folder and start again"
             )
         return Picture(data)

@@ -16,7 +16,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.base import RemoteFile, Store
 from resnet_recipes.data.remote.contents import PARALLEL_REQUESTS, fetch_heads, list_contents
-from resnet_recipes.data.remote.local_copy import PART, Copy, Stopped
+from resnet_recipes.data.remote.local_copy import PART, Copy, IsStopped
 from resnet_recipes.data.root import TABLES, find_address_problems
 
 #: Seconds that a plan fetches to measure the speed.
@@ -78,7 +78,7 @@ def fetch_outline(config: DataConfig) -> DataOutline:
     return DataOutline(copy.path / remote.table_name, note)
 
 
-def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
+def fetch_copy(config: DataConfig, progress: Progress, stopped: IsStopped) -> Path | None:
     """Return the folder or table with a complete copy of the images at a URL.
 
     Returns None if stopped before the copy is complete. Raises RecipeError if the URL is wrong,

@@ -29,7 +29,7 @@ PIECE_BYTES = 8 << 20  # bytes per request
 PART, _JOURNAL = ".part", ".journal"
 
 #: Function that returns whether to stop; fetched pieces are kept.
-Stopped = Callable[[], bool]
+IsStopped = Callable[[], bool]
 
 
 class Piece(NamedTuple):
@@ -70,7 +70,7 @@ class Copy:
         """The number of bytes fetched."""
         return sum(self._pieces[number].size for number in self._read_journal())
 
-    def outline(self, stopped: Stopped) -> None:
+    def outline(self, stopped: IsStopped) -> None:
         """Fetch the description of the images, then at most 64 pieces of content, until stopped.
 
         Raises NotReadyError if a file cannot be fetched or written.
@@ -93,7 +93,7 @@ class Copy:
         )
         self._fetch(range(min(len(self._pieces), 64)), stopped=stopped)
 
-    def complete(self, progress: Progress, stopped: Stopped) -> bool:
+    def complete(self, progress: Progress, stopped: IsStopped) -> bool:
         """Fetch all missing pieces, check the copy and rename it; False if stopped.
 
         Raises NotReadyError if a file cannot be fetched or written, or does not match its digest.
@@ -124,7 +124,7 @@ class Copy:
         self,
         parts: Sequence[int],
         progress: Progress = do_nothing,
-        stopped: Stopped = lambda: False,
+        stopped: IsStopped = lambda: False,
     ) -> bool:
         """Fetch pieces by number, or wait for another process to fetch them; False if stopped."""
 
@@ -139,7 +139,7 @@ class Copy:
                 self._fetch_now(parts, progress, stopped)
         return is_done()
 
-    def _fetch_now(self, parts: Sequence[int], progress: Progress, stopped: Stopped) -> None:
+    def _fetch_now(self, parts: Sequence[int], progress: Progress, stopped: IsStopped) -> None:
         """Fetch pieces in parallel. Raises the first error; keeps fetched pieces."""
         done, fetched = self._read_journal(), self.fetched_bytes
         ahead = (number for number in parts if number not in done)
@@ -195,7 +195,7 @@ class Copy:
                     file.truncate(remote.size)
             self._journal.write_bytes(self._key)
 
-    def _check(self, progress: Progress, stopped: Stopped) -> bool:
+    def _check(self, progress: Progress, stopped: IsStopped) -> bool:
         """Compare files with their digests, and large files with the store; False if stopped.
 
         Raises NotReadyError for the first file that differs.
@@ -244,7 +244,7 @@ class Copy:
             return b""
 
     @contextmanager
-    def _lock(self, is_over: Stopped) -> Iterator[bool]:
+    def _lock(self, is_over: IsStopped) -> Iterator[bool]:
         """Hold the lock of the copies of this URL; yield False if `is_over` first."""
         disk.make_folder(self._home)
         with open(self._home / "lock", "a") as file:
