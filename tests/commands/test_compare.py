@@ -139,7 +139,7 @@ def test_compare_judges_only_runs_with_image_results(judge, compare):
         ((40, 21, 21, 21, 21), "equally accurate."),
     ],
 )
-def test_compare_advises_what_settles_a_difference(judge, counts, advice):
+def test_compare_advises_how_to_settle_a_difference(judge, counts, advice):
     message = judge(*counts)
     assert "Not settled: they may be equally accurate." in message
     assert advice in message

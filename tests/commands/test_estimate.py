@@ -55,7 +55,7 @@ def received_jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     return jobs
 
 
-def test_estimate_is_measured_once_and_recalled(measurements, run_command):
+def test_estimate_is_measured_once_and_reused(measurements, run_command):
     outputs = [
         run_command(f"resnet-recipes estimate {ARGUMENTS} --price 36/h").out for _ in range(2)
     ]

@@ -50,7 +50,7 @@ def test_export_compares_without_fetching_remote_images(run_command, monkeypatch
     assert "on 64 random images" in output
 
 
-def test_export_follows_its_settings(run_command, folder_with_weights):
+def test_export_records_settings_and_drops_their_old_accuracy(run_command, folder_with_weights):
     network = load(folder_with_weights)
     measured = replace(network.about, top1_percent=50.0, eval_examples=30)
     write_weights(network.model, folder_with_weights / "weights.safetensors", measured)
@@ -65,7 +65,7 @@ def test_export_follows_its_settings(run_command, folder_with_weights):
     assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
-def test_export_checks_its_folder_first(run_command):
+def test_export_rejects_impossible_folder_before_writing(run_command):
     Path("file").touch()
     message = run_command("resnet-recipes export mine --to onnx --out file/a", 3).err
     assert "--out file/a cannot be written to: file is a file" in message
@@ -128,7 +128,7 @@ def test_export_compares_generated_images_smooth_like_photographs():
     assert max(steps) < 20  # random images differ by 85
 
 
-def test_export_counts_the_images_it_compared(tmp_path):
+def test_export_reports_progress_by_compared_images(tmp_path):
     progress = []
     trained, show = (
         open_network(["mine"], USAGE).to_device(),
@@ -210,7 +210,7 @@ def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command):
     assert not any(uses_autocast)
 
 
-def test_export_that_loses_too_much_is_not_written(tmp_path):
+def test_export_with_too_much_loss_is_not_written(tmp_path):
     trained = open_network(["mine"], USAGE).to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1"):
@@ -240,7 +240,7 @@ def test_export_without_images_compares_generated_ones(run_command):
     assert "on 64 random images" in out
 
 
-def test_export_that_accepts_one_size_states_it(folder_with_weights, monkeypatch, run_command):
+def test_export_with_fixed_size_states_the_size(folder_with_weights, monkeypatch, run_command):
     network = load(folder_with_weights)
 
     def compute(images: torch.Tensor) -> torch.Tensor:

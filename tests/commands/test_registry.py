@@ -115,7 +115,7 @@ def test_cp_rejects_parent_outside_recipes(run_command, recipes):
     assert not (recipes / "other.yaml").exists()
 
 
-def test_cp_under_name_of_parent_is_valid(run_subcommand):
+def test_cp_to_name_of_parent_is_valid(run_subcommand):
     run_subcommand("cp hot recipes/hot.yaml")
     assert "hot.yaml: ok" in run_subcommand("validate recipes/hot.yaml")
 

@@ -210,7 +210,7 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
     assert sum(name.endswith("images") for name in read_plots(text)) == 1  # not of folds
 
 
-def test_report_separates_best_and_plots_by_data_set(render_page):
+def test_report_groups_best_runs_and_plots_by_dataset(render_page):
     for name, images, top1 in (("a", 5000, 60), ("b", 5000, 50), ("c", 6000, 90), ("d", 6000, 80)):
         set_minutes(
             create_run_folder(RUNS, name, image_count=images, top1=top1, recipe=f"of_{name}"), top1
@@ -235,7 +235,7 @@ def test_report_of_one_run_has_no_plot(render_page):
     assert f"Next: resnet-train --resume {stopped} (stopped at epoch 4.00 of 4)" in text
 
 
-def test_report_resumes_unfinished_runs_and_judges_best_two(render_page):
+def test_report_advises_resuming_runs_and_judges_best_two(render_page):
     for name, top1, lr in (("a", 90.0, 1), ("b", 80.0, 2)):
         folder = create_run_folder(
             RUNS, name, image_count=5000, top1=top1, config={"optimizer": {"lr": lr}}

@@ -156,7 +156,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
 @pytest.mark.skipif(
     find_spec("pillow_heif") is not None, reason="pillow-heif is installed: .heic is known"
 )
-def test_unread_photographs_get_the_installation_as_fix(tmp_path):
+def test_heic_photographs_suggest_installing_pillow_heif(tmp_path):
     for name in ("ant", "bee"):
         (tmp_path / "train" / name).mkdir(parents=True)
         for number in range(3):

@@ -139,7 +139,7 @@ def test_incomplete_imagenet_is_reported(image_folder, monkeypatch):
     )
 
 
-def test_second_image_of_phone_jpeg_is_no_animation(image_folder):
+def test_second_image_of_phone_jpeg_is_not_animation(image_folder):
     path = image_folder / "train/bee/bee1.jpg"
     image = Image.open(path)
     image.load()

@@ -39,7 +39,7 @@ def test_machine_without_gpu_is_reported(untried, unused, texts, monkeypatch):
     assert all(finding.what.startswith(what) for finding, what in zip(findings, texts, strict=True))
 
 
-def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
+def test_check_devices_lists_precision_and_versions(tmp_path, monkeypatch):
     devices = [
         SimpleNamespace(name="New", total_memory=80e9, major=9, minor=0),
         SimpleNamespace(name="Old", total_memory=8e9, major=7, minor=5),

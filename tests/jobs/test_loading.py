@@ -162,7 +162,7 @@ def test_find_gain_suggests_no_setting_without_gain(why, monkeypatch):
     assert (gain.memory, gain.fix) == (None, "")
 
 
-def test_find_gain_omits_memory_for_a_part(monkeypatch):
+def test_find_gain_needs_memory_for_all_images(monkeypatch):
     """It would be faster than files, but auto keeps all images or none."""
     plan = plan_imagenet("mild epochs=32", 8)
     part = 0.9 * plan_memory(plan_imagenet("mild cache=264", 8)).needed_bytes + plan.batch_memory

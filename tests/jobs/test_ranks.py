@@ -227,7 +227,7 @@ def test_run_crashed_after_its_target_ends_on_resume(launcher, new_run):
     assert find_differing(crashed, whole) == []
 
 
-def test_timed_parts_of_a_run_leave_no_results(launcher, new_run):
+def test_timed_parts_of_run_write_no_results(launcher, new_run):
     folder = new_run("max_duration=5ep batch.global_size=64 batch.bn_size=32")
     (folder / "task.json").write_text('{"task": "train", "spans": [[0, 2], [2, 4], [6, 8]]}')
     records = read_metrics(launcher.train(folder, 2) / "metrics.jsonl")

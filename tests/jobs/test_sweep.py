@@ -73,7 +73,7 @@ def test_sweep_trains_at_most_parallel_runs(stand_in_runs, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
-def test_sweep_appends_to_no_log_but_a_file(kind, stand_in_runs, tmp_path):
+def test_sweep_appends_logs_only_to_regular_files(kind, stand_in_runs, tmp_path):
     other, log = tmp_path / "other", tmp_path / "logs/b.log"
     log.parent.mkdir()
     other.write_text("mine\n")

@@ -60,7 +60,7 @@ def fake_h100() -> Iterator[FakeH100]:
     driver.set_active(driver_before)
 
 
-def test_known_kernel_variant_is_launched_as_by_triton(fake_h100):
+def test_repeated_kernel_launch_equals_launch_by_triton(fake_h100):
     x, y, z = torch.ones(64), torch.empty(64), torch.empty(64)
     for out in (y, z, z):
         launch(double, (2, 1, 1), ("float32",), x, out, 64, 32, num_warps=1)

@@ -38,7 +38,7 @@ def test_baseline_learning_rates_match_the_source(arguments):
 @pytest.mark.parametrize(
     "arguments", [arguments for arguments in CASES if PEERS["recipes"][arguments]["means"]]
 )
-def test_baseline_learning_rates_average_to_the_source(arguments):
+def test_baseline_mean_lr_per_epoch_matches_the_source(arguments):
     plan, expected = plan_imagenet(arguments), PEERS["recipes"][arguments]
     for epoch, mean in enumerate(expected["means"]):
         ours = map(

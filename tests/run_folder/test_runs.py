@@ -104,7 +104,7 @@ def test_unstarted_folder_is_prepared(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9]
 )
-def test_read_run_leaves_gaps_for_damaged_files(content, tmp_path):
+def test_read_run_omits_values_of_damaged_files(content, tmp_path):
     folder = create_run_folder(tmp_path, "a")
     for name in ("summary.json", "provenance.json", "metrics.jsonl", "overrides.txt"):
         (folder / name).write_bytes(content)

@@ -190,7 +190,7 @@ def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
     assert is_identical(reopen(again).load_newest().state, make_state(20))
 
 
-def test_reopened_checkpoints_delete_only_parts_of_saves(checkpoints):
+def test_reopened_checkpoints_delete_only_partial_saves(checkpoints):
     (checkpoints.folder / f"step-00000030.pt.{16 * 'a'}.part").write_bytes(b"half")
     (checkpoints.folder / "thesis.part").write_text("not ours")
     assert reopen(checkpoints).load_newest().step == 20

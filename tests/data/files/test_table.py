@@ -60,7 +60,7 @@ def test_label_tables_of_many_programs_are_parsed(listed_images, text, name):
         ("path,label\nx/train/a,x\n", [""]),
     ],
 )
-def test_split_is_a_column_or_first_folder(listed_images, text, splits):
+def test_table_split_is_column_or_first_folder(listed_images, text, splits):
     assert [row[2] for row in read_table(listed_images, text)] == splits
 
 

@@ -120,7 +120,7 @@ def test_new_iteration_ends_the_earlier_one():
     pipeline.close()
 
 
-def test_prefetch_limits_batches_made_ahead():
+def test_prefetch_limits_batches_read_ahead():
     storage, filled = Grays(True), []
     fill = storage.fill
     storage.fill = lambda rows: (filled.append(int(rows.indices[0])), fill(rows))

@@ -24,7 +24,7 @@ from tests.data.loaders import make_small_config
 
 
 @pytest.mark.parametrize("name", known.PIXELS)
-def test_stored_checksums_equal_those_of_pillow_pixels(name):
+def test_stored_checksums_equal_checksums_of_pillow_pixels(name):
     for (left, top, size, side), crc in zip(known.WAYS.values(), known.PIXELS[name], strict=True):
         with Image.open(known.FOLDER / f"{name}.jpg") as image:
             shrink = size // side

@@ -115,7 +115,7 @@ def test_array_task_starts_the_command_of_its_run(task, tmp_path):
     assert not list(tmp_path.rglob("OWNED"))
 
 
-def test_array_has_a_task_per_run_and_limit(tmp_path):
+def test_array_starts_a_task_per_run_within_limit(tmp_path):
     runs = {"a": ["recipe=mild"], "b": ["recipe=hot"]}
     assert "#SBATCH --array=0-1\n" in format_array(runs, ONE_NODE, "4:00:00")
     text = format_array(runs, ONE_NODE, "4:00:00", at_a_time=1)
