@@ -21,11 +21,11 @@ class ColorJitter(Method):
     """
 
     name = "color_jitter"
-    cost = "three or four operations per image, in the workers."
+    cost = "one operation per image for each setting above 0, in the workers."
     gain = "not measured here."
     avoid_when = (
-        "Color tells the classes apart, or randaugment or "
-        "trivial_augment is on, which change color already."
+        "Color distinguishes the classes, or another method already changes it: randaugment, "
+        "increasing_randaugment or trivial_augment."
     )
     brightness: ZeroToOne = 0.4  # largest change of the factor
     contrast: ZeroToOne = 0.4  # largest change of the factor

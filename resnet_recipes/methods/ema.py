@@ -34,8 +34,8 @@ class EMA(Method):
 
     name = "ema"
     cost = (
-        "one fused pass over the weights every `update_interval`, and one copy of the "
-        "model in memory."
+        "one fused pass over the weights every `update_interval`, and one copy of the model in "
+        "memory, two during evaluations."
     )
     gain = (
         '+0.25 points in a 600-epoch baseline (PyTorch blog, "How to train state-of-the-art '

@@ -11,20 +11,20 @@ from resnet_recipes.methods.image_ops import Operation, RandomOps
 
 @dataclass
 class Flips(Method):
-    """Use symmetries of the square (Dieleman et al., 2015, arXiv:1503.07077).
+    """Flip and transpose images at random (Dieleman et al., 2015, arXiv:1503.07077).
 
     Half of the images are flipped vertically and, independently, half are transposed. With the
-    loader's horizontal flips (data.flip), all eight symmetries have the same probability; without
-    `turns`, the four that do not transpose. Pixels are moved, never interpolated. Runs on decoded
-    images in the loader workers.
+    loader's horizontal flips (data.flip), all eight symmetries of a square have the same
+    probability; without `turns`, the four that do not transpose. Pixels are moved, never
+    interpolated. Runs on decoded images in the loader workers.
     """
 
     name = "flips"
     cost = "up to two operations per image, in the workers."
     gain = "not measured here."
     avoid_when = (
-        "Photographs have a top and a bottom. It is for images from above or "
-        "through a microscope, such as satellite, tissue and circuit-board images."
+        "Images have a top and a bottom, as most photographs do. Satellite, tissue and "
+        "circuit-board images do not."
     )
     vertical: bool = True  # flip half of the images vertically
     turns: bool = True  # transpose half of the images, which gives 90-degree rotations

@@ -37,7 +37,7 @@ class IncreasingRandAugment(Method):
         "part of A1 to A3 of timm, not measured separately (Wightman et al., 2021, "
         "arXiv:2110.00476)."
     )
-    avoid_when = "The run is short, or the loader is short of CPU."
+    avoid_when = "The run is short, or the CPU limits the loader."
     conflicts = dict.fromkeys(("randaugment", "trivial_augment"), "both choose operations")
     depth: Annotated[int, Bounds(least=1, most=20)] = 2  # operations sampled for each image
     p: ZeroToOne = 0.5  # probability that a sampled operation is applied

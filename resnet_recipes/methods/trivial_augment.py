@@ -27,7 +27,7 @@ class TrivialAugment(Method):
         '+0.3 points at 90 epochs (PyTorch blog, "How to train state-of-the-art models using '
         "TorchVision's latest primitives\", 2021)."
     )
-    avoid_when = "The loader is short of CPU."
+    avoid_when = "The CPU limits the loader."
     conflicts = dict.fromkeys(("increasing_randaugment", "randaugment"), "both choose operations")
 
     def augment_image(self) -> ImageAugment:

@@ -22,7 +22,7 @@ class LAMB(OptimizerSettings):
     """Adam with steps scaled to the norms of weights (You et al., 2020, arXiv:1904.00962).
 
     `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`. As in timm, the ratio is 1 if a
-    norm is 0 and for parameters without decay, and the full gradient is clipped to the norm
+    norm is 0 and for parameters without decay. The full gradient is clipped to the norm
     `clip_norm`.
     """
 
@@ -34,7 +34,7 @@ class LAMB(OptimizerSettings):
         "80.4% at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, "
         "arXiv:2110.00476, A1)."
     )
-    avoid_when = "The network is small: the passes over its weights then dominate the step."
+    avoid_when = "The run is short: its published recipes train for 100 to 600 epochs."
 
     state_copies = 2
     scratch_copies = 1
