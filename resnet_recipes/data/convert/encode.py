@@ -29,7 +29,10 @@ _MAX_DIMENSION = 65_500  # pixels: limit of JPEG encoders and of 16 bits in a .b
 
 @dataclass
 class ConvertOptions(Section):
-    """How images are written, by default as for the published recipes (mosaicml/examples, FFCV)."""
+    """How images are written.
+
+    Sizes and formats default to those of the published recipes (mosaicml/composer 0.7.1, FFCV).
+    """
 
     # format: raw | jpg | proportion (JPEG with compress_probability, else raw)
     write_mode: Annotated[str, OneOf(*WRITE_MODES)] = "proportion"
