@@ -100,7 +100,7 @@ class DataConfig(Section):
     # standard deviation of red, green and blue, in the units of data.mean
     std: Deviation = STD
     flip: bool = True  # flip half of the training images horizontally
-    # decode training JPEGs at 1/2, 1/4 or 1/8 for large crops
+    # decode training JPEGs at 1/2, 1/4 or 1/8 of their size if the crop stays large enough
     reduced_decode: bool = True
     # longer side in pixels of images kept in memory; 0: off. Images are decoded once, shrunk, and
     # kept for cropping. `auto` is 2 times the largest training crop if all images fit, else 1.5

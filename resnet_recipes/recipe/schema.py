@@ -82,7 +82,7 @@ class Recipe(Section):
         return Horizon(int(self.duration.value * scale), steps)
 
     def milestones(self, horizon: Horizon) -> list[int]:
-        """Return the steps of the schedule's milestones, stretched like the run."""
+        """Return the steps of the milestones, those in epochs or steps times the ratio."""
         durations = [Duration.parse(text) for text in self.schedule.milestones]
         return [
             int(horizon.steps(item) * (1 if item.unit == "dur" else self.ratio))

@@ -80,9 +80,9 @@ class ScheduleConfig(Section):
     cooldown: PositiveDuration = "0.2dur"
     # wsd: shape of the decay: linear | sqrt. `sqrt` is 1 - sqrt(fraction of the decay).
     shape: Annotated[str, OneOf("linear", "sqrt")] = "linear"
-    milestones: list[PositiveDuration] = field(
-        default_factory=list
-    )  # multistep: times when lr falls
+    # multistep: times when lr falls. `scale_schedule_ratio` multiplies milestones in epochs or
+    # steps.
+    milestones: list[PositiveDuration] = field(default_factory=list)
     # multistep: factor on lr at each milestone
     gamma: Annotated[float, Bounds(above=0, most=1)] = 0.1
     # step: update lr at every step | epoch: once per epoch
@@ -109,7 +109,7 @@ class PrecisionConfig(Section):
     # auto: fused operations and CUDA graphs on a GPU | off: plain torch
     kernels: Annotated[str, OneOf("auto", "off")] = "auto"
     compile: bool = False  # torch.compile the model
-    # send gradients as bf16: half the traffic, slightly different results
+    # send gradients as bf16: half the traffic, with rounding errors
     compress_gradients: bool = False
 
 
@@ -163,7 +163,7 @@ class LogConfig(Section):
 
     _prefix = "log."
 
-    # time between logged steps; each waits until the device has finished it
+    # time between logged steps; logging waits for the device
     interval: PositiveDuration = "20ba"
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
