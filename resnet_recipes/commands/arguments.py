@@ -41,7 +41,7 @@ WIDTH = 80  # columns of a help page in the documentation
 NARROW_COLUMNS = 60
 
 #: Flags and descriptions of RUN that several pages share.
-RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
+RECIPES = {"--recipes DIR": "folder of your own recipes (default ./recipes)"}
 CSV = {"--csv FILE.csv": "also write the table as CSV"}
 JSON = {"--json": "print JSON"}
 RUN_HELP = "RUN is a run folder, the name of a run in ./runs, or `last`, the most recent run."

@@ -33,7 +33,7 @@ USAGE = Usage(
         "published results and, on a machine with a GPU, its memory"
     }
     | JSON,
-    "The same as `resnet-train NAME ... --dry-run`. Without data=, the plan assumes ImageNet.",
+    "`resnet-train NAME ... --dry-run` prints the same plan. Without data=, it assumes ImageNet.",
     positional=(1, inf),
     takes="a recipe",
     composes=True,

@@ -39,7 +39,7 @@ USAGE = Usage(
     """\
 The default FOLDER is ./runs. STATE is finished, running, stopped, failed, killed,
 prepared (not started yet) or unreadable. PFLOPs and TRAINING exclude evaluations;
-`compare` and --json include the other clocks.
+`compare` and --json include the other times.
 
 `resnet-recipes runs rm RUN ...` deletes runs.""",
 )
