@@ -2,9 +2,9 @@
 
 Step k uses the value at k completed steps, so the first step of a warm-up from 0 has learning rate
 0. Composer up to 0.9, which produced the published results, does the same. From 0.10, it uses the
-value at k - 1 in step k, so that its first two steps have learning rate 0. A curve is `rise`,
-up to the end of the warm-up, times a curve that then falls until step `total`. All durations are
-steps from the start of the run.
+value at k - 1 in step k, so that its first two steps have learning rate 0. A curve is `rise`, up to
+the end of the warm-up, times a curve that then falls until step `total`. All durations are steps
+from the start of the run.
 """
 
 from bisect import bisect_right
@@ -57,9 +57,9 @@ def wsd(step: int, *, total: int, cooldown: int, shape: str = "linear") -> float
 def get_lr_step(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float = 0.0) -> int:
     """Return the step whose learning rate applies to the entire epoch of `step`: its first step.
 
-    An epoch in a warm-up from 0 uses the first step of the next epoch, but none after the warm-up,
-    as in the NVIDIA examples (epoch e of 8 uses (e + 1) / 8 of the peak), because an epoch at
-    learning rate 0 would train nothing.
+    An epoch in a warm-up from 0 uses the first step of the next epoch, or the end of the warm-up if
+    that comes first. The first epoch would otherwise train nothing. As in the NVIDIA examples,
+    epoch e of 8 uses (e + 1) / 8 of the peak.
     """
     first = step - step % steps_per_epoch
     return min(first + steps_per_epoch, warmup) if first < warmup and not start else first

@@ -22,9 +22,9 @@ def compute_tensorflow_crops(
 
     `sizes` [N, 2] are heights and widths of the images. The rule: width / height is uniform in
     `ratio`, and the height is uniform over values that keep the area within `scale`. Takes the
-    first of 100 attempts that fits, otherwise the full image. As in TensorFlow, a crop never
-    ends at the right or bottom border, unless it has the full width or height. `uniforms` is
-    [N, 4 * 100], from `sample_uniforms`.
+    first of 100 attempts that fits, otherwise the full image. As in TensorFlow, a crop never ends
+    at the right or bottom border, unless it has the full width or height. `uniforms` is [N, 4 *
+    100], from `sample_uniforms`.
     """
     image_height, image_width = np.split(sizes.astype(np.float64), 2, axis=1)
     ratio_uniforms, height_uniforms, top_uniforms, left_uniforms = np.moveaxis(
@@ -183,10 +183,10 @@ def compute_torchvision_crops(
 ) -> np.ndarray:
     """Return torchvision's random crops, int64 [N, 4] (top, left, height, width).
 
-    `sizes` [N, 2] are heights and widths of the images. Inception-style, as in RandomResizedCrop of
-    torchvision and FFCV: a relative area from `scale` and a log-uniform aspect ratio from `ratio`;
-    if ten attempts fail, the largest centered crop within `ratio`. `uniforms` is [N, 4 * 10], from
-    `sample_uniforms`.
+    `sizes` [N, 2] are heights and widths of the images. As in RandomResizedCrop of torchvision and
+    FFCV, a crop has a relative area from `scale` and a log-uniform aspect ratio from `ratio`. If
+    ten attempts fail, it is the largest centered crop within `ratio`. `uniforms` is [N, 4 * 10],
+    from `sample_uniforms`.
     """
     height, width = np.split(sizes.astype(np.float64), 2, axis=1)
     area_fraction, aspect, down, right = np.moveaxis(make_attempts(uniforms, scale, ratio), 2, 0)

@@ -16,7 +16,7 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
 
     Nothing is moved or copied. The files are in val or val/images. Each line of `class_map` has a
     file name, with or without suffix, and its class, separated by comma, tab or space
-    (LOC_val_solution.csv from Kaggle), or only a class, for the files sorted by name
+    (LOC_val_solution.csv from Kaggle). Lines with a class alone belong to the files sorted by name
     (ILSVRC2012_validation_ground_truth.txt). Classes that are numbers, from 1, need `names`: a file
     with the class folder of each number, in order. Raises NotReadyError if a folder is missing,
     ROOT-by-class exists, a file has no class, or train lacks a class.

@@ -84,8 +84,8 @@ def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
     """Return the plan of the longest run within its recipe's budget.
 
     If evaluations would take longer than training, or if no run fits, the run evaluates only at its
-    end, unless the interval was typed, or `stop_at_top1` or `checkpoint.best` is set. Raises
-    RecipeError if the budget is too small for `find_min_epochs`.
+    end. This does not apply if the user set the interval, `stop_at_top1` or `checkpoint.best`.
+    Raises RecipeError if the budget is too small for `find_min_epochs`.
     """
     speeds, evaluation = forecast.speeds, plan.recipe.evaluation
     longest = _find_longest_run(plan, speeds)

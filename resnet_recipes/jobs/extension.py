@@ -66,9 +66,9 @@ class StableState(NamedTuple):
 def find_stable_state(plan: Plan) -> StableState | None:
     """Return the initial state of a run that extends another run; None if it starts from step 0.
 
-    Raises RecipeError if the other run starts differently, NotYetError if it does not exist yet or
-    its stable phase may still finish, NotReadyError if that cannot finish or its recipe was edited,
-    and TrainingError if its checkpoints cannot be read.
+    Raises RecipeError if the other run starts differently. Raises NotYetError if it does not exist
+    yet or its stable phase may still finish, and NotReadyError if that phase cannot finish or its
+    recipe was edited. Raises TrainingError if its checkpoints cannot be read.
     """
     run = plan.recipe.run
     if not run.extends:

@@ -81,8 +81,8 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     """Return how to shorten a run that loading limits; None if loading does not limit it.
 
     Images in memory come first, then smaller files. If the loader is faster than the steps, the
-    gain of memory is the difference of two predictions: on a CPU, a measured time also contains
-    what loading and training cost each other.
+    gain of memory is the difference of two predictions. A measured time would include how much
+    loading and training slow each other on a CPU.
     """
     free = replace(
         speeds,

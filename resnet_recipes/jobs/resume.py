@@ -95,9 +95,9 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
     """Return the plan of a run that continues here with changed settings; None if it is finished.
 
     Everything that its ranks would reject is rejected here, before anything is written. Raises
-    RecipeError if a change would make it a different run, does not fit it, or comes after its end,
-    and NotReadyError if the run is still running, or if images, devices, disk space or packages are
-    missing, or images have changed.
+    RecipeError if a change would make it a different run, does not fit it, or comes after its end.
+    Raises NotReadyError if the run is still running, if images, devices, disk space or packages are
+    missing, or if images have changed.
     """
     recipe = _make_recipe(folder, changes)
     if (folder / SUMMARY).exists():

@@ -87,10 +87,10 @@ def read(path: Path, check_crc: bool = True) -> State:
     """Return a saved dictionary of tensors and plain Python, on the CPU.
 
     It is memory-mapped, except in the format that torch.save wrote before torch 1.6. Nothing in the
-    file is executed: the zip directory and the names in the pickles are checked first, then torch
-    reads the file with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so
-    `check_crc` does; pass False if you already checked a digest. Raises ArchiveError if the file is
-    damaged or contains other objects, and OSError if it cannot be read.
+    file is executed. The zip directory and the names in the pickles are checked first, then torch
+    reads the file with weights_only. `check_crc` checks the CRCs, which torch does not
+    (pytorch/pytorch#126952). Pass False if you already checked a digest. Raises ArchiveError if the
+    file is damaged or contains other objects, and OSError if it cannot be read.
     """
     try:
         is_zip = _check(path, check_crc)

@@ -154,8 +154,8 @@ def count_traffic(work: Work) -> dict[str, float]:
 def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
     """Return the bytes of GPU memory for training.
 
-    `images` is the number of images in a complete step, `weights` the number of weights, `copies`
-    the number of fp32 values per weight: weights, gradients, momentum and so on.
+    `images` is the number of images in a complete step, and `weights` the number of weights.
+    `copies` is the number of fp32 values per weight, for weights, gradients and optimizer state.
     """
     # Memory peaks at the end of the forward pass, because the backward pass frees the tensors that
     # it has read. Pixels are uint8 and float32; a graph keeps its own copy.

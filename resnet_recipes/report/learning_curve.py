@@ -58,10 +58,10 @@ def fit_gain(
 ) -> tuple[float, float]:
     """Return the top-1 gain from doubling the last number of images, and its error, in points.
 
-    Fits error = a + b n^-c to n images by weighted least squares, for each c from 0.2 to 1; 0.5 is
-    common (Hoiem et al., 2021, arXiv:2010.11029). The gain is the mean over these fits, weighted by
-    likelihood, because few sizes do not determine c. The error is the half-width of the 95%
-    interval, including this uncertainty.
+    Fits error = a + b n^-c to n images by weighted least squares, for each c from 0.2 to 1. A value
+    of 0.5 is common (Hoiem et al., 2021, arXiv:2010.11029). The gain is the mean over these fits,
+    weighted by likelihood, because few sizes do not determine c. The error is the half-width of the
+    95% interval, including this uncertainty.
     """
     import numpy as np
 

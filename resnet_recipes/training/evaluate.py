@@ -37,9 +37,8 @@ def evaluate(
     With `flip` the logits of each image and its horizontal flip are averaged. `on_batch` receives
     the outcomes of each batch, on the device. If it returns True on a rank, that rank stops, and
     all ranks raise CutShortError at the end. Counts are summed over ranks as integers, losses in
-    float64. The model is left in training mode. Raises TrainingError if the number of examples is
-    not that of the loader, if a logit or the loss is not finite, or if a batch does not fit in
-    memory.
+    float64. The model is left in training mode. Raises TrainingError if a logit or the loss is not
+    finite, if a batch does not fit in memory, or if the loader has another number of examples.
     """
     device = precision.device
     broadcast_statistics(model)

@@ -1,9 +1,9 @@
 """The .beton file of FFCV (version 2): its layout, checked before any image is decoded.
 
-Little-endian, as read by FFCV 1.0.2 (github.com/libffcv/ffcv, ffcv/types.py): a header, one
-descriptor per field, one metadata row per sample, image content on pages of equal size, and the
-allocation table at the end. FFCV checks only the version, and reads a damaged file as wrong pixels
-with correct labels. This package does not need FFCV.
+The layout is little-endian, as read by FFCV 1.0.2 (github.com/libffcv/ffcv, ffcv/types.py). A
+header is followed by one descriptor per field, one metadata row per sample, image content on pages
+of equal size, and the allocation table. FFCV checks only the version, and reads a damaged file as
+wrong pixels with correct labels. This package does not need FFCV.
 """
 
 import hashlib

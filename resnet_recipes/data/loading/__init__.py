@@ -119,7 +119,7 @@ STUCK_SECONDS = 300.0
 class Pipeline(BatchSource):
     """Batches from a storage: uint8 rows that workers write in place.
 
-    No pixels are copied, stacked or pickled: a memory slot holds the Rows of an order, workers fill
+    No pixels are copied, stacked or pickled. A memory slot holds the Rows of an order; workers fill
     parts of them, and the batch is a view of the slot.
     """
 

@@ -1,7 +1,7 @@
 """Triton kernels for the maximum of 3x3 pixels: NHWC, any size.
 
 The place of a maximum in its window is a byte, 0 to 8, in row-major order. If all pixels of a
-window at a border are -inf, the place may be in the padding: then no pixel gets the gradient,
+window at a border are -inf, the place may be in the padding. Then no pixel gets the gradient,
 whereas torch gives it to the first pixel. Distinguishing padding from pixels would cost
 instructions in every window.
 """
