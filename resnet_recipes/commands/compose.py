@@ -124,9 +124,14 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
 
     names = Library(arguments.recipes).list_names()
     candidates = find_candidates(changes, arguments.recipes, names)
+    best = next((name for name in candidates.suitable if name not in candidates.skipped), "")
+    if best in candidates.untimed:  # the run measures its time
+        say(f"recipe={best}: best for these images; the time is not known yet")
+        return best
     if candidates.candidates and not candidates.reason:
         # this raises the problem of the best recipe for these images if no suitable recipe fits
-        candidates = find_candidates(changes, arguments.recipes, candidates.suitable)
+        suitable = candidates.suitable or ("mild",)
+        candidates = find_candidates(changes, arguments.recipes, suitable)
     if not candidates.candidates:
         fix = "resnet-recipes estimate mild data=PATH"
         raise NotReadyError.of("budget", None, UNKNOWN_TIME, fix)

@@ -352,6 +352,8 @@ def _format_candidates(
             yield from wrap_text(f"The first is {candidates.reason}.", get_width(), rest="    ")
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME ...` measures a recipe here"
+    if budget and rows and candidates.untimed:
+        yield f"time unknown: {join_first(sorted(candidates.untimed))}"
     skipped = defaultdict[Problem, list[str]](list)
     for name, problem in candidates.skipped.items():
         flagged = _name_flags(problem, budget)

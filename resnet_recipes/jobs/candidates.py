@@ -68,8 +68,9 @@ class Candidates(NamedTuple):
 
     candidates: list[Candidate]  # candidates, best first or by recipe
     reason: str  # why the first candidate is the best; empty if it is not known to be
-    suitable: tuple[str, ...]  # recipes to prefer for these images, best first
+    suitable: tuple[str, ...]  # recipes to prefer for these images, best first; none for ImageNet
     skipped: dict[str, Problem]  # recipes that do not fit
+    untimed: set[str]  # recipes without candidates: with a budget, their time is unknown
     absent_weights: dict[str, Problem]  # recipes whose weights are not on this machine
 
 
@@ -131,7 +132,8 @@ def find_candidates(
         )
     if candidates and not _is_best(candidates[0], best):
         reason = ""
-    return Candidates(candidates, reason, best or ("mild",), skipped, absent)
+    untimed = {*names} - {*skipped} - {each.plan.recipe.name for each in candidates}
+    return Candidates(candidates, reason, best, skipped, untimed, absent)
 
 
 def _is_best(first: Candidate, best: Sequence[str]) -> bool:

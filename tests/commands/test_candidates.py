@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes import data
+from resnet_recipes.doctor import cuda
 from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.recipe.library import Library
 from tests.images import create_random_images
@@ -161,6 +162,21 @@ def test_budget_for_photographs_suggests_fine_tuning(large_images, run_command):
     assert "next: mild" in message
     assert "model.weights=torchvision is not on this machine" in message
     assert "torchvision.models.resnet50(weights=" in message
+
+
+def test_budget_on_gpu_chooses_fine_tuning_without_prediction(
+    large_images, run_command, monkeypatch
+):
+    gpus = cuda.Gpus(1, "NVIDIA A100-SXM4-80GB", "bf16", 85_000_000_000)
+    monkeypatch.setattr(cuda, "find_gpus", lambda: gpus)
+    monkeypatch.setattr(Library, "list_names", lambda _: ["finetune", "mild"])
+    arguments = "data=images bs=8 batch.bn_size=8"
+    table = run_command(f"resnet-recipes estimate {arguments} --within 5s").out
+    assert "resnet-train mild" in table
+    assert "\ntime unknown: finetune" in table  # predictions exist only if all layers are trained
+    message = run_command(f"resnet-train {arguments} budget=5s --dry-run", 3).err
+    assert message.startswith("recipe=finetune: best for these images")
+    assert "budget=5s: the time is unknown" in message
 
 
 def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_command):
