@@ -34,7 +34,7 @@ USAGE = Usage(
         "--no-images": "data: do not decode the images",
         "--network RUN|FILE": "data: also find validation images that look like training images to "
         "this network; FILE may need model.name=, as in eval",
-        "--fix-val MAP": "data: sort a flat val/ into class folders, as listed in MAP",
+        "--fix-val MAP": "data: link images of a flat val/ into class folders, as listed in MAP",
         "--synsets NAMES": "data: file with the class folder of each number in MAP, one per line",
     }
     | JSON,

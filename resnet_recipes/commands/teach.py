@@ -12,13 +12,14 @@ USAGE = Usage(
     RECIPES
     | {
         "--out FILE.safetensors": "the file to write (default labels.safetensors)",
-        "--top K": "keep the K largest outputs of each image (default 10), or `all`",
+        "--top K": "store the K largest outputs of each image (default 10), or `all`",
         "--cycle N": "store N epochs of full-size crops; runs of any duration cycle through them",
         "--dry-run": "print time and disk space, and store nothing",
     },
     """\
-Train with the same settings and methods.distill.labels=FILE: crops depend on the seed, the epoch
-and the image, so each output belongs to one crop. To resume, run the same command again.""",
+To train, replace methods.distill.teacher=T by methods.distill.labels=FILE and keep the other
+settings. Crops depend on the seed, the epoch and the image, so each output belongs to one crop.
+To resume, run the same command again.""",
     composes=True,
 )
 
