@@ -40,8 +40,8 @@ class ProgressiveResizing(Method):
     cost = "one resampling of the batch."
     gain = (
         "speed: 48% fewer pixels in the 36 epochs of Mild. On ImageNet, the effect on accuracy is "
-        "limited (Composer, method card). Measured here: 54% less compute for 5.7 points, not "
-        "settled (-4.6 to 16.1), in 8 epochs of Mild on 20 classes of Tiny ImageNet "
+        "limited (Composer, method card). Measured here: 54% less compute and -5.7 points, not "
+        "settled (-16.1 to 4.6), in 8 epochs of Mild on 20 classes of Tiny ImageNet "
         f"({DOCS}/lab/methods.html)."
     )
     avoid_when = (

@@ -30,9 +30,9 @@ class SAM(Method):
 
     name = "sam"
     cost = (
-        "a second gradient per SAM step, which adds 10% to the compute of a run at interval 10 and "
-        "20% at 5, and a copy of the weights. 180 epochs of Hot took 7% less time at 10 than at 5 "
-        "(MosaicML, Mosaic ResNet deep dive, Table 7)."
+        "a second gradient per SAM step, and a copy of the weights. The gradients add 10% to the "
+        "compute of a run at interval 10, and 20% at 5. 180 epochs of Hot took 7% less time at 10 "
+        "than at 5 (MosaicML, Mosaic ResNet deep dive, Table 7)."
     )
     gain = (
         "+0.7 points at 90 epochs and interval 10 (Composer, method card); more in longer runs "
