@@ -77,6 +77,8 @@ schedule.warmup_epochs=5 | schedule.warmup=5ep
 --val-batch-size 64 | batch.eval_size=64
 --min-lr 1e-6 | schedule.final=FRACTION
 --crop-pct 0.9 | data.eval_resize=PIXELS
+--crop-mode border | border is data.fit=pad, and squash is data.fit=squash
+hsv_v=0.4 | methods.color_jitter.brightness=0.4 methods.color_jitter.contrast=0.4
 --channels-last | precision.channels_last=true
 --color-jitter-prob 0.4 | 'resnet-recipes methods' lists all methods
 --torchcompile | precision.compile=true
