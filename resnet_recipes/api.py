@@ -169,8 +169,8 @@ def plan(
 
     Without `data.root`, it assumes ImageNet. Counting many images takes a while; `on_progress` gets
     lines of text. Raises RecipeError if the recipe does not fit the images and devices, or its name
-    is taken, NotReadyError if images or pretrained weights cannot be used. Without `needs_weights`,
-    missing pretrained weights are only a note.
+    is taken. Raises NotReadyError if images or pretrained weights cannot be used. Without
+    `needs_weights`, missing pretrained weights are only a note.
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
@@ -219,9 +219,8 @@ def _find_initial_weights(
 def estimate(recipe: Recipe | Composed, on_progress: Say = do_nothing) -> Estimate:
     """Return the predicted time of a run of `recipe` on all devices of this machine.
 
-    Measures for about a minute, unless the machine was measured before; `on_progress` gets
-    lines of text. Raises RecipeError and NotReadyError like `plan`, TrainingError if the
-    measurement fails.
+    Measures for about a minute, unless the machine was measured before; `on_progress` gets lines of
+    text. Raises RecipeError and NotReadyError like `plan`, TrainingError if the measurement fails.
     """
     return measure_time(plan_here(_check(recipe), on_progress), on_progress).estimate
 
@@ -231,11 +230,11 @@ def prepare(
 ) -> Path:
     """Create the folder of a new run and return it.
 
-    `resnet-train --resume FOLDER` trains it, on this or another machine. `planned` is the result
-    of `plan(recipe)`, if you have it; it saves a second count of the images. The folder records
-    `command`. Raises RecipeError like `plan`, NotReadyError if a run with the name is running or a
-    validation image is unreadable, and TrainingError if a measurement for `launch.budget` or
-    `batch.bn_size=auto` fails.
+    `resnet-train --resume FOLDER` trains it, on this or another machine. `planned` is the result of
+    `plan(recipe)`, if you have it; it saves a second count of the images. The folder records
+    `command`. Raises RecipeError like `plan`, and NotReadyError if a run with the name is running
+    or a validation image is unreadable. Raises TrainingError if a measurement for `launch.budget`
+    or `batch.bn_size=auto` fails.
     """
     with _create(_check(recipe), planned, command) as locked_folder:
         return locked_folder.path
@@ -271,8 +270,8 @@ def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
 def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     """Train `recipe` in this process, on one device, and return the run.
 
-    Progress goes to stderr. Ctrl-C, the stop button of a notebook and SIGTERM save a checkpoint;
-    the signal is then delivered again, so that a loop over seeds also ends. `resnet-train --resume
+    Progress goes to stderr. Ctrl-C, the stop button of a notebook and SIGTERM save a checkpoint.
+    The signal is then delivered again, so that a loop over seeds also ends. `resnet-train --resume
     FOLDER` continues the run. Each callback receives every record of metrics.jsonl. If one returns
     a true value, the run saves a checkpoint and ends. Raises RecipeError, also for a recipe with
     several devices, TrainingError if the training fails, and the errors of `prepare`.
@@ -356,8 +355,8 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
     """Return the network of a run folder, a checkpoint, a weights file or a published name.
 
     A run can also be "last" or a name in ./runs, as on the command line. A file that does not
-    describe its network is assumed to contain the torchvision ResNet whose names match, or the
-    network of a change such as "model.name=timm:tf_efficientnet_lite0". Published names are
+    describe its network is assumed to contain the torchvision ResNet whose names match. A change
+    such as "model.name=timm:tf_efficientnet_lite0" names another network. Published names are
     timm:NAME and torchvision:NAME, whose weights must be on this machine, and "hf:USER/NAME", which
     is downloaded.
 

@@ -20,7 +20,7 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that appears as `path` only once its bytes are on disk.
 
     Readers see either the old file or the new one. If the block raises or the disk is full, the old
-    file remains. A killed process leaves a partial file; its name is random, so that several
+    file remains. A killed process leaves a partial file. Its name is random, so that several
     processes can write at once and nobody can plant a link in its place. Raises OSError for a
     device file, which root could replace.
     """

@@ -57,7 +57,7 @@ def suggest_install(extra: str) -> str:
     """Return the command that installs an extra.
 
     It names the checkout that this package was installed from, because the package is not on any
-    index; without a checkout it names the packages of the extra.
+    index. Without a checkout it names the packages of the extra.
     """
     tool = "pip install" if find_spec("pip") else "uv pip install"
     if checkout := _find_checkout():

@@ -1,7 +1,8 @@
 """Suggest the likely intention of a user: a similar name, or the meaning of a foreign name.
 
 The table foreign_names.csv maps names from timm, torchvision references, Lightning, Ultralytics,
-Composer, Hydra, Hugging Face, Keras and fastai, common habits, and units that users add to values.
+Composer, Hydra, Hugging Face, Keras and fastai. It also maps common habits, and units that users
+add to values.
 """
 
 import csv

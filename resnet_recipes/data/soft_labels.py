@@ -1,8 +1,9 @@
 """Soft labels: a file with a teacher's outputs for every training image.
 
 The .safetensors file has three tensors. `values` and `classes`, [epochs, copies, images, k], are
-the k largest of K outputs for one crop each: logits in float32 if k = K, else log probabilities in
-float16. `sha256`, [epochs, 32], is a digest of each epoch, or zeros if it is incomplete.
+the k largest of K outputs for one crop each. They are logits in float32 if k = K, else log
+probabilities in float16. `sha256`, [epochs, 32], is a digest of each epoch, or zeros if it is
+incomplete.
 """
 
 import fcntl

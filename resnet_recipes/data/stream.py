@@ -18,7 +18,7 @@ class Stream:
 
     On CUDA, a side stream copies a batch while the device still computes on previous batches. The
     host waits for the copy of the previous batch, and each copy waits for the step
-    MAX_BATCHES_IN_USE batches earlier; otherwise a fast loader would fill device memory. On a CPU
+    MAX_BATCHES_IN_USE batches earlier. Otherwise a fast loader would fill device memory. On a CPU
     nothing is copied, and a batch is valid until the next one is requested.
     """
 

@@ -74,8 +74,8 @@ def train_as_rank(
     """Train as one rank, in the folder that rank 0 prepares; end the process with its exit code.
 
     Returns DONE if no steps are left to train, and on other ranks the exit code of an error that
-    rank 0 raises. Raises NotReadyError if ranks cannot meet, differ, or do not see the folder, and
-    on rank 0 RecipeError for settings of the launcher and the errors of `prepare`.
+    rank 0 raises. Raises NotReadyError if ranks cannot meet, differ, or do not see the folder. On
+    rank 0, also raises RecipeError for settings of the launcher, and the errors of `prepare`.
     """
     launcher, start = find_launcher(), time.monotonic()
     if launcher == "srun":

@@ -65,8 +65,8 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
 
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name. It is locked from the start, so that no other command with this name replaces it before
-    its ranks start. Raises RecipeError if the name is taken, NotReadyError if a run with the name
-    is running or the folder cannot be written, and the errors of `find_stable_state`.
+    its ranks start. Raises RecipeError if the name is taken, and NotReadyError if a run with the
+    name is running or the folder cannot be written. Also raises the errors of `find_stable_state`.
     """
     recipe, settings = plan.recipe, plan.origin.settings
     config, state = frozen_recipe.freeze_with_digest(recipe), find_stable_state(plan)

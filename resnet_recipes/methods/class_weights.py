@@ -16,9 +16,9 @@ class ClassWeights(Method):
     """Weight each example's loss by the rarity of its class (Cui et al., 2019, arXiv:1901.05555).
 
     A class with n training images has the weight `(1 - beta) / (1 - beta^n)`, the inverse of its
-    effective number, or 1 / n ("inverse"). A mixed or smoothed target has the mean weight of its
-    classes. Weights are scaled to a mean of 1 over the training images; the paper scales them to a
-    mean of 1 over classes. With data.sampling, the mean over an epoch is not 1.
+    effective number. With "inverse", it is 1 / n. A mixed or smoothed target has the mean weight of
+    its classes. Weights are scaled to a mean of 1 over the training images; the paper scales them
+    to a mean of 1 over classes. With data.sampling, the mean over an epoch is not 1.
     """
 
     name = "class_weights"

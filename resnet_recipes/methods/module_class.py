@@ -6,7 +6,7 @@ from torch import nn
 def change_class(module: nn.Module, new_class: type[nn.Module], **attributes: object) -> None:
     """Change the class of `module` to `new_class`, a direct subclass of its class, in place.
 
-    Its parameters, buffers, state-dict keys, training flag and place in the model are kept, so the
+    Its parameters, buffers, state-dict keys, training flag and place in the model are kept. The
     same weights load into the changed and the original model. `new_class.__init__` is not run; pass
     the attributes that it needs in `attributes`. Raises TypeError for any other class.
     """

@@ -80,8 +80,8 @@ def _format_settings(images: Mapping[str, object], keys: Sequence[str]) -> str:
 def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:
     """Return the weights that `config.weights` names, with their classifier rows for `classes`.
 
-    Raises RecipeError if no library has the network, NotReadyError if they cannot be read or belong
-    to another network, AbsentError if they are not on this machine.
+    Raises RecipeError if no library has the network, and AbsentError if the weights are not on this
+    machine. Raises NotReadyError if they cannot be read or belong to another network.
     """
     network = open_weights(config)
     about = network.about

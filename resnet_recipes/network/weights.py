@@ -89,9 +89,9 @@ def _write_sorted(file: BinaryIO, saved: bytes) -> None:
 def read_weights(path: Path) -> WeightsFile:
     """Return the contents of a weights file or checkpoint.
 
-    Nothing in the file is executed. Raises OSError, or ValueError with a message for the user if
-    the file is damaged, contains more than tensors and plain Python, or was exported for another
-    program.
+    Nothing in the file is executed. Raises OSError if the file cannot be read. Raises ValueError,
+    with a message for the user, if it is damaged, contains more than tensors and plain Python, or
+    was exported for another program.
     """
     if path.suffix.lower() in EXPORTED:
         raise ExportedError(path)

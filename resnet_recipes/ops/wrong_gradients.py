@@ -12,7 +12,7 @@ def avoid_wrong_gradients(forward: Callable[[Tensor], Tensor]) -> Callable[[Tens
     """Return a network's forward pass with changed arguments of some operations.
 
     On CPUs with AVX-512, torch 2.11 to 2.15 have bugs in two kinds of convolutions (oneDNN). First,
-    if an output is 1 px wide or high, weights that only meet padding have gradient 0; with stride 2
+    if an output is 1 px wide or high, weights that only meet padding have gradient 0. With stride 2
     in bf16, torch returns uninitialized memory. These weights are omitted: a 3x3 convolution of 1x1
     px uses only the center of its weights. Second, the gradient of 1x1 convolutions with a stride
     and fewer than 16 channels, in fp32 and channels_last, writes out of bounds from about 56 px.

@@ -172,9 +172,10 @@ class Picture(Pixels):
     ) -> np.ndarray:
         """Return a box (top, left, height, width) resized to uint8 [image_size, image_size, 3].
 
-        With `reduce`, a JPEG with usual chroma subsampling is decoded at 1/2, 1/4 or 1/8 of its
-        size in the inverse DCT, as long as both dimensions of the box keep `image_size` pixels. The
-        box is then cut at exact fractional pixels. Raises BadImageError if it cannot be decoded.
+        With `reduce`, the inverse DCT decodes a JPEG with usual chroma subsampling at 1/2, 1/4 or
+        1/8 of its size. Both dimensions of the box then still have at least `image_size` pixels.
+        The box is then cut at exact fractional pixels. Raises BadImageError if it cannot be
+        decoded.
         """
         (top, left, height, width), shrink = box, 1
         while reduce and shrink < 8 and min(height, width) >= 2 * shrink * image_size:
@@ -198,7 +199,7 @@ class Picture(Pixels):
 def read_pixels(image: object) -> Pixels:
     """Convert an image in memory to pixels: file bytes, a Pillow image, an array or a tensor.
 
-    The array is uint8 [h, w], [h, w, 3] or [h, w, 4]; the tensor is in the format of torchvision
+    The array is uint8 [h, w], [h, w, 3] or [h, w, 4]. The tensor is in the format of torchvision
     `decode_image`, uint8 [1 | 3 | 4, h, w]. Raises BadImageError if it is not an image in one of
     these forms.
     """

@@ -103,7 +103,7 @@ class Store:
 def _ask_in_time(seconds: float, ask: Callable[[], _T]) -> _T:
     """Return the response. Raises the errors of `ask`, or TimeoutError after `seconds`.
 
-    A thread makes the request and may outlive this call: no library times out on a response that
+    A thread makes the request and may outlive this call. No library times out on a response that
     arrives byte by byte, or whose header never ends.
     """
     answer: futures.Future[_T] = futures.Future()

@@ -79,7 +79,7 @@ class OptimizerSettings(Section):
         """Return torch parameter groups: first those that decay, then those exempted by `no_decay`.
 
         Both keep the model's order, and are split in two if backbone and classifier use different
-        learning rates; "lr_factor" is the factor on the learning rate.
+        learning rates. "lr_factor" is the factor on the learning rate.
         """
         is_exempt, lr_factors = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
         groups: dict[tuple[bool, float], dict[str, Any]] = {
