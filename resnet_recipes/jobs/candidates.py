@@ -42,13 +42,16 @@ MAX_SMALL_SIZE = 96
 #: At most this many images are measured.
 MAX_MEASURED_IMAGES = 16
 
-#: Settings that a run may change and still count as a run of its recipe.
+#: Settings that a run may change and still count as a run of its recipe on the same images.
 _FREE_SETTINGS = (
     "max_duration",
     "scale_schedule_ratio",
     "seed",
     "run.",
     "data.root",
+    "data.val_share",
+    "data.val_seed",
+    "data.workers",
     "launch.",
     "log.",
 )
@@ -164,7 +167,8 @@ def _find_durations(
                 for epochs, accuracy in own_accuracies.items()
                 if accuracy.top1 >= min_top1_percent
             ]
-            sufficient += filter(None, [find_epochs_for_accuracy(plan.published, min_top1_percent)])
+            published = find_epochs_for_accuracy(plan.published, min_top1_percent, own_accuracies)
+            sufficient += [published] if published else []
             durations |= {min(sufficient)} if sufficient else set()
         plans = [change_duration(plan, Fraction(epochs)) for epochs in sorted(durations)]
     for each in plans:

@@ -1,7 +1,7 @@
 """Published results of recipes and baselines, and interpolated accuracies."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -81,10 +81,13 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
     return Accuracy(top1, f"interpolated, within {INTERPOLATION_ERROR}")
 
 
-def find_epochs_for_accuracy(results: Sequence[Published], top1: float) -> int | None:
-    """Return the fewest epochs with at least this accuracy; None if unknown."""
+def find_epochs_for_accuracy(
+    results: Sequence[Published], top1: float, excluded: Container[float] = ()
+) -> int | None:
+    """Return the fewest epochs, not `excluded`, with at least this accuracy; None if unknown."""
     durations = [result.epochs for result in results if result.epochs]
     for epochs in range(min(durations, default=0), max(durations, default=-1) + 1):
-        if (accuracy := estimate_accuracy(results, epochs)) and accuracy.top1 >= top1:
+        accuracy = None if epochs in excluded else estimate_accuracy(results, epochs)
+        if accuracy and accuracy.top1 >= top1:
             return epochs
     return None

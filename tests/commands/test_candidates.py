@@ -20,6 +20,7 @@ from tests.run_folders import create_run_folder
 CPU = "launch.device=cpu gpus=1"
 OWN = f"data=images bs=8 batch.bn_size=8 {CPU}"
 IMAGES = f"data=/data/imagenet {CPU}"
+SPLIT = "data.val_share=0.1\ndata.workers=2\n"
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +65,9 @@ def test_own_runs_replace_published_accuracy(imagenet, list_candidates):
         row for row in list_candidates(IMAGES) if (row["recipe"], row["epochs"]) == ("mild", 67)
     ]
     assert (row["top1_percent"], row["accuracy"]) == (77.0, "1 own run")
+    recipes = {row["recipe"] for row in list_candidates(f"{IMAGES} --reach 78.1")}
+    assert "hot" in recipes
+    assert "mild" not in recipes  # 78.1% was published for the 67 epochs of the own run
 
 
 def test_candidates_within_time_list_most_accurate_first(imagenet, list_candidates):
@@ -97,7 +101,11 @@ def test_candidates_for_other_images_use_only_own_runs(small_images, list_candid
     assert {"mild", "small"} <= {row["recipe"] for row in rows}
     assert not any(row["top1_percent"] or row["front"] for row in rows)
     (digest,) = {data.survey_images(data.DataConfig(root=str(small_images))).train_digest}
-    for name, top1, changes in (("a", 50.0, ""), ("b", 60.0, ""), ("c", 90.0, "optimizer.lr=9\n")):
+    for name, top1, changes in (
+        ("a", 50.0, ""),
+        ("b", 60.0, SPLIT),
+        ("c", 90.0, "optimizer.lr=9\n"),
+    ):
         run = create_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
         (run / "data.json").write_text(json.dumps({"train_digest": digest}))
         (run / "overrides.txt").write_text(f"max_duration=7ep\n{changes}")
