@@ -128,7 +128,7 @@ def _find_duration_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Proble
         yield Problem("max_duration", recipe.max_duration, clause)
         return
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
-    if warmup >= horizon.total_steps:
+    if warmup >= horizon.total_steps and not recipe.launch.budget:  # a budget sets the duration
         total = format_count(horizon.total_steps, "step")
         clause = f"takes {format_count(warmup, 'step')}, but the run has {total}"
         fix = (_suggest_warmup(horizon), Hint("or train longer"))

@@ -99,6 +99,8 @@ def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, run_command)
     assert "the shortest sensible run is epochs=16, which takes up to 0:48" in message
     assert "budget=1m" in message
     assert not run_folders
+    message = run_command(f"resnet-train {ARGUMENTS} budget=2m schedule.warmup=40ep", 2).err
+    assert "epochs=80, which takes up to" in message  # mild has 36 epochs
     run_command(f"resnet-train {ARGUMENTS} run=a budget=2m schedule.warmup=8ep", 75)
 
 
