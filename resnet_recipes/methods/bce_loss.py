@@ -31,13 +31,13 @@ class BCELoss(Method):
     name = "bce_loss"
     cost = "none."
     gain = (
-        "+0.5 points top-1 over softmax cross-entropy at 36 and 90 epochs of a prototype of Medium "
+        "+0.5 points over softmax cross-entropy at 36 and 90 epochs of a prototype of Medium "
         "(MosaicML, Mosaic ResNet deep dive, Table 8). Measured here: +1.9, not settled (-3.5 to "
         f"7.2), in 8 epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
     )
     avoid_when = (
-        "`bias_init` is false: the loss is then 0.4 points worse than softmax cross-entropy at 36 "
-        "epochs, and 0.3 at 90 (Table 8). With `reduction: mean`, over N * K instead of N, the "
+        "`bias_init` is false: top-1 is then 0.4 points below softmax cross-entropy at 36 epochs, "
+        "and 0.3 at 90 (Table 8). With `reduction: mean`, over N * K instead of N, the "
         "usual learning rates are far too small."
     )
 

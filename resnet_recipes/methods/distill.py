@@ -29,7 +29,7 @@ class Distill(Method):
     name = "distill"
     cost = (
         "a forward pass of the teacher every step, and its weights on the device; with stored "
-        f"labels, once for all runs ({DOCS}/howto/distill.html)."
+        f"labels, once for all runs with the same crops ({DOCS}/howto/distill.html)."
     )
     gain = (
         "82.8% top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Measured "
