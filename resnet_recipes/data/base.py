@@ -55,8 +55,8 @@ class DataConfig(Section):
     # speed.
     backend: Annotated[str, OneOf(*BACKENDS)] = "auto"
     # folder of images or .beton files, CSV table, or URL. A folder contains class folders, train/
-    # and val/, or train.beton and val.beton. A URL (s3://, gs://, https://) is that of .beton
-    # files or a table.
+    # and val/, or train.beton and val.beton. A URL (s3://, gs://, https://) points to .beton files
+    # or a table.
     root: str = ""
     # folder for copies of remote images; empty: a local disk with space
     cache: str = ""
@@ -67,7 +67,7 @@ class DataConfig(Section):
     # fraction of each class's training images to use. At least one image of a class is used, and a
     # larger fraction includes all images of a smaller one.
     share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
-    # seed of crops and flips; auto: `seed`. To reuse soft labels, set their seed.
+    # seed of crops and flips; auto: `seed`. To reuse soft labels, set the seed of their file.
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, keyword="auto")] = "auto"
     # seed for val_share, fold and share. Runs with different values of `seed` use the same
     # images.
@@ -92,10 +92,11 @@ class DataConfig(Section):
     eval_interpolation: EvalInterpolation = "bilinear"
     # rule for evaluation images that are not square: crop | pad | squash. `crop` resizes the
     # shorter side to `data.eval_resize`, so the ends are lost. `pad` resizes the longer side, and
-    # fills the rest with the mean color. `squash` resizes both sides. Training does not change.
+    # fills the rest with the mean color. `squash` resizes height and width. Training does not
+    # change.
     fit: ImageFit = "crop"
     # mean level of red, green and blue. The network receives (level - mean) / std. If a run
-    # starts from weights, values that you do not set are those of the weights.
+    # starts from weights, values that you do not set come from the weights.
     mean: Mean = MEAN
     # standard deviation of red, green and blue, in the units of data.mean
     std: Deviation = STD
