@@ -49,11 +49,25 @@ def _advise_on_duration(
             f"schedule.warmup={recipe.schedule.warmup} does not shrink with the run",
             "schedule.warmup=0.1dur",
         )
+    yield from _advise_on_milestones(recipe, horizon)
     size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, MIN_RANK_SIZE * ranks)
     if horizon.steps_per_epoch < 8 and size < recipe.batch.global_size:
         changes = f"bs={size} lr={scale_lr(recipe, size, origin):.3g}"
         steps = format_count(horizon.steps_per_epoch, "step")
         yield Note(f"an epoch has only {steps}; a smaller batch gives more", changes)
+
+
+def _advise_on_milestones(recipe: Recipe, horizon: Horizon) -> Iterator[Note]:
+    milestones = recipe.milestones(horizon) if recipe.schedule.name == "multistep" else []
+    late = [step for step in milestones if step >= horizon.total_steps]
+    if late:
+        count = len(milestones)
+        even = ",".join(f"{(index + 1) / (count + 1):.3f}dur" for index in range(count))
+        yield Note(
+            f"the run ends before {len(late)} of its {format_count(count, 'milestone')}, so the "
+            "learning rate falls less often",
+            f"'schedule.milestones=[{even}]'",
+        )
 
 
 def scale_lr(recipe: Recipe, size: int, origin: Origin) -> float:
