@@ -86,7 +86,8 @@ def export_and_check(
     """Write a network for the program `to`, with its model card, to a new folder.
 
     The folder is either complete or absent. Raises TrainingError if the export fails or its outputs
-    differ, NotReadyError if the folder cannot be written.
+    differ, NotReadyError if the folder cannot be written, or if there are no validation images to
+    measure the loss of accuracy.
     """
     try:
         with atomic.create_folder(folder.absolute()) as draft:
@@ -104,7 +105,7 @@ def _write(
     options: ExportOptions,
     progress: Progress,
 ) -> ExportResult:
-    images, which = _load_images(trained)
+    images, which = _load_images(trained, is_required=options.lose is not None)
     about = trained.about
     model = written = trained.model.to(memory_format=torch.contiguous_format)
     if options.preprocesses:
@@ -208,16 +209,19 @@ def _generate_images() -> list[Image.Image]:
     ]
 
 
-def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:
+def _load_images(trained: TrainedNetwork, is_required: bool = False) -> tuple[Tensor, str]:
     """Return normalized images [N, 3, S, S] for the comparison, and a description of them.
 
-    N is at most COMPARED_IMAGES.
+    N is at most COMPARED_IMAGES. Raises NotReadyError if validation images are required and cannot
+    be read.
     """
     try:
-        with closing(trained.open_images(fetches=False)) as loader:
+        with closing(trained.open_images(fetches=is_required)) as loader:
             batches = loader.eval_batches(_choose_images(loader.examples))
             images = torch.cat([loader.normalize(raw) for raw in batches])
     except NotReadyError:
+        if is_required:
+            raise
         generated = map(trained.described_network.transform, _generate_images())
         return torch.stack(list(generated)), f"{COMPARED_IMAGES} random images"
     return images, f"{len(images)} validation images"

@@ -238,6 +238,9 @@ def test_export_without_images_compares_generated_ones(run_command):
     Path("images").rename("moved")
     out = run_command("resnet-recipes export mine --to exported_program --out out").out
     assert "on 64 random images" in out
+    message = run_command("resnet-recipes export mine --to onnx --dtype float16 --out a", 3).err
+    assert "images does not exist" in message
+    assert not Path("a").exists()
 
 
 def test_export_with_fixed_size_states_the_size(folder_with_weights, monkeypatch, run_command):
