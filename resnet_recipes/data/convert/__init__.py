@@ -24,6 +24,7 @@ from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, get_partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, EncodedImage
+from resnet_recipes.data.convert.shards import Shards
 from resnet_recipes.data.convert.splits import Split, count_finished, plan_files
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
@@ -152,7 +153,7 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
     try:
         for samples, unreadable in _encode(levels, order[done:]):
             if first.options.on_bad_image == "error":
-                fix = ("on_bad_image=skip", "resnet-recipes doctor data DIR")
+                fix = _suggest_fixes(first)
                 NotReadyError.raise_if_any(
                     Problem(name, None, why, fix) for name, why in unreadable
                 )
@@ -170,6 +171,13 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
         )
         hint = Hint("free some space, then run the same command again to resume")
         raise NotReadyError.at(first.target, clause, hint) from error
+
+
+def _suggest_fixes(split: Split) -> tuple[str, ...]:
+    """Return how to continue after an unreadable image; `doctor data` does not read shards."""
+    source = split.source
+    check = f"resnet-recipes doctor data {shlex.quote(source.path)}"
+    return ("on_bad_image=skip", *(() if isinstance(source.images, Shards) else (check,)))
 
 
 def _open_writer(split: Split) -> BetonWriter:

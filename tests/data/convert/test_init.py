@@ -268,6 +268,8 @@ def test_convert_names_or_skips_unreadable_images(with_bad_images, tmp_path):
     (root, bad), target = with_bad_images, tmp_path / "a.beton"
     error = get_error(NotReadyError, convert, root, target, RAW, do_nothing)
     assert sorted(problem.key for problem in error.problems) == bad
+    check = f"resnet-recipes doctor data {root}"
+    assert {problem.fix for problem in error.problems} == {("on_bad_image=skip", check)}
     assert len(forecast(root, target, RAW).unreadable) == 2
     convert(root, target, ConvertOptions("raw", on_bad_image="skip", workers=1), do_nothing)
     beton = open_beton(target)
