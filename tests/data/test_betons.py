@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.errors import BadTrainingImageError, NotReadyError, TrainingError
 from resnet_recipes.data import survey_images
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
@@ -84,8 +84,9 @@ def test_flipped_bit_is_reported_with_its_sample(copied_betons, mode):
     index = int(np.flatnonzero(beton.modes == mode)[3])
     offset = int(beton.starts[index] + beton.lengths[index] * 2 // 3)
     overwrite_bytes(path, offset, bytes([beton.content[offset] ^ 1]))
-    with pytest.raises(TrainingError, match=rf"sample {index} .*checksum mismatch"):
+    with pytest.raises(TrainingError, match=rf"sample {index} .*checksum mismatch") as caught:
         train_pixels(make_two_worker_config(copied_betons, workers=0), 6)
+    assert not isinstance(caught.value, BadTrainingImageError)  # no sample can be skipped
 
 
 def test_abandoned_loader_leaves_no_thread(betons):

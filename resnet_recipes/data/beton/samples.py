@@ -24,7 +24,7 @@ class Samples:
     samples are requested from disk before they are decoded.
     """
 
-    is_mostly_jpeg = True
+    is_mostly_jpeg, can_skip = True, False
 
     def __init__(self, beton: Beton, small: Beton | None = None):
         """Read from a file and, optionally, its small level."""

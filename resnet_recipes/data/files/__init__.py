@@ -24,6 +24,8 @@ class Files:
     A pickled copy shares the memory of the list.
     """
 
+    can_skip = True
+
     def __init__(self, listing: Listing, root: str = "", split: str = ""):
         """Put a listing into shared memory; `root` and `split` are used in error messages."""
         self._folder, self._root, self._split = listing.folder, root, split

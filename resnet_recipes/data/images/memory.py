@@ -37,7 +37,7 @@ class ShrunkImages:
 
     def __init__(self, source: Source, longest: int, name: str):
         self.labels, self.path, self.fix = source.labels, source.path, source.fix
-        self.mark_verified = source.mark_verified
+        self.mark_verified, self.can_skip = source.mark_verified, source.can_skip
         self._source, self._longest, self._name, self._arrays = source, longest, name, None
         self._checked_at = 0.0  # time of the last check of free memory
         if not name or native.find_engine_fault():

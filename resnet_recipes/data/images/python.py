@@ -45,6 +45,10 @@ class Source(LabeledImages, Protocol):
     def is_mostly_jpeg(self) -> bool:
         """Whether most of the images are JPEGs, which the engine decodes."""
 
+    @property
+    def can_skip(self) -> bool:
+        """Whether data.on_bad_image=skip applies to the images."""
+
     def __len__(self) -> int:
         """Return the number of images."""
 
@@ -106,8 +110,6 @@ class PythonRows:
 class TrainImages(PythonRows):
     """Random crops, resized, flipped and augmented: a function of (seed, epoch, index, copy)."""
 
-    ends_with = BadTrainingImageError
-
     def __init__(
         self,
         source: Source,
@@ -116,6 +118,7 @@ class TrainImages(PythonRows):
         reduce: bool = True,
     ):
         super().__init__(source)
+        self.ends_with = BadTrainingImageError if source.can_skip else TrainingError
         self.crop, self.augment, self.reduce = crop, augment, reduce
         self.suits_engine = augment is None or hasattr(augment, "sample_operations")
 
