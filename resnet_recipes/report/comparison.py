@@ -25,6 +25,10 @@ _VARYING_SETTINGS = (
     "log.",
     "checkpoint.",
     "evaluation.interval",
+    "data.cache",
+    "launch.max_restarts",
+    "launch.max_wall",
+    "launch.price",
 )
 
 #: Settings that describe or place a run, and do not change its training.

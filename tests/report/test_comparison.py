@@ -21,6 +21,7 @@ def test_seeds_of_one_recipe_form_one_group(tmp_path):
     same = []
     for i, top1 in enumerate(tops):
         varying = {"checkpoint": {"keep": 2 + i}, "log": {"interval": f"{i}ba"}, "about": f"{i}"}
+        varying |= {"launch": {"max_wall": f"{i}h", "price": i}, "data": {"cache": f"{i}"}}
         same.append(create_run_folder(tmp_path, f"s{i}", top1=top1, seed=i, config=varying))
     other = create_run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
     first, second = group_seeds(read_all([*same, other]))
