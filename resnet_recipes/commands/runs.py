@@ -112,15 +112,15 @@ def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
         clause = "needs confirmation, but stdin is not a terminal"
         raise RecipeError.of("COMMAND", "rm", clause, "--yes")
     names = ", ".join(folder.name for folder in folders)
-    if (
-        not is_confirmed
-        and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES
-    ):
-        return ExitCode.CANCELLED
-    print(f"deleting {names} with all checkpoints")
     with ExitStack() as locks:
         for folder in folders:
             locks.enter_context(LockedFolder(folder))
+        if (
+            not is_confirmed
+            and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES
+        ):
+            return ExitCode.CANCELLED
+        print(f"deleting {names} with all checkpoints")
         for folder in folders:
             shutil.rmtree(folder)
     print(f"deleted {names}")

@@ -75,7 +75,7 @@ def _describe_holder(holder: str) -> str:
         facts = json.loads(holder)
         return f"process {facts['pid']} on {facts['host']}"
     except (ValueError, KeyError, TypeError):
-        return "it has just started"
+        return "a run that has just started"
 
 
 def reject_links(folder: Path) -> None:
@@ -145,7 +145,7 @@ class LockedFolder(HeldFolder):
                 self._lock = stack.enter_context(open(LOCK, "a+", opener=self._open))
                 if not _try_lock(self._lock):
                     self._lock.seek(0)
-                    clause = f"is in use by another run ({_describe_holder(self._lock.read())})"
+                    clause = f"is in use by {_describe_holder(self._lock.read())}"
                     stop = Hint(f"`resnet-recipes stop {path}` saves and ends it")
                     fix = (f"resnet-recipes watch {path}", stop)
                     raise NotReadyError.at(path, clause, fix)

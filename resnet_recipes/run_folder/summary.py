@@ -20,7 +20,7 @@ class Summary:
     devices: str
     steps: int
     epochs: float
-    sessions: int  # number of times the run was started or resumed
+    sessions: int  # number of sessions that started to train
     weights: str  # file with the trained weights: EMA weights if the recipe uses EMA
     raw_weights: str | None  # file with the raw weights, if there are EMA weights
     best_weights: str | None  # file with the weights of the best evaluation, with checkpoint.best
@@ -34,7 +34,7 @@ class Summary:
     steady_state_seconds: float | None  # training time, the first epoch timed as the second
     mlperf_seconds: float | None  # first data access to last evaluation; see compute_mlperf_seconds
     estimated_seconds: float | None  # training seconds estimated before the start
-    wall_seconds: float  # total time, over all sessions
+    wall_seconds: float  # of these sessions, each from its launch to its last record
     compile_seconds: float  # training seconds spent on compilation only
     startup_seconds: float
     evaluation_seconds: float

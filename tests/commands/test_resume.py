@@ -161,7 +161,7 @@ def test_resume_keeps_the_size_of_images_in_memory(run_folders, run_command, tmp
 @pytest.mark.parametrize("arguments", ["workers=3", "--dry-run"])
 def test_resume_rejects_a_running_run(started_runs, explain_rejected_resume, arguments):
     with LockedFolder(Path("runs/mine")):
-        assert "is in use by another run" in explain_rejected_resume(arguments, 3)
+        assert "is in use by process" in explain_rejected_resume(arguments, 3)
 
 
 def test_resume_of_finished_run_trains_nothing(started_runs, run_command):

@@ -67,9 +67,11 @@ def test_stop_accepts_a_run_that_just_ended(live_run, run_command, monkeypatch):
 
 
 def test_runs_rm_keeps_all_if_one_runs(live_run, run_command):
-    folder, _ = live_run
+    folder, process = live_run
     other = create_run_folder(folder.parent, "other")
-    run_command("resnet-recipes runs rm other first --yes", 3)
+    result = run_command("resnet-recipes runs rm other first --yes", 3)
+    assert not result.out
+    assert f"runs/first is in use by process {process.pid} on" in result.err
     assert folder.exists()
     assert other.exists()
 
