@@ -80,6 +80,13 @@ def count_ranks(config: "LaunchConfig") -> int:
     return 1 if config.device == "cpu" else max(1, cuda.find_gpus().count)
 
 
+def is_for_gpus(config: "LaunchConfig") -> bool:
+    """Return whether the ranks of a recipe run on GPUs, which this machine may lack."""
+    if config.device == "cpu":
+        return False
+    return config.device == "cuda" or config.gpus != "auto" or cuda.find_gpus().count > 0
+
+
 def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
     """Yield a problem if this machine lacks a usable TMPDIR, and one if it lacks GPUs."""
     yield from find_temporary_folder_problems()

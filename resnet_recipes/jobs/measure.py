@@ -13,7 +13,7 @@ from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import ExitCode, RecipeError, Statement
 from resnet_recipes.base.text import Say
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs.group import Group, count_threads, make_group
+from resnet_recipes.jobs.group import Group, count_threads, is_for_gpus, make_group
 from resnet_recipes.jobs.loading import add_loading
 from resnet_recipes.jobs.rank import RankProcess, show_progress
 from resnet_recipes.jobs.task import Task, run_sample
@@ -48,14 +48,12 @@ def predict_time(plan: Plan) -> RunForecast | None:
     """
     if measurement := read_measurement(make_speed_key(plan)):
         return make_forecast(plan, *measurement)
-    launch, ranks = plan.recipe.launch, plan.world_size
-    needs_gpu = launch.device == "cuda" or launch.gpus != "auto" or cuda.find_gpus().count
-    is_on_cpu = launch.device == "cpu" or not needs_gpu
+    ranks = plan.world_size
     if gpu := _has_roofline(plan) and find_gpu(cuda.find_gpus().name):
         speeds = add_loading(plan, predict_gpu_speeds(plan, gpu))
         loading = "" if speeds.loader_images_per_second else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
-    elif ranks == 1 and is_on_cpu:
+    elif ranks == 1 and not is_for_gpus(plan.recipe.launch):
         speeds = add_loading(plan, guess_cpu_speeds(plan, count_cores()))
         source = f"a guess from the FLOPs of the network; {MEASURES}"
     else:
@@ -85,10 +83,12 @@ def predict_memory(plan: Plan) -> MemoryForecast | None:
 def make_speed_key(plan: Plan) -> str:
     """Return a key for everything that affects speed, in addition to machine and version."""
     recipe = plan.recipe
-    gpu = cuda.find_gpus().name if recipe.launch.device != "cpu" else ""
+    device = f"cpu, {count_threads(plan.world_size)} threads"
+    if is_for_gpus(recipe.launch):
+        device = cuda.find_gpus().name or "unknown GPU"
     return make_key(
         {
-            "device": gpu or f"cpu, {count_threads(plan.world_size)} threads",
+            "device": device,
             "torch": torch.__version__,
             "model": recipe.model,
             "precision": recipe.precision,

@@ -3,7 +3,8 @@
 import pytest
 
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs.measure import predict_memory, predict_time
+from resnet_recipes.jobs.measure import make_speed_key, predict_memory, predict_time
+from resnet_recipes.planning.estimate import Speeds, write_measurement
 from tests.plans import plan_imagenet
 
 
@@ -23,3 +24,22 @@ def test_gpu_predictions_cover_resnets_that_train_all_layers(arguments, is_predi
     plan = plan_imagenet(f"{arguments} launch.device=cuda", 1)
     assert (predict_time(plan) is not None) == is_predicted
     assert (predict_memory(plan) is not None) == is_predicted
+
+
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("is_on_gpu", [False, True])
+def test_measurement_predicts_runs_on_its_device_only(count, is_on_gpu, monkeypatch, tmp_path):
+    """With device=auto, one rank runs on a GPU if there is one, and N ranks need N GPUs."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(count))  # of an unknown name
+    plans = {
+        False: [plan_imagenet("mild launch.device=cpu", 1)],
+        True: [plan_imagenet("mild launch.device=cuda", 1), plan_imagenet("mild gpus=1", 1)],
+    }
+    plans[bool(count)].append(plan_imagenet("mild", 1))
+    speeds = Speeds(dict.fromkeys(plans[False][0].image_sizes, (0.01,)))
+    write_measurement(make_speed_key(plans[is_on_gpu][0]), speeds)
+    for plan in plans[is_on_gpu]:
+        assert predict_time(plan).when
+    for plan in plans[not is_on_gpu]:
+        assert not (forecast := predict_time(plan)) or not forecast.when
