@@ -213,9 +213,11 @@ def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
         problem = find_root_problem(root)
     if problem is None:
         return None
-    suggestion = next((fix for fix in problem.fixes if isinstance(fix, Value)), "/where/it/is/now")
-    command = ["resnet-train", "--resume", str(folder), f"data={suggestion}"]
-    return problem._replace(fix=(shlex.join(command), Hint("if the images were moved")))
+    command = f"resnet-train --resume {shlex.quote(str(folder))} data="
+    if suggestion := next((fix for fix in problem.fixes if isinstance(fix, Value)), ""):
+        fix = f"{command}{shlex.quote(suggestion)}", Hint("if the images were moved")
+        return problem._replace(fix=fix)
+    return problem._replace(fix=Hint(f"if the images were moved: {command}PATH"))
 
 
 def iterate_unfinished_runs(root: Path) -> Iterator[Path]:

@@ -64,7 +64,7 @@ def test_resume_rejects_moved_images_until_data_is_set(
     images.rename(tmp_path / "photos")
     message = explain_rejected_resume("", 3)
     assert "data=images does not exist" in message
-    assert "resnet-train --resume runs/mine data=/where/it/is/now" in message
+    assert "hint: if the images were moved: resnet-train --resume runs/mine data=PATH" in message
     message = explain_rejected_resume(f"data={tmp_path}/photo", 3)
     assert "--resume runs/mine data=photos" in message
     run_command(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
