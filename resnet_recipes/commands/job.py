@@ -178,6 +178,9 @@ def _format_slurm(
     budgets = [parse_budget(one.budget, one.price) for one in launches if one.budget]
     usual = slurm.format_limit(max(budgets)) if len(budgets) == len(runs) else "24:00:00"
     time = arguments.flags.get("--time", usual)
+    if time.isdecimal():
+        hours = slurm.format_time(3600 * int(time))
+        say(f"note: Slurm reads --time {time} as {time} minutes; in hours: --time {hours}")
     if "-m" not in arguments:
         return slurm.format_script(drop_arguments(settings, *GPUS_KEYS), allocation, time)
     parallel = int(arguments.flags.get("--parallel", "0"))
@@ -249,7 +252,8 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     elif length < slurm.MIN_JOB_SECONDS:
         least = slurm.MIN_JOB_SECONDS // 60
         rule = f"must be at least {least} minutes: the run saves 3 minutes before the limit"
-        yield Problem("--time", time, rule, "--time 1:00:00")
+        hours = slurm.format_time(3600 * int(time)) if time.isdecimal() else "1:00:00"
+        yield Problem("--time", time, rule, f"--time {hours}")
     if "--parallel" in arguments and "-m" not in arguments:
         yield Problem("--parallel", parallel, "is only for a sweep", "-m")
     elif problem := find_number_problem("--parallel", parallel, 1):

@@ -33,6 +33,14 @@ def test_job_notes_files_missing_on_this_machine(image_folder, monkeypatch, run_
     assert "does not have" not in run_command(f"resnet-recipes slurm mild data={image_folder}").err
 
 
+def test_job_notes_that_a_number_alone_is_minutes(run_command):
+    streams = run_command("resnet-recipes slurm mild data=/set --time 24")
+    assert "#SBATCH --time=24 " in streams.out
+    assert "24 minutes; in hours: --time 24:00:00\n" in streams.err
+    message = run_command("resnet-recipes slurm mild data=/set --time 2", 2).err
+    assert "use:   --time 2:00:00" in message
+
+
 def test_job_with_one_gpu_requests_part_of_node(run_command):
     script = run_command("resnet-recipes slurm mild data=/set gpus=1").out
     assert "#SBATCH --cpus-per-task=8 " in script
