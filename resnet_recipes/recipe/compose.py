@@ -1,6 +1,7 @@
 """Compose one recipe from a name and a user's changes."""
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement, Value
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
@@ -18,6 +19,7 @@ from resnet_recipes.base.suggestions import (
     add_key_meaning,
     apply_meaning,
 )
+from resnet_recipes.data.root import SYNONYMS, find_split_folders
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe, complete_section, fit_sections
@@ -70,10 +72,22 @@ def _add_suggestions(
     methods, before = tuple(_list_methods(links)), partial(_find_value, links)
     chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
     context = Context(recipe.name, before, methods, meanings=meanings, chosen=chosen)
-    suggested = [add_suggestion(problem, changes, context) for problem in problems]
+    suggested = [
+        _fit_to_images(add_suggestion(problem, changes, context), recipe) for problem in problems
+    ]
     rest = [problem for problem in suggested if problem.key != "data.root"]
     has_data = any(fix.startswith("data=") for problem in rest for fix in problem.fixes)
     return rest if has_data else suggested
+
+
+def _fit_to_images(problem: Problem, recipe: Recipe) -> Problem:
+    """Return a problem; a wrong data.val_share is turned off if there are validation images."""
+    root = recipe.data.root
+    if problem.key != "data.val_share" or not os.path.isdir(root):
+        return problem
+    has_val = {*find_split_folders(Path(root)).values()} & {*SYNONYMS["val"]}
+    fix = Value("0"), Hint(f"{root} has validation images")
+    return problem._replace(fix=fix) if has_val else problem
 
 
 def _find_value(links: Links, key: str) -> object:

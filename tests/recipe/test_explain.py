@@ -65,7 +65,7 @@ auto_augment=ta_wide | 'methods.trivial_augment={}'
 auto_augment=rand-m9-mstd0.5 | 'methods.randaugment={}'
 save_best=true | checkpoint.best=top1
 recovery_interval=1000 | checkpoint.interval=1000ba
-num_labels=3 | model.num_classes=3
+num_labels=3 | model.num_classes=auto
 device_train_microbatch_size=auto | batch.bn_size=auto
 batch=-1 | batch.bn_size=auto
 mixed_precision=float8 | precision.dtype=bf16
