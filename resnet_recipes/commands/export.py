@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
@@ -16,6 +17,7 @@ from resnet_recipes.commands.run_paths import (
     find_setting_problems,
     open_network,
 )
+from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.network import hub
 from resnet_recipes.report.progress import ProgressLine
 
@@ -99,6 +101,19 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
+def _find_possible_formats(positional: Sequence[str], to: str) -> tuple[str, ...]:
+    """Return the flag of a format, or of other formats if the network does not fit it."""
+    from resnet_recipes.inference.export import ExportOptions, find_problems
+    from resnet_recipes.inference.open import SETTINGS, open_trained
+
+    with suppress(RecipeError):  # another problem of the command
+        path = find_network(positional[0], "RUN|FILE") if positional else Path()
+        network = open_trained(path, positional[1:], SETTINGS["export"]).network
+        for problem in find_problems(network, to, ExportOptions()):
+            return problem.fixes
+    return (f"--to {to}",)
+
+
 def _find_problems(
     arguments: Arguments, formats: Collection[str], dtype: str, lose: str
 ) -> Iterator[Problem]:
@@ -127,8 +142,10 @@ def _find_problems(
     if "--to" in flags and to not in formats:
         meant, clause = FOREIGN_FORMATS.get(to.lower(), Meaning(to.lower()))
         meant = meant if meant in formats else find_misspelled(meant, formats)
-        fix = f"--to {meant}" if meant else ""
-        yield Problem("--to", to, clause, fix, tuple(formats))
+        fixes = _find_possible_formats(arguments.positional, meant) if meant else ()
+        if "--dtype" not in flags and (type_name := find_value("--dtype", to, _DTYPES)):
+            fixes = (f"--to onnx --dtype {type_name}",)
+        yield Problem("--to", to, clause, fixes, tuple(formats))
     if dtype not in _DTYPES:
         yield Problem("--dtype", dtype, "", find_value("--dtype", dtype, _DTYPES), _DTYPES)
     if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):

@@ -10,9 +10,11 @@ from types import ModuleType
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
-from resnet_recipes.base.paths import make_missing_data_problem
+from resnet_recipes.base.paths import find_free_path, make_missing_data_problem
 from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
+    IMAGE_FLAGS,
+    RUN_FLAGS,
     Meaning,
     find_misspelled,
     make_unknown_problem,
@@ -21,7 +23,9 @@ from resnet_recipes.commands.arguments import (
     DATA_KEYS,
     Arguments,
     Usage,
+    drop_arguments,
     format_row,
+    get_value,
     select_arguments,
     split,
 )
@@ -43,6 +47,7 @@ from resnet_recipes.commands.run_paths import (
     resolve_weights,
 )
 from resnet_recipes.jobs import external_launcher
+from resnet_recipes.jobs.lookup import LAST
 from resnet_recipes.recipe.library import Library, read
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a module in this
@@ -142,6 +147,10 @@ def run(argv: Sequence[str]) -> int:
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
         )
     usage = get_usage(name)
+    if placed := _move_run_first(name, rest):
+        clause = "is not a setting here; the run comes first"
+        fix = shlex.join(["resnet-recipes", name, *placed])
+        raise RecipeError.of(rest[0], None, clause, fix)
     if {"--help", "-h"} & set(rest):
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
@@ -221,6 +230,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
         FOREIGN_COMMANDS[name].replacement if name in FOREIGN_COMMANDS else name
     ).partition(" | ")
     likely = first.partition(" ")[0]
+    rest = _move_run_first(likely, rest) or rest
     takes = get_usage(likely).values if likely in (*COMMANDS, "train") else {}
     names = [
         argument
@@ -261,6 +271,21 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
             form = Hint(f"{shlex.join(command)} ...")
             raise RecipeError([unknown._replace(fix=form), *error.problems]) from None
     raise RecipeError([unknown])
+
+
+def _move_run_first(name: str, argv: Sequence[str]) -> list[str]:
+    """Return the arguments of `model=first source=images`, as in Ultralytics, in our form.
+
+    Empty if the command takes no run, or if the first argument is a run.
+    """
+    first = get_value(argv[:1], *RUN_FLAGS, *IMAGE_FLAGS, "format")
+    if not first or name not in ("eval", "predict", "export"):
+        return []
+    to, rest = get_value(argv, "format"), drop_arguments(argv, *RUN_FLAGS, *IMAGE_FLAGS, "format")
+    out = str(find_free_path(Path("exported")))
+    flags = ["--to", to, "--out", out] if to and name == "export" else []
+    images = [get_value(argv, *IMAGE_FLAGS)] if name == "predict" else []
+    return [get_value(argv, *RUN_FLAGS) or LAST, *filter(None, images), *rest, *flags]
 
 
 def _import_module(name: str) -> ModuleType:

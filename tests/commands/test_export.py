@@ -184,6 +184,12 @@ def test_int8_export_is_smaller_and_keeps_description(folder_with_weights, run_c
     assert "--to onnx" in output
 
 
+def test_foreign_format_suggests_what_the_network_allows(run_command):
+    message = run_command("resnet-recipes export mine --to pt --out o", 2).err
+    assert "use:   --to safetensors\n" in message
+    assert "use:   --to torchvision\n" not in message  # it has no BlurPool
+
+
 def test_export_lines_fit_the_terminal(run_command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     streams = run_command(

@@ -120,7 +120,7 @@ budget=20$ | launch.price=2.50
 --wandb | 'log.to=[wandb]'
 --no-ema | '~methods.ema'
 --opt lamb | optimizer=lamb
---num-classes 10 | model.num_classes=10
+--num-classes 10 | model.num_classes=auto
 imgsz=128 | data.train_size=128
 devices=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
 learning_rate=1 | lr=1
@@ -247,6 +247,13 @@ resnet-recipes slurm mild data=/d -t 1:00:00 | --time 1:00:00
 resnet-recipes predict --model first --source images | resnet-recipes predict first images
 resnet-recipes eval first --verbose | --json, --csv, --png
 resnet-recipes eval | resnet-recipes eval last
+resnet-train export model=first format=onnx | export first --to onnx --out exported
+resnet-recipes export model=first format=onnx | export first --to onnx --out exported
+resnet-recipes export first --to int8 --out x | --to onnx --dtype int8
+resnet-recipes export first --to pth --out x | --to torchvision
+resnet-recipes predict model=first source=images | resnet-recipes predict first images
+resnet-train val model=first data=images | resnet-recipes eval first data=images
+resnet-train finetune data=images data.val_share=20 | data.val_share=0
 resnet-recipes export first onnx | resnet-recipes export first --to onnx --out exported
 resnet-recipes export first --to timm --out x --push-to-hub me/it | --push me/it
 resnet-recipes export first --to timm --out x --push me/it | --push hf:me/it
