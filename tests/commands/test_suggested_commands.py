@@ -15,8 +15,8 @@ SETTINGS = parse_rows(
 data.train_size=48px | data.train_size=48
 data.train_size=(48,48) | data.train_size=48
 data.train_size=48x48 | data.train_size=48
-data.val_share=10% | data.val_share=0.1
-data.val_share=10 | data.val_share=0.1
+data.val_share=10% | data.val_share=0
+data.val_share=10 | data.val_share=0
 data.crop_scale=0.1,1 | 'data.crop_scale=[0.1,1]'
 lr=10% | lr=0.1
 schedule.warmup=5 | schedule.warmup=5ep
