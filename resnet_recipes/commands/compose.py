@@ -133,7 +133,8 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
         suitable = candidates.suitable or ("mild",)
         candidates = find_candidates(changes, arguments.recipes, suitable)
     if not candidates.candidates:
-        fix = "resnet-recipes estimate mild data=PATH"
+        others = drop_arguments(changes, "budget", "launch.budget")
+        fix = shlex.join(["resnet-recipes", "estimate", "mild", *others])
         raise NotReadyError.of("budget", None, UNKNOWN_TIME, fix)
     names = [
         f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f}%, {accuracy.source})" if accuracy else "")

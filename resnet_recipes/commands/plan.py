@@ -16,7 +16,6 @@ from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import count_ranks, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO
-from resnet_recipes.run_folder.facts import find_nearest
 
 if TYPE_CHECKING:
     from resnet_recipes.jobs.measure import MemoryForecast
@@ -192,6 +191,8 @@ def _describe_forecast(
 
 def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield the time and cost of the run, or a published time."""
+    from resnet_recipes.planning.outline import describe_published_time
+
     price = plan.recipe.launch.price
     if forecast:
         result, bounds = forecast.estimate, ""
@@ -209,9 +210,6 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     text = "not predicted without a GPU"
     if cuda.find_gpus().count:
         text = "`resnet-recipes estimate` measures this run"
-    if timed := [result for result in plan.published if result.minutes and result.epochs]:
-        nearby = find_nearest(timed, plan.epochs)
-        owner = f" for {plan.published_recipe}" if plan.published_recipe else ""
-        where = f"{nearby.epochs} epochs on {nearby.hardware}"
-        text = f"published{owner}: {nearby.time} for {where}; {text}"
+    if published := describe_published_time(plan):
+        text = f"published: {published}; {text}"
     yield "time", text

@@ -24,7 +24,7 @@ from resnet_recipes.jobs.budget import fit_duration
 from resnet_recipes.jobs.checks import check_validation_images
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.group import count_ranks
-from resnet_recipes.jobs.measure import UNKNOWN_TIME, predict_time
+from resnet_recipes.jobs.measure import explain_unknown_time, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
@@ -170,7 +170,7 @@ def _describe(
             minutes += fraction * forecast.estimate.total_minutes
             cost += fraction * forecast.estimate.cost(point.recipe.launch.price or 0.0)
             time = f"  {forecast.format_time(60 * fraction * forecast.estimate.total_minutes)}"
-        sources[forecast.source if forecast else UNKNOWN_TIME] += 1
+        sources[forecast.source if forecast else explain_unknown_time(plan.recipe.launch)] += 1
         yield f"  {name}{time}"
         if changes := [argument for argument in arguments if argument not in shared]:
             yield f"    {' '.join(changes)}{f', from the stable phase of {other}' if other else ''}"

@@ -13,11 +13,11 @@ from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.base.text import Say, format_clock, format_long_time
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
-from resnet_recipes.jobs.measure import UNKNOWN_TIME, measure_time, predict_time
+from resnet_recipes.jobs.measure import explain_unknown_time, measure_time, predict_time
 from resnet_recipes.jobs.memory import resolve_memory_pixels
 from resnet_recipes.jobs.micro_batch import fit_micro_batch
 from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate
-from resnet_recipes.planning.outline import format_epochs
+from resnet_recipes.planning.outline import describe_published_time, format_epochs
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import change_duration
@@ -65,7 +65,9 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     measures = measures and not external_launcher.find_launcher()
     forecast = measure_time(plan, say) if measures else predict_time(plan)
     if forecast is None:
-        raise NotReadyError.of("budget", launch.budget, UNKNOWN_TIME, "epochs=18")
+        published = describe_published_time(plan)
+        hint = Hint(f"use epochs= instead of budget={published and f'; published: {published}'}")
+        raise NotReadyError.of("budget", launch.budget, explain_unknown_time(launch), hint)
     fitted = fit_duration(plan, forecast)
     expected = estimate(fitted, forecast.speeds)
     is_same = fitted.recipe.evaluation == plan.recipe.evaluation

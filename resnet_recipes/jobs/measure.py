@@ -4,7 +4,7 @@ import json
 import time
 from dataclasses import asdict, replace
 from statistics import mean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -36,6 +36,9 @@ from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
+if TYPE_CHECKING:  # imported with annotations only
+    from resnet_recipes.recipe.sections import LaunchConfig
+
 #: A clause for a predicted time: how to measure the time.
 MEASURES = "`resnet-recipes estimate` measures it"
 UNKNOWN_TIME = Statement(f"the time is unknown; {MEASURES}")
@@ -59,6 +62,13 @@ def predict_time(plan: Plan) -> RunForecast | None:
     else:
         return None
     return RunForecast(estimate(plan, speeds), speeds, source)
+
+
+def explain_unknown_time(config: "LaunchConfig") -> Statement:
+    """Return the statement about a time that `predict_time` cannot find."""
+    if is_for_gpus(config) and not cuda.find_gpus().count:
+        return Statement(f"the time is unknown without a GPU; {MEASURES} on the GPU machine")
+    return UNKNOWN_TIME
 
 
 def make_forecast(plan: Plan, speeds: Speeds, when: float) -> RunForecast:

@@ -55,6 +55,20 @@ def describe_essentials(plan: Plan, machine: Iterable[LabeledText] = ()) -> Iter
         yield "published", clause
 
 
+def find_published_time(plan: Plan) -> Published | None:
+    """Return the published result with a time whose duration is nearest, or None."""
+    timed = [result for result in plan.published if result.minutes and result.epochs]
+    return find_nearest(timed, plan.epochs)
+
+
+def describe_published_time(plan: Plan) -> str:
+    """Return the result of `find_published_time` as text, or ""."""
+    if not (result := find_published_time(plan)):
+        return ""
+    owner = f" of {plan.published_recipe}" if plan.published_recipe else ""
+    return f"{result.time} for {result.epochs} epochs{owner} on {result.hardware}"
+
+
 def iterate_notes(plan: Plan) -> Iterator[LabeledText]:
     """Yield notes on settings that a user may want to change before the start."""
     for note in (*map(Note, plan.facts.notes), *plan.notes):

@@ -97,7 +97,7 @@ def test_plan_of_unknown_gpu_shows_published_time(print_plan):
     assert f"time {published}; `resnet-recipes estimate` measures this run" in text
     assert "loading limits" not in text
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
-    assert "published for unchanged mild: 25.3 min" in text
+    assert "published: 25.3 min for 32 epochs of unchanged mild on 8x A100" in text
 
 
 def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
