@@ -17,6 +17,7 @@ from resnet_recipes.base.errors import (
     list_advice,
 )
 from resnet_recipes.base.limits import find_number_problem
+from resnet_recipes.base.money import format_amount, format_price
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.text import (
     format_clock,
@@ -159,8 +160,8 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
     missing += "" if result.evaluation_minutes is not None else ", and without evaluations"
     yield f"total       {total:>8}{missing}"
     if price is not None:
-        cost = f"${result.cost(price):,.2f}"
-        yield f"cost        {cost:>8}   at ${price:g} per hour"
+        cost = format_amount(result.cost(price))
+        yield f"cost        {cost:>8}   at {format_price(price)}"
     yield ""
     if not speeds.bottlenecks:  # each part of a step was measured
         yield from _describe_parts(speeds, plan.image_sizes[0])
@@ -325,7 +326,7 @@ def _format_candidates(
             "EPOCHS": f"{round(row['epochs'], 1):g}",
             "TIME": ("" if row["measured"] or not row["minutes"] else "~")
             + format_or_dash(row["minutes"], format_minutes),
-            "COST": format_or_dash(row["cost"], "${:,.2f}".format),
+            "COST": format_or_dash(row["cost"], format_amount),
             "TOP-1": format_or_dash(row["top1_percent"], "{:.1f}%".format),
             "ACCURACY": row["accuracy"] or "not known",
         }

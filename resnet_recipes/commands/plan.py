@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.errors import Note, format_advice, list_advice
+from resnet_recipes.base.money import format_cost
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe, plan_demo
@@ -205,7 +206,7 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
             f"{forecast.source}",
         )
         if price is not None:
-            yield "cost", f"${result.cost(price):,.2f} at ${price:g} per hour"
+            yield "cost", format_cost(result.cost(price), price)
         return
     text = "not predicted without a GPU"
     if cuda.find_gpus().count:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from itertools import starmap
 
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.money import clean_price, format_amount
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_value
 from resnet_recipes.base.text import escape_controls, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
@@ -128,14 +129,14 @@ def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
 
 
 def read_price(text: str | None) -> float | None:
-    """Parse a price per hour such as 32.77 or 32.77/h; None without a price.
+    """Parse a price per hour such as 32.77, $32.77 or 32.77/h; None without a price.
 
     Raises RecipeError if the text is not a price.
     """
     if text is None:
         return None
     try:
-        price = float(text.removesuffix("/h").lstrip("$"))
+        price = float(clean_price(text))
     except ValueError:
         price = -1.0
     if not 0 <= price < 1e6:
@@ -219,5 +220,5 @@ def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "TRAINING": format_or_dash(run.minutes, format_minutes),
     }
     if price is not None:
-        cells["COST"] = format_or_dash(run.cost(price), "${:.2f}".format)
+        cells["COST"] = format_or_dash(run.cost(price), format_amount)
     return cells

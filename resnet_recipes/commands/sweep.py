@@ -11,11 +11,18 @@ from resnet_recipes import api, data
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.text import format_clock, format_count, format_long_time, format_number
+from resnet_recipes.base.money import format_amount, format_cost
+from resnet_recipes.base.text import (
+    format_clock,
+    format_count,
+    format_long_time,
+    format_number,
+    wrap_text,
+)
 from resnet_recipes.commands.arguments import GPUS_KEYS, Arguments, drop_arguments, select_arguments
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.plan import format_plan
-from resnet_recipes.commands.printing import say
+from resnet_recipes.commands.printing import get_page_width, say
 from resnet_recipes.commands.runs import format_runs
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda
@@ -178,11 +185,18 @@ def _describe(
     yield f"{format_number(pflops)} PFLOPs of training in total{note}"
     if minutes:
         runs_at_once = parallel if cuda.find_gpus().count else 1  # on a CPU, they share the cores
-        money = f", {cost / runs_at_once:,.2f} at launch.price" if cost else ""
+        money = f": {_format_cost(cost / runs_at_once, runs)}" if cost else ""
         yield f"about {format_total(60 * minutes / runs_at_once)} in total{money}"
     for source, count in sources.items():
         which = "all times" if len(sources) == 1 else f"time of {count} of {len(runs)} runs"
-        yield f"{which}: {source}"
+        yield from wrap_text(f"{which}: {source}", get_page_width(), rest="    ")
+
+
+def _format_cost(cost: float, runs: Runs) -> str:
+    """Return the cost of all runs, with the price if they share it."""
+    prices = {point.recipe.launch.price for point, _ in runs.values()}
+    price = prices.pop()
+    return format_amount(cost) if prices or price is None else format_cost(cost, price)
 
 
 def _make_plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:

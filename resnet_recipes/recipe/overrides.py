@@ -17,6 +17,7 @@ from resnet_recipes.base.errors import (
     Value,
 )
 from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
+from resnet_recipes.base.money import clean_price
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import EMPTY_CLAUSE, is_fetched, parse_path
 from resnet_recipes.base.value_suggestions import add_likely_value, read_epochs
@@ -26,6 +27,9 @@ from resnet_recipes.recipe.library import GROUPS
 
 #: Settings that are paths: `~` is expanded, and the path is made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
+
+#: The setting that is a price: $32.77 and 32.77/h mean 32.77.
+PRICE = "launch.price"
 
 #: Settings that must not be empty, by the names that users type, each with an example value.
 _NEEDED = dict.fromkeys(("data", "data.root", "run.root"), "PATH") | dict.fromkeys(
@@ -195,10 +199,14 @@ def expand(argument: str) -> list[Override]:
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
     pairs = [full.format(value).split("=", 1) for full in expand_short_name(key, value)]
-    return [
-        Override(argument, full, make_absolute(full, text) if full in FOLDERS else text)
-        for full, text in pairs
-    ]
+    return [Override(argument, full, _clean_value(full, text)) for full, text in pairs]
+
+
+def _clean_value(key: str, value: str) -> str:
+    """Return a path as an absolute path, and a price without its currency; others as typed."""
+    if key == PRICE:
+        return clean_price(value)
+    return make_absolute(key, value) if key in FOLDERS else value
 
 
 def _find_problems(override: Override) -> Iterator[Problem]:

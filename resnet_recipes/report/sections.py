@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.money import format_amount, format_price
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.base.text import format_clock
 from resnet_recipes.planning.published_results import (
@@ -232,7 +233,7 @@ def _describe_best(
     if not front:
         return
     best = front[-1]
-    cost = "" if price is None else f", ${best['cost']:,.2f}"
+    cost = "" if price is None else f", {format_amount(best['cost'])}"
     source = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
     if best["seeds"] == 1 and best["low"] < best["high"]:
         source = f" (95% interval {best['low']:.1f} to {best['high']:.1f}%)"
@@ -287,12 +288,12 @@ def _make_figures(
             f"Open points: results published for {USUAL_HARDWARE}, by steady-state training "
             "time, in which the first epoch is counted like the second. "
         )
-        cost_note = f"; published results by training time, at {P4D_DOLLARS_PER_HOUR}"
+        cost_note = f"; published results by training time, at {format_price(P4D_DOLLARS_PER_HOUR)}"
     usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
     lines_note = (
         "Solid lines connect the durations of a recipe; the dashed line is the Pareto front. "
     )
-    prices = f"{price:g} dollars per hour, for the wall time of each run"
+    prices = f"{format_price(price)}, for the wall time of each run"
     axes = {
         "minutes": (
             "time",

@@ -61,7 +61,7 @@ def test_estimate_is_measured_once_and_reused(measurements, run_command):
     ]
     assert len(measurements) == 1
     assert "Measured on this machine" in outputs[0]
-    assert "at $36 per hour" in outputs[1]
+    assert "at $36.00 per hour" in outputs[1]
     run_command(f"resnet-recipes estimate {ARGUMENTS} data.mean=[1,2,3]")
     run_command(f"resnet-recipes estimate {ARGUMENTS} --again")
     run_command(f"resnet-recipes estimate {ARGUMENTS} model.name=resnet34")
@@ -138,7 +138,7 @@ def test_plan_has_time_and_cost_once_measured(run_command):
     out = " ".join(run_command(f"resnet-recipes plan {arguments}").out.split())
     assert "with evaluations, training" in out
     assert "measured on this machine" in out
-    assert "at $36 per hour" in out
+    assert "at $36.00 per hour" in out
 
 
 @pytest.mark.parametrize(

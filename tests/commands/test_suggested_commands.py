@@ -44,7 +44,6 @@ bs=1k | bs=1000
 seed=1e3 | seed=1000
 stop_at_top1=90% | stop_at_top1=90
 stop_at_top1=0.9 | stop_at_top1=90
-launch.price=$3 | launch.price=3
 launch.max_wall=1:30:00 | launch.max_wall=90m
 budget=1:30:00 | budget=90m
 epochs=1h | budget=1h

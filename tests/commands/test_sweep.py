@@ -131,7 +131,7 @@ def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
     # 2 x 6,000 steps x 16 images x 0.01 s
     assert re.search(r"^  mild-seed1-\w+  16:00\n", out, re.MULTILINE)
     assert re.search(r"^  hot-seed1-\w+  about \d+ \w+\n", out, re.MULTILINE)
-    assert re.search(r"^about [\d:]+ in total, [\d.]+ at launch.price$", out, re.MULTILINE)
+    assert re.search(r"^about [\d:]+ in total: \$[\d.]+ at \$3.00 per hour$", out, re.MULTILINE)
     assert re.search(r"^time of 2 of 4 runs: measured on this machine ", out, re.MULTILINE)
     assert re.search(
         r"^time of 2 of 4 runs: a guess from the FLOPs of the network", out, re.MULTILINE
@@ -193,7 +193,7 @@ def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, run_command)
     # 12,000 steps of the longer run; the shorter run trains 8,000 of them
     assert re.search(r"^  mild-maxduration20000ba-\w+  32:00\n", out, re.MULTILINE)
     minutes, seconds, cost = re.search(
-        r"^about (\d+):(\d+) in total, (.+) at", out, re.MULTILINE
+        r"^about (\d+):(\d+) in total: \$(.+) at \$60.00 per hour$", out, re.MULTILINE
     ).groups()
     assert float(cost) == pytest.approx(int(minutes) + int(seconds) / 60, abs=0.02)
 

@@ -76,6 +76,8 @@ optimizer.clip_norm=null | optimizer.clip_norm | null
 data.crop_scale=[0.25,1] | data.crop_scale | [0.25, 1.0]
 data.flip=false | data.flip | false
 launch.max_wall=45m | launch.max_wall | 45m
+launch.price=$32.77 | launch.price | 32.77
+launch.price=$3/h | launch.price | 3.0
 optimizer=lamb optimizer=lars | optimizer.name | lars
 """
 )

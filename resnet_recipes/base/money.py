@@ -1,0 +1,26 @@
+"""Prices per hour and costs: read from arguments, and formatted."""
+
+import re
+
+_PRICE = re.compile(r"\$?([\d.][^$/]*)(?:/h)?")
+
+
+def clean_price(text: str) -> str:
+    """Return the number in a price per hour such as $32.77/h; other text is unchanged."""
+    match = _PRICE.fullmatch(text)
+    return match[1] if match else text
+
+
+def format_price(price: float) -> str:
+    """Format a price per hour with all its decimals, at most four and at least two."""
+    return f"${re.sub('0{1,2}$', '', f'{price:,.4f}')} per hour"
+
+
+def format_amount(cost: float) -> str:
+    """Format an amount of money in cents; "<$0.01" below half a cent."""
+    return f"${cost:,.2f}" if cost >= 0.005 or cost <= 0 else "<$0.01"
+
+
+def format_cost(cost: float, price: float) -> str:
+    """Format a cost with the price that it is calculated from."""
+    return f"{format_amount(cost)} at {format_price(price)}"
