@@ -23,6 +23,7 @@ from resnet_recipes.jobs.lookup import ROOT, find_run_path, find_runs
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
+    JOB_SETTINGS,
     SeedGroup,
     find_differences,
     group_seeds,
@@ -53,8 +54,9 @@ def run(arguments: Arguments) -> int:
     """Print the differences in settings, machines and results of two or more runs."""
     runs = _read_runs(arguments.positional)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
+    settings = [read_settings(run.folder) for run in runs]
     tables = {
-        "settings": [*find_differences([read_settings(run.folder) for run in runs]).items()],
+        "settings": [*find_differences(settings, JOB_SETTINGS).items()],
         "machine": [*find_differences([read_machine(run.folder) for run in runs]).items()],
         "results": _collect_results(runs),
     }

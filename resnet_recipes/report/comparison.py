@@ -1,7 +1,7 @@
 """Compare runs: the settings that differ, and the spread over seeds."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -16,6 +16,9 @@ from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.run_folder import CONFIG, ENVIRONMENT
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
+#: Settings of the machine and the job that do not change the training.
+JOB_SETTINGS = ("data.cache", "launch.max_restarts", "launch.max_wall", "launch.price")
+
 #: Settings that may differ between runs of the same configuration: a key, or a section.
 _VARYING_SETTINGS = (
     "seed",
@@ -25,10 +28,7 @@ _VARYING_SETTINGS = (
     "log.",
     "checkpoint.",
     "evaluation.interval",
-    "data.cache",
-    "launch.max_restarts",
-    "launch.max_wall",
-    "launch.price",
+    *JOB_SETTINGS,
 )
 
 #: Settings that describe or place a run, and do not change its training.
@@ -94,17 +94,19 @@ def read_machine(folder: Path) -> dict[str, str]:
     )
 
 
-def find_differences(settings_by_run: Sequence[dict[str, str]]) -> dict[str, list[str]]:
+def find_differences(
+    settings_by_run: Sequence[dict[str, str]], omitted: Container[str] = ()
+) -> dict[str, list[str]]:
     """Return the keys that differ, with the values of all runs; "-" for missing keys.
 
-    Names, places and descriptions are omitted.
+    Names, places and descriptions are omitted, and the keys in `omitted`.
     """
     keys = dict.fromkeys(key for settings in settings_by_run for key in settings)
     rows = {key: [settings.get(key, "-") for settings in settings_by_run] for key in keys}
     return {
         key: values
         for key, values in rows.items()
-        if len(set(values)) > 1 and key not in _DESCRIPTIONS
+        if len(set(values)) > 1 and key not in _DESCRIPTIONS and key not in omitted
     }
 
 

@@ -31,6 +31,15 @@ def test_compare_accepts_runs_named_like_recipes(compare):
     assert compare("mild hot")
 
 
+def test_compare_omits_price_and_limits_of_a_run(compare):
+    for name, price in (("a", 1.2), ("b", None)):
+        launch, data = {"price": price, "max_wall": f"{price}h"}, {"root": "/pets", "cache": name}
+        create_run_folder(Path(), name, config={"launch": launch, "data": data})
+    out = compare("./a ./b")
+    assert "SETTINGS: identical" in out
+    assert "launch.price" not in out
+
+
 def test_compare_reports_noise_of_seeds(compare):
     names = create_seeds("a", 70, optimizer={"lr": 2.0})
     names += " " + create_seeds("b", 75, 1, optimizer={"lr": 1.0})

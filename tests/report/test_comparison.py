@@ -6,6 +6,7 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.report.comparison import (
+    JOB_SETTINGS,
     find_differences,
     group_seeds,
     make_labels,
@@ -48,6 +49,15 @@ def test_differences_omit_the_name_and_place_of_runs(tmp_path):
     config = {"run": {"root": "x"}, "methods": {"ema": {}, "mixup": {"alpha": 0.2}}}
     right = read_settings(create_run_folder(tmp_path, "b", config=config))
     assert find_differences([left, right]) == {"methods.mixup.alpha": ["-", "0.2"]}
+
+
+def test_differences_omit_given_settings_only(tmp_path):
+    left, right = (
+        read_settings(create_run_folder(tmp_path, f"{price}", config={"launch": {"price": price}}))
+        for price in (1.2, 3.0)
+    )
+    assert find_differences([left, right]) == {"launch.price": ["1.2", "3.0"]}
+    assert find_differences([left, right], JOB_SETTINGS) == {}
 
 
 def test_labels_have_the_short_names_that_users_type(tmp_path):
