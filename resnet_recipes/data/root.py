@@ -73,9 +73,11 @@ def find_root_problem(path: str) -> Problem | None:
     if (ffcv := sorted(filter(_is_ffcv, names))) and not _list_folders(root):
         clause = f"has {ffcv[0]}, but a run needs train.beton and val.beton"
         return make_problem(root, clause, Hint("rename the files that FFCV wrote"))
-    if root.name in find_split_folders(root.parent) and _has_splits(root.parent):
-        clause = "is one split; use the folder containing train/ and val/"
-        return make_problem(root, clause, Value(root.parent))
+    levels = ((root, "split"), (root.parent, "class"))
+    for folder, noun in levels[: 1 if _list_folders(root) else 2]:
+        if folder.name in find_split_folders(folder.parent) and _has_splits(folder.parent):
+            clause = f"is one {noun}; use the folder containing train/ and val/"
+            return make_problem(root, clause, Value(folder.parent))
     if meant := next(
         filter(_has_splits, islice(_iterate_folders_below(root), _MAX_SEARCHED)), None
     ):

@@ -1,6 +1,7 @@
 """Find a run or file by argument: a path, a name in ./runs, or `last`."""
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, Statement, Value
 from resnet_recipes.base.paths import find_similar_path, parse_path
-from resnet_recipes.base.suggestions import find_closest
+from resnet_recipes.base.suggestions import FOREIGN_VALUES, Meaning, find_closest
 from resnet_recipes.network import hub
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 
@@ -63,7 +64,9 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
         return Problem(
             key, argument, Statement("there are no runs in ./runs yet"), "resnet-train demo"
         )
-    nearest = find_closest(argument.rpartition("/")[2], [*runs, LAST] if runs else ())
+    name = re.sub(r"\.(pth?|safetensors)$", "", argument.rpartition("/")[2])
+    name = FOREIGN_VALUES["RUN"].get(name, Meaning(name)).replacement
+    nearest = find_closest(name, [*runs, LAST] if runs else ())
     nearest = nearest or find_similar_path(Path(argument))
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
     fix = Value(nearest) if nearest else hint if "FILE" in key else LIST

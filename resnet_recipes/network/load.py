@@ -224,8 +224,8 @@ def _describe_tensors(state: Mapping[str, Any]) -> str:
 def _find_run_weights(folder: Path) -> Path:
     """Return the weights file of a run.
 
-    Raises NotReadyError if it does not exist; the fix is the newest checkpoint, or a run in the
-    folder.
+    Raises NotReadyError if it does not exist; the fix is the newest checkpoint, a run in the
+    folder, or its only weights file.
     """
     if (weights := folder / WEIGHTS).exists():
         return weights
@@ -236,6 +236,8 @@ def _find_run_weights(folder: Path) -> Path:
         fix = Value(shlex.quote(str(checkpoints[-1])))
     elif runs:
         fix = Value(shlex.quote(str(runs[-1])))
+    elif len(files := [*folder.glob("*.pt*"), *folder.glob("*.safetensors")]) == 1:
+        fix = Value(shlex.quote(str(files[0])))
     raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
 
 

@@ -27,6 +27,8 @@ from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
 
 _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
+#: GPUs with their type: a100, 8xA100, H100:8.
+_TYPED_GPUS = re.compile(r"(?:(\d+) ?[x*:] ?)?[a-z]+\d+[a-z]*(?: ?[x*:](\d+))?")
 _SETTING = re.compile(r"[a-z][\w.]*=.*")
 _WEIGHTS = (".pt", ".pth", ".safetensors")
 
@@ -255,7 +257,7 @@ def _read_malformed(argument: str, context: Context) -> Meaning | None:
 def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
     """Return the setting with a similar name, or the meaning of the name in other tools."""
     closest = ("." not in name and find_misspelled(name, SHORT_NAMES)) or find_misspelled(
-        name, get_setting_types()
+        name, [key for key in get_setting_types() if _is_usable(key, context.chosen)]
     )
     has_known_leaf = "." in name and name.lower().rpartition(".")[2] in {
         key.rpartition(".")[2] for key in get_setting_types()
@@ -269,6 +271,16 @@ def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
         is_method = closest.startswith("methods.") and find_dataclasses(get_setting_type(closest))
         return _make_setting(closest, value or "{}" if is_method else value)
     return foreign or find_meaning(name, value, exactly=False, table=context.meanings)
+
+
+def _is_usable(key: str, chosen: Mapping[str, str]) -> bool:
+    """Return whether a setting exists, given the chosen optimizer."""
+    section, _, name = key.rpartition(".")
+    options: list[Any] = find_dataclasses(get_setting_type(section))
+    return section != "optimizer" or any(
+        name in get_field_types(each) and each.name == chosen.get(section, each.name)
+        for each in options
+    )
 
 
 def _has_meaning_in_other_section(name: str, meaning: Meaning) -> bool:
@@ -348,6 +360,9 @@ def _read_several_values(name: str, value: str, setting_type: Any) -> Meaning | 
             return None  # a number of GPUs, which is too large
         arguments = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
         return Meaning(arguments, "an environment variable chooses the GPUs, gpus= is their number")
+    if setting == "launch.gpus" and (gpus := _TYPED_GPUS.fullmatch(text)):
+        number = gpus[1] or gpus[2] or 1
+        return Meaning(f"gpus={number}", "gpus= is the number of GPUs; it cannot choose their type")
     options = get_args(setting_type) if is_union(setting_type) else (setting_type,)
     if get_origin(setting_type) in (list, tuple, dict) or bool in options:
         return None

@@ -169,6 +169,13 @@ class LogConfig(Section):
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
 
 
+_GPUS = Bounds(
+    least=1,
+    most=64,
+    keyword="auto",
+    fix=Hint("for several machines: resnet-recipes job --for slurm mild data=PATH nodes=2 gpus=8"),
+)
+
 _PRICE = Bounds(
     least=0,
     below=1e6,
@@ -186,7 +193,7 @@ class LaunchConfig(Section):
     # cuda | cpu | auto: cuda if available, else cpu
     device: Annotated[str, OneOf("auto", "cuda", "cpu")] = "auto"
     # GPUs, one process each; auto: all visible GPUs, or one CPU process
-    gpus: Annotated[int | str, Bounds(least=1, most=64, keyword="auto")] = "auto"
+    gpus: Annotated[int | str, _GPUS] = "auto"
     # how often all ranks may restart from the last checkpoint after failures
     max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
     # price of this machine per hour, in any currency. The plan then shows the cost of the run, and

@@ -42,6 +42,10 @@ gpu_ids=3 | CUDA_VISIBLE_DEVICES=3 resnet-train ... gpus=1
 dropout=0.1 | drops residual blocks; ResNets here have no dropout
 gpus=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
 gpus=-1 | gpus=auto
+gpus=a100 | gpus=1
+gpus=8xA100 | gpus=8
+gpus=H100:8 | gpus=8
+launch.gpu=a100 | gpus=1
 gpus=0 | launch.device=cpu
 launch.device=gpu | launch.device=cuda
 launch.device=rocm | launch.device=cuda
@@ -227,7 +231,7 @@ resnet-recipes convert images b write_mode=propotion | write_mode=proportion
 resnet-recipes convert images b write_mode=jgp | write_mode=jpg
 resnet-train mild data=images ~methods.mixpu | methods that are on: 
 resnet-train mild data=images ~optimizer.lr | mild uses lr=2.048
-resnet-train mild data=images gpus=100 | mild uses gpus=auto
+resnet-train mild data=images gpus=100 | for several machines: resnet-recipes job
 resnet-train mild data=images --optimizer AdamW | optimizer=adamw
 resnet-recipes predict first images --conf 0.5 | --top, --csv
 resnet-recipes doctor data=images | resnet-recipes doctor data images
@@ -252,6 +256,7 @@ resnet-recipes export model=first format=onnx | export first --to onnx --out exp
 resnet-recipes export first --to int8 --out x | --to onnx --dtype int8
 resnet-recipes export first --to pth --out x | --to torchvision
 resnet-recipes predict model=first source=images | resnet-recipes predict first images
+resnet-recipes plan mild nodes=2 | as in gpus=16
 resnet-train val model=first data=images | resnet-recipes eval first data=images
 resnet-train finetune data=images data.val_share=20 | data.val_share=0
 resnet-recipes export first onnx | resnet-recipes export first --to onnx --out exported

@@ -67,9 +67,15 @@ def test_weights_setting_rejects_missing_run_and_changing_last(runs, flags, type
         resolve_weights(Arguments(flags, [f"model.weights={typed}"]))
 
 
-@pytest.mark.parametrize("argument", ["alphq", "runs/alphq"])
+@pytest.mark.parametrize("argument", ["alphq", "runs/alphq", "alpha.pt", "alpha.safetensors"])
 def test_unknown_run_suggests_the_nearest_name(runs, argument):
     with pytest.raises(RecipeError, match=r"does not exist; did you mean alpha"):
+        find_runs([argument])
+
+
+@pytest.mark.parametrize("argument", ["best", "latest"])
+def test_word_for_a_run_suggests_last(runs, argument):
+    with pytest.raises(RecipeError, match=r"does not exist; did you mean last"):
         find_runs([argument])
 
 

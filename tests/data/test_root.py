@@ -49,6 +49,7 @@ Cifr | does not exist | data={0}
 cifar1/train | does not exist | data={0}/train
 imagenet | does not exist | {0.parent} contains cifar
 cifar/train | is one split; use the folder containing train/ and val/ | data={0}
+cifar/train/cat | is one class; use the folder containing train/ and val/ | data={0}
 . | a folder in it does | data={0}
 half | has only train.beton | convert
 data/demo | does not exist | resnet-train demo

@@ -250,6 +250,14 @@ def test_special_or_endless_file_is_rejected_at_once(suffix, tmp_path):
         load(tmp_path)
 
 
+def test_folder_with_one_weights_file_suggests_it(tmp_path):
+    (tmp_path / "lite0.pth").touch()
+    problem = get_error(NotReadyError, load, tmp_path).problems[0]
+    assert problem.fixes == (str(tmp_path / "lite0.pth"),)
+    (tmp_path / "other.pt").touch()
+    assert not get_error(NotReadyError, load, tmp_path).problems[0].fixes
+
+
 def test_weights_that_fit_no_network_are_rejected(narrow_resnet18, tmp_path):
     state, path, loop = narrow_resnet18.state_dict(), tmp_path / "w.pt", {}
     loop["state_dict"] = loop

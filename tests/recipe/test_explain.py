@@ -24,6 +24,7 @@ def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
     parse_rows(
         """
 optimizer=lamb optimizer.epss=1e-6 | did you mean optimizer.eps=1e-6?
+optimizer.beta=0.9 | did you mean optimizer.momentum=0.9?
 optimizer=lamb optimizer.beta=[0.9,0.9] | did you mean 'optimizer.betas=[0.9,0.9]'?
 freeze=10 model.weights=timm:resnet50.a1_in1k | did you mean model.freeze=backbone?
 optimizer=lamb lr=high | mild uses lr=0.005
