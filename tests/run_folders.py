@@ -95,10 +95,11 @@ def create_run_folder(
         for step in range(1, 41)
     ]
     evaluation = COMMON_CONTENT["evaluation"] | {"ema_top1_percent": top1}
-    records = [COMMON_CONTENT["begin"] | {"epochs": epochs}, *steps, evaluation]
+    price = {"price_per_hour": settings.get("launch", {}).get("price")}
+    records = [COMMON_CONTENT["begin"] | {"epochs": epochs} | price, *steps, evaluation]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     if state == "finished":
-        results = {"recipe": recipe, "ema_top1_percent": top1, "epochs": epochs}
+        results = {"recipe": recipe, "ema_top1_percent": top1, "epochs": epochs} | price
         (folder / "summary.json").write_text(json.dumps(COMMON_CONTENT["summary"] | results))
     else:
         (folder / "checkpoints" / "step-00000040.json").write_text("{}")

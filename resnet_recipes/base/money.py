@@ -11,6 +11,11 @@ def clean_price(text: str) -> str:
     return match[1] if match else text
 
 
+def compute_cost(seconds: float, price: float) -> float:
+    """Return the cost of a time at a price per hour."""
+    return seconds / 3600 * price
+
+
 def format_price(price: float) -> str:
     """Format a price per hour with all its decimals, at most four and at least two."""
     return f"${re.sub('0{1,2}$', '', f'{price:,.4f}')} per hour"

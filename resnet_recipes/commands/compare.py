@@ -7,6 +7,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import Hint, RecipeError
+from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import escape_controls, format_count, format_number, wrap_text
@@ -196,6 +197,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
         # published results use these clocks
         clocks |= {"steady state": "minutes_steady_state", "MLPerf's clock": "minutes_mlperf"}
     clocks |= {"wall clock": "wall_minutes"}
+    costs = [format_or_dash(run.cost(), format_amount) for run in runs]
     return [
         ("state", [run.state for run in runs]),
         ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
@@ -205,6 +207,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
             (clock, [format_or_dash(getattr(run, name), format_minutes) for run in runs])
             for clock, name in clocks.items()
         ),
+        *([("cost", costs)] if any(run.cost() is not None for run in runs) else []),
         ("devices", [run.devices for run in runs]),
     ]
 

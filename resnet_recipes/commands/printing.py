@@ -14,7 +14,7 @@ from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import escape_controls, format_clock, format_csv_line
 from resnet_recipes.commands.arguments import Arguments
 
-_NUMBER = re.compile(r"[-?]|[<$~]?[\d.,:/?]+(%| \w+)?")
+_NUMBER = re.compile(r"[-?]|[<$~]{0,2}[\d.,:/?]+(%| \w+)?")
 
 
 def say(text: str) -> None:

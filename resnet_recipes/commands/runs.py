@@ -32,7 +32,7 @@ USAGE = Usage(
     "resnet-recipes runs --sort top1 recipe=mild",
     {
         "--sort KEY": "sort by name, top1, minutes, epochs, recipe or state",
-        "--price PER_HOUR": "print the cost of each run, from its wall time",
+        "--price PER_HOUR": "print the cost of the wall time of each run (default launch.price)",
         "--yes": "with rm: delete without asking",
     }
     | JSON
@@ -89,8 +89,7 @@ def run(arguments: Arguments) -> int:
         )
     ]
     runs.sort(key=KEYS[order])
-    costs = [{} if price is None else {"cost": run.cost(price)} for run in runs]
-    rows = [run.as_dict() | cost for run, cost in zip(runs, costs, strict=True)]
+    rows = [run.as_dict() | {"cost": run.cost(price)} for run in runs]
     none = [f"no runs in {', '.join(sources)}", "try:   resnet-train demo"]
     lines = format_runs(runs, price) if runs else ["no runs match"] if filters else none
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
@@ -175,7 +174,10 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
     if shared:
         yield from wrap_text(f"all with {'  '.join(shared)}", get_width(), rest="    ")
         yield ""
-    head, *lines = _format_table([_make_cells(run, price) for run in runs])
+    rows = [_make_cells(run, price) for run in runs]
+    if price is None and all(run.price_per_hour is None for run in runs):
+        rows = [{head: cell for head, cell in row.items() if head != "COST"} for row in rows]
+    head, *lines = _format_table(rows)
     yield head
     for run, line in zip(runs, lines, strict=True):
         yield line
@@ -210,7 +212,7 @@ def _format_table(rows: list[dict[str, str]]) -> list[str]:
 
 def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
     total = "-" if run.epochs is None else f"{run.epochs:.4g}"
-    cells = {
+    return {
         "NAME": escape_controls(run.name),
         "RECIPE": escape_controls(run.recipe),
         "STATE": run.state,
@@ -218,7 +220,5 @@ def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "TOP-1": format_or_dash(run.top1_percent, "{:.2f}%".format),
         "PFLOPs": format_or_dash(run.pflops, format_number),
         "TRAINING": format_or_dash(run.minutes, format_minutes),
+        "COST": format_or_dash(run.cost(price), format_amount),
     }
-    if price is not None:
-        cells["COST"] = format_or_dash(run.cost(price), format_amount)
-    return cells

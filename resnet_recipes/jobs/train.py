@@ -200,6 +200,7 @@ def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
         evaluation_pflops=plan.evaluation_flops / 1e15,
         published=tuple(plan.published),
         estimated_seconds=60 * estimate(plan, measurement.speeds).minutes if measurement else None,
+        price_per_hour=plan.recipe.launch.price,
         has_top5=plan.num_classes > 5,
         shows_all_times=process.launch.shows_all_times
         or plan.recipe.evaluation.stop_at_top1 is not None,

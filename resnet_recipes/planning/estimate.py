@@ -21,6 +21,7 @@ from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.errors import Note
+from resnet_recipes.base.money import compute_cost
 from resnet_recipes.base.paths import get_cache_folder
 from resnet_recipes.base.text import format_clock, format_long_time
 from resnet_recipes.planning.plan import Plan
@@ -163,7 +164,7 @@ class Estimate:
 
     def cost(self, price: float) -> float:
         """Return the cost at `price` per hour of all known parts."""
-        return self.total_minutes / 60 * price
+        return compute_cost(60 * self.total_minutes, price)
 
 
 class MinuteBounds(NamedTuple):

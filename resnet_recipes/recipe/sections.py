@@ -196,8 +196,8 @@ class LaunchConfig(Section):
     gpus: Annotated[int | str, _GPUS] = "auto"
     # how often all ranks may restart from the last checkpoint after failures
     max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
-    # price of this machine per hour, in any currency. The plan then shows the cost of the run, and
-    # `$` in a budget stands for this currency.
+    # price of this machine per hour, in any currency. The plan and the results then show the cost
+    # of the run, and `$` in a budget stands for this currency.
     price: Annotated[float | None, _PRICE] = None
     # "2h", "90m" or "$20": train for as many epochs as fit. An amount needs `launch.price`.
     budget: str = ""

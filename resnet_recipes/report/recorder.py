@@ -101,6 +101,7 @@ class Recorder:
             training_seconds=seconds,
             epochs=self._facts.epochs,
             devices=self._facts.devices,
+            price_per_hour=self._facts.price_per_hour,
         )
 
     def log_step(self, progress: StepMetrics) -> None:

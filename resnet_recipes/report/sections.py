@@ -57,9 +57,12 @@ P4D_DOLLARS_PER_HOUR = 32.8
 def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[PageSection]:
     """Yield the sections of a report on `runs`, which may be empty, by dataset.
 
-    With `price` per hour, the sections include costs.
+    With `price` per hour, the sections include costs; the default is the price of all runs, if
+    they share one.
     """
     runs = list(map(_check_run, runs))
+    if price is None and len(prices := {run.price_per_hour for run in runs}) == 1:
+        price = prices.pop()
     sets: dict[tuple[object, ...], list[RunRecord]] = {}
     for run in runs:
         if run.state != "unreadable":

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.base.errors import LabeledText
+from resnet_recipes.base.money import format_cost
 from resnet_recipes.base.text import format_clock, format_count, format_number, format_percent
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder.metrics import Metrics
@@ -87,7 +88,7 @@ def _describe_published(summary: Summary) -> Iterator[LabeledText]:
 
 
 def _describe_training(summary: Summary) -> Iterator[LabeledText]:
-    """Yield the training time and speed, and the wall time with its parts."""
+    """Yield the training time and speed, and the wall time with its parts and cost."""
     estimate = ""
     if summary.estimated_seconds:
         ratio = summary.training_seconds / summary.estimated_seconds
@@ -112,6 +113,8 @@ def _describe_training(summary: Summary) -> Iterator[LabeledText]:
         if seconds >= 1 or name == "training"
     )
     yield "wall time", f"{format_clock(summary.wall_seconds)}: {parts_text}"
+    if summary.cost is not None and summary.price_per_hour is not None:
+        yield "cost", f"{format_cost(summary.cost, summary.price_per_hour)}, for the wall time"
 
 
 def _describe_times(summary: Summary) -> Iterator[LabeledText]:

@@ -60,6 +60,7 @@ class RunFacts:
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
     published: tuple[Published, ...] = ()  # published results; empty if the run uses other data
     estimated_seconds: float | None = None  # training time, if this machine was measured before
+    price_per_hour: float | None = None  # `launch.price`
     has_top5: bool = True  # whether there are more than five classes, so that top-5 varies
     shows_all_times: bool = False  # whether the summary shows all times, or only the training time
     evaluation_pflops: float = 0.0  # compute of an evaluation

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base.errors import REJECTED_CODES, STOPPED_CODES, NotReadyError
+from resnet_recipes.base.money import compute_cost
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.run_folder import (
@@ -63,6 +64,7 @@ class RunRecord:
     minutes_steady_state: float | None = None  # training time, the first epoch timed as the second
     minutes_mlperf: float | None = None  # first data access to the end of the last evaluation
     wall_minutes: float | None = None
+    price_per_hour: float | None = None  # `launch.price`
     devices: str = ""
     resumable: bool = False
     resume_settings: str = ""  # settings that resuming needs, after a space
@@ -103,9 +105,15 @@ class RunRecord:
         is_signal = self.state == "stopped" and " " not in first
         return f"stopped by {first}" if first and is_signal else first
 
-    def cost(self, price: float) -> float | None:
-        """Return the cost of the wall time at `price` per hour."""
-        return None if self.wall_minutes is None else self.wall_minutes / 60 * price
+    def cost(self, price: float | None = None) -> float | None:
+        """Return the cost of the wall time at `price` per hour, by default the run's own.
+
+        None if time or price are unknown.
+        """
+        price = self.price_per_hour if price is None else price
+        if self.wall_minutes is None or price is None:
+            return None
+        return compute_cost(60 * self.wall_minutes, price)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON and CSV."""
@@ -186,6 +194,7 @@ def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
         **_get_top1(summary),
         **{key: _get_number(summary, key) for key in ("best_top1_percent", "best_epoch")},
         "pflops": _get_number(summary, "training_pflops"),
+        "price_per_hour": _get_number(summary, "price_per_hour"),
         **{name: _get_minutes(summary, key) for name, key in _CLOCKS.items()},
         "devices": _get_text(summary, "devices"),
     }
@@ -211,6 +220,7 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         **_get_top1(evaluation),
         "minutes": _get_minutes(step, "training_seconds"),
         "wall_minutes": _get_minutes(last, "wall_seconds"),
+        "price_per_hour": _get_number(begin, "price_per_hour"),
         "devices": _get_text(begin, "devices"),
         "resumable": state != "running"
         and settings is not None

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.base.money import compute_cost
 from resnet_recipes.run_folder.facts import Published, RunFacts, find_nearest
 from resnet_recipes.run_folder.metrics import Metrics, Record, filter_kind
 
@@ -35,6 +36,8 @@ class Summary:
     mlperf_seconds: float | None  # first data access to last evaluation; see compute_mlperf_seconds
     estimated_seconds: float | None  # training seconds estimated before the start
     wall_seconds: float  # of these sessions, each from its launch to its last record
+    price_per_hour: float | None  # `launch.price`
+    cost: float | None  # cost of the wall time, if there is a price
     compile_seconds: float  # training seconds spent on compilation only
     startup_seconds: float
     evaluation_seconds: float
@@ -161,6 +164,7 @@ def summarize(
     last = evaluations[-1] if evaluations else {}
     best = next((r for r in reversed(evaluations) if r.get("is_best")), {})
     best = best if files.best else {}
+    wall_seconds, price = records[-1]["wall_seconds"], facts.price_per_hour
     done = records[-1]["step"]  # fewer than planned if the run reached its target
     return Summary(
         recipe=facts.recipe,
@@ -182,7 +186,9 @@ def summarize(
         steady_state_seconds=compute_steady_state_seconds(records, seconds),
         mlperf_seconds=compute_mlperf_seconds(records),
         estimated_seconds=facts.estimated_seconds,
-        wall_seconds=records[-1]["wall_seconds"],
+        wall_seconds=wall_seconds,
+        price_per_hour=price,
+        cost=None if price is None else compute_cost(wall_seconds, price),
         compile_seconds=sum(r["seconds"] for r in filter_kind(records, "compiled")),
         startup_seconds=sum(r["startup_seconds"] for r in begins),
         evaluation_seconds=sum(time_evaluations(records)),

@@ -1,6 +1,7 @@
 """The output of `resnet-recipes compare`."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def test_compare_omits_price_and_limits_of_a_run(compare):
     out = compare("./a ./b")
     assert "SETTINGS: identical" in out
     assert "launch.price" not in out
+    assert re.search(r"^cost +\$0.10 +-$", out, re.MULTILINE)
 
 
 def test_compare_reports_noise_of_seeds(compare):

@@ -1,6 +1,7 @@
 """The output of `resnet-recipes runs`."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,24 @@ def test_runs_csv_lists_name_state_and_cost(three_runs, run_command):
         ("first", "finished", 3.0),
         ("wrong", "failed", 3.0),
     ]
+
+
+def test_runs_show_the_cost_at_their_own_price(run_command, run_json, tmp_path):
+    """Each took 300 seconds. --price replaces the price of a run."""
+    prices = {"finished": 12.0, "stopped": 24.0, "killed": None}
+    for state, price in prices.items():
+        create_run_folder(tmp_path, state, config={"launch": {"price": price}}, state=state)
+    rows = run_json(f"resnet-recipes runs {tmp_path} --sort top1")
+    assert {row["name"]: row["cost"] for row in rows} == {
+        "finished": 1.0,
+        "stopped": 2.0,
+        "killed": None,
+    }
+    out = run_command(f"resnet-recipes runs {tmp_path}").out
+    assert re.findall(r"(?:COST|\$[\d.]+|-)$", out, re.MULTILINE) == ["COST", "$1.00", "-", "$2.00"]
+    rows = run_json(f"resnet-recipes runs {tmp_path} --price 36")
+    assert [row["cost"] for row in rows] == [3.0] * 3
+    assert "COST" not in run_command(f"resnet-recipes runs {tmp_path} state=killed").out
 
 
 def test_runs_marks_best_evaluation_as_optimistic(three_runs, run_command):

@@ -45,7 +45,8 @@ SUMMARY = """
 sessions: 2, weights: runs/first/weights.safetensors, best: null, best_weights: null,
 raw_weights: runs/first/weights-raw.safetensors, training_seconds: 1560.0,
 estimated_seconds: 1500.0, images_per_second_by_pixels: {128: 20000.0}, images_per_second: 18750.0,
-data_wait_share: 0.02, evaluations: 9, evaluation_seconds: 90.0, wall_seconds: 1700.0}
+data_wait_share: 0.02, evaluations: 9, evaluation_seconds: 90.0, wall_seconds: 1700.0,
+price_per_hour: 1.2, cost: 0.57}
 """
 
 

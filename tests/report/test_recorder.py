@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -134,3 +135,17 @@ def test_stop_is_recorded_with_its_reason(recorder, simulator, facts, console):
     recorder.log_stop(5, "the loss is not a number", "optimizer.lr=1.0")
     assert read_metrics(facts.folder / "metrics.jsonl")[-1]["reason"] == "the loss is not a number"
     console.show_stop.assert_called_once_with(5, "the loss is not a number", "optimizer.lr=1.0")
+
+
+def test_cost_is_the_price_of_the_wall_time(facts, console, monkeypatch):
+    """The clock advances 10 seconds at each of its four readings."""
+    ticks = count(1000, 10)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks), time=float))
+    recorder = Recorder(replace(facts, price_per_hour=120.0), console)
+    recorder.begin()
+    summary = recorder.finish(40, 9.0, WeightFiles(facts.folder / "weights.pt"))
+    assert summary.wall_seconds == 30
+    record = json.loads((facts.folder / "summary.json").read_text())
+    assert (record["price_per_hour"], record["cost"]) == (120.0, pytest.approx(1.0))
+    begin = read_metrics(facts.folder / "metrics.jsonl")[0]
+    assert begin["price_per_hour"] == 120.0

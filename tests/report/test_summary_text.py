@@ -35,6 +35,12 @@ def test_title_counts_epochs_and_sessions(summary):
     assert "in 3 sessions" in format_title(replace(summary, sessions=3))
 
 
+def test_summary_shows_cost_of_the_wall_time(summary):
+    assert "\ncost|" not in format_page(summary)
+    paid = replace(summary, price_per_hour=1.2, cost=0.05)
+    assert "\ncost|$0.05 at $1.20 per hour, for the wall time\n" in format_page(paid)
+
+
 def test_summary_lists_raw_weights_only_in_full(summary):
     both = replace(summary, raw_weights="runs/one/weights-raw.safetensors")
     average = "on 500 images (EMA)"
