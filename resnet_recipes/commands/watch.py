@@ -101,9 +101,8 @@ def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> 
 def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
     """Yield state, last step, last evaluation and time left."""
     yield f"{record.name}: {record.state}, {record.progress}"
-    steps = filter_kind(records, "step")
-    if steps:
-        last = steps[-1]
+    last = next(reversed(filter_kind(records, "step")), {})
+    if last:
         yield (
             f"loss {last['loss']:.3f}   lr {last['lr']:.3g}   {last['pixels']} px   "
             f"{format_number(last['images_per_second'])} images/s   waiting for data "
@@ -116,15 +115,8 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
             f"top-1 {_get_top1(evaluations[-1]):.2f}%   best {_get_top1(best):.2f}% at epoch "
             f"{best['epoch']:g}"
         )
-    if len(steps) > 1 and record.epochs and record.state == "running":
-        first, last = steps[-min(20, len(steps))], steps[-1]
-        pace = (last["training_seconds"] - first["training_seconds"]) / max(
-            last["epoch"] - first["epoch"], 1e-9
-        )
-        yield (
-            f"about {format_clock(pace * (record.epochs - last['epoch']))} of training left "
-            "at this pace"
-        )
+    if record.state == "running" and (seconds := last.get("seconds_left")) is not None:
+        yield f"about {format_clock(seconds)} left, with evaluations"
     if record.reason:
         yield record.shown_reason
 

@@ -106,15 +106,17 @@ class Recorder:
 
     def log_step(self, progress: StepMetrics) -> None:
         """Log a step with the measurements since the last logged step."""
-        done = progress.done
-        self._add("step", done, **progress.to_record())
-        for interval in find_intervals(self._list_latest(2, ("begin", "step"))):
+        done, record = progress.done, progress.to_record()
+        step = {"kind": "step", "step": done, **record}
+        for interval in find_intervals([*self._list_latest(1, ("begin", "step")), step]):
             if interval.steps:
                 seconds = interval.seconds / interval.steps
                 self._pace.observe(done, seconds, interval.is_settled)
+        seconds_left = self._pace.seconds_left(done)
+        self._add("step", done, **record, seconds_left=seconds_left)
         if done % self._facts.steps_per_epoch == 0:
             self._end_epoch(done, progress.training_seconds)
-        self._console.show_step(progress, self._pace.seconds_left(done))
+        self._console.show_step(progress, seconds_left)
 
     def log_evaluation(
         self,
