@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -146,7 +147,7 @@ def run(argv: Sequence[str]) -> int:
         raise RecipeError(
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
         )
-    usage = get_usage(name)
+    usage = get_usage(name) if argv[0] != "slurm" else _get_slurm_usage()
     if placed := _move_run_first(name, rest):
         clause = "is not a setting here; the run comes first"
         fix = shlex.join(["resnet-recipes", name, *placed])
@@ -155,9 +156,22 @@ def run(argv: Sequence[str]) -> int:
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
     arguments = resolve_weights(_parse(name, rest))
+    if name == "job" and not arguments.positional:
+        names = tuple(Library().list_names())
+        raise RecipeError([Problem("recipe", None, "", usage.example, names, Kind.MISSING)])
     if usage.composes and (is_named(name_recipe(arguments)) or "[NAME]" not in usage.line):
         choose_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
+
+
+def _get_slurm_usage() -> Usage:
+    """Return the usage of `job --for slurm`, under its short name."""
+    usage = get_usage("job")
+    others = ("--for ENGINE", "--storage NAME")
+    flags = {flag: text for flag, text in usage.flags.items() if flag not in others}
+    line, example = "resnet-recipes slurm NAME [key=value ...]", usage.example
+    example = example.replace("job --for slurm", "slurm")
+    return replace(usage, line=line, example=example, flags=flags)
 
 
 def _parse_training(argv: Sequence[str]) -> Arguments:

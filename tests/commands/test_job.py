@@ -33,6 +33,14 @@ def test_job_notes_files_missing_on_this_machine(image_folder, monkeypatch, run_
     assert "does not have" not in run_command(f"resnet-recipes slurm mild data={image_folder}").err
 
 
+def test_slurm_without_recipe_suggests_its_example(run_command):
+    message = run_command("resnet-recipes slurm", 2).err
+    assert "try:   resnet-recipes slurm hot data=/data/imagenet nodes=2 > job.sh\n" in message
+    page = run_command("resnet-recipes slurm --help").out
+    assert page.startswith("resnet-recipes slurm NAME [key=value ...]\n")
+    assert "--for ENGINE " not in page
+
+
 def test_job_notes_that_a_number_alone_is_minutes(run_command):
     streams = run_command("resnet-recipes slurm mild data=/set --time 24")
     assert "#SBATCH --time=24 " in streams.out
