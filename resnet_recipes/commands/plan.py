@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
@@ -17,6 +18,7 @@ from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import count_ranks, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO
+from resnet_recipes.run_folder import ALL_CHECKPOINTS, CHECKPOINTS
 
 if TYPE_CHECKING:
     from resnet_recipes.jobs.measure import MemoryForecast
@@ -56,18 +58,29 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.budget import fit_budget
     from resnet_recipes.jobs.resume import check_resume
 
+    folder = ""
     if resumed := find_resumed(arguments, say):
         plan = check_resume(*resumed, say)
         if plan is None:
             return 0
+        folder = _describe_resumption(resumed.folder, plan)
     else:
         result = compose_recipe(arguments, needs_data=False)
         plan = plan_demo(result) or api.plan(
             result, count_ranks(result.recipe.launch), needs_weights=False
         )
         plan = fit_budget(plan, say, measures=False)
-    show(arguments, plan.as_dict(), format_plan(plan, full="--verbose" in arguments))
+    show(arguments, plan.as_dict(), format_plan(plan, folder, "--verbose" in arguments))
     return 0
+
+
+def _describe_resumption(folder: Path, plan: "Plan") -> str:
+    """Return a run folder, with the epoch of its newest checkpoint."""
+    names = (path.stem for path in (folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
+    steps = [int(name[5:]) for name in names if name[5:].isdecimal()]
+    done, total = max(steps, default=0) / plan.steps_per_epoch, plan.total_steps
+    epochs = f"{done:.2f} of {total / plan.steps_per_epoch:.4g}"
+    return f"{folder}, resumed at epoch {epochs}; `time` counts all epochs"
 
 
 def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:

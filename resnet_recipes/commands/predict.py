@@ -208,6 +208,9 @@ def _write_csv(file_name: str, predictions: "Iterable[Prediction]", class_count:
 
 def _describe_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
     """Yield the number and names of unreadable images."""
+    if count == 1:
+        yield f"{bad[0].file} {bad[0].error}"
+        return
     yield f"{len(bad):,} of {count:,} images cannot be read:"
     yield from (f"  {one.file} {one.error}" for one in bad[:_MAX_NAMED])
     if len(bad) > _MAX_NAMED:

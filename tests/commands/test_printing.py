@@ -22,6 +22,13 @@ def test_format_table_aligns_numbers_right_and_text_left():
     ]
 
 
+def test_say_wraps_all_but_advice_at_terminal_width(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    say("  images that cannot be read\n      try:   a command to be copied")
+    expected = "  images that cannot\n      be read\n      try:   a command to be copied\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_format_table_drops_columns_in_order_until_fitting():
     assert format_table(ROWS, ("TIME", "STATE"), 24)[0] == "NAME    TOP-1  STATE"
     assert format_table(ROWS, ("TIME", "STATE"), 23)[0] == "NAME    TOP-1  STATE"

@@ -135,7 +135,15 @@ def test_rejected_resume_leaves_run_resumable(
 
 def test_resume_dry_run_changes_nothing(started_runs, run_command):
     before = CONFIG.read_bytes()
-    assert "4 steps" in run_command("resnet-train --resume runs/mine --dry-run workers=3").out
+    plan = run_command("resnet-train --resume runs/mine --dry-run workers=3").out
+    assert "4 steps" in plan
+    assert "runs/mine, resumed at epoch 0.00 of 0.5;" in plan
+    Path("runs/mine/checkpoints").mkdir()
+    Path("runs/mine/checkpoints/step-00000002.json").touch()
+    assert (
+        "resumed at epoch 0.25 of 0.5"
+        in run_command("resnet-train --resume runs/mine --dry-run").out
+    )
     run_command("resnet-train --resume runs/mine --dry-run lr=1", 2)
     run_command("resnet-train --resume runs/other --dry-run", 3)
     run_command(f"{START} --resume auto --dry-run")
