@@ -1,18 +1,20 @@
 """`resnet-recipes stop RUN`: save a checkpoint and end a run, as a scheduler does."""
 
 import os
+import shlex
 import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
 
-from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.errors import ExitCode, NotReadyError
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.run_folder import EXIT
 from resnet_recipes.run_folder.ending import read_ending, write_ending
 from resnet_recipes.run_folder.lock import find_holder, is_running
+from resnet_recipes.run_folder.runs import read_run
 
 USAGE = Usage(
     "resnet-recipes stop RUN",
@@ -31,6 +33,10 @@ _REASON = "stopped by `resnet-recipes stop`"
 def run(arguments: Arguments) -> int:
     """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
     (folder,) = find_runs(arguments.positional)
+    record = read_run(folder)
+    if record and record.resumable:
+        fix = f"resnet-train --resume {shlex.quote(str(folder))}{record.resume_settings}"
+        raise NotReadyError.at(folder, f"is {record.state} at {record.progress}", fix)
     process = find_holder(folder)
     with suppress(ProcessLookupError):  # the run has just ended
         os.kill(process, signal.SIGTERM)

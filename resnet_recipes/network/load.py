@@ -38,7 +38,14 @@ from resnet_recipes.network.matching import (
 )
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.build import build_recipe
-from resnet_recipes.run_folder import ALL_CHECKPOINTS, CHECKPOINTS, COMMAND, WEIGHTS
+from resnet_recipes.run_folder import (
+    ALL_CHECKPOINTS,
+    CHECKPOINTS,
+    COMMAND,
+    CONFIG,
+    SUMMARY,
+    WEIGHTS,
+)
 
 
 class Network(nn.Module):
@@ -238,7 +245,9 @@ def _find_run_weights(folder: Path) -> Path:
         fix = Value(shlex.quote(str(runs[-1])))
     elif len(files := [*folder.glob("*.pt*"), *folder.glob("*.safetensors")]) == 1:
         fix = Value(shlex.quote(str(files[0])))
-    raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
+    is_unfinished = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
+    clause = "is a run that is not finished" if is_unfinished else f"has no {WEIGHTS}"
+    raise NotReadyError.at(folder, clause, fix)
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:

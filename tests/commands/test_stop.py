@@ -66,6 +66,13 @@ def test_stop_accepts_a_run_that_just_ended(live_run, run_command, monkeypatch):
     assert "stopped" in run_command("resnet-recipes stop first").out
 
 
+def test_stop_of_stopped_run_suggests_resuming_it(run_command):
+    create_run_folder(Path("runs"), "first", state="stopped")
+    message = run_command("resnet-recipes stop first", 3).err
+    assert "runs/first is stopped at epoch 4.00" in message
+    assert "try:   resnet-train --resume runs/first\n" in message
+
+
 def test_runs_rm_keeps_all_if_one_runs(live_run, run_command):
     folder, process = live_run
     other = create_run_folder(folder.parent, "other")

@@ -184,6 +184,9 @@ def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
     (tmp_path / "checkpoints" / "step-00000008.pt").touch()
     (problem,) = get_error(NotReadyError, load, tmp_path).problems
     assert problem.advice == (f"{tmp_path}/checkpoints/step-00000008.pt",)
+    assert problem.clause == "has no weights.safetensors"
+    (tmp_path / "config.yaml").touch()
+    assert "not finished" in get_error(NotReadyError, load, tmp_path).problems[0].clause
 
 
 def test_damaged_weights_of_run_suggest_newest_undamaged_checkpoint(make_run, tmp_path):
