@@ -46,6 +46,11 @@ def get_first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
+def format_epochs(count: float) -> str:
+    """Return a number of epochs with at most two decimals: 0.13, 22.5 or 36."""
+    return f"{count:.2f}".rstrip("0").rstrip(".") if count >= 0.01 else f"{count:.1g}"
+
+
 def wrap_text(
     text: object, width: int, first: str = "", rest: str = "", glue: str = ""
 ) -> list[str]:

@@ -12,7 +12,7 @@ from itertools import starmap
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.money import clean_price, format_amount
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_value
-from resnet_recipes.base.text import escape_controls, format_number, wrap_text
+from resnet_recipes.base.text import escape_controls, format_epochs, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
 from resnet_recipes.commands.printing import (
     format_minutes,
@@ -211,12 +211,12 @@ def _format_table(rows: list[dict[str, str]]) -> list[str]:
 
 
 def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
-    total = "-" if run.epochs is None else f"{run.epochs:.4g}"
+    total = format_or_dash(run.epochs, format_epochs)
     return {
         "NAME": escape_controls(run.name),
         "RECIPE": escape_controls(run.recipe),
         "STATE": run.state,
-        "EPOCHS": total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}",
+        "EPOCHS": total if run.state == "finished" else f"{format_epochs(run.epochs_done)}/{total}",
         "TOP-1": format_or_dash(run.top1_percent, "{:.2f}%".format),
         "PFLOPs": format_or_dash(run.pflops, format_number),
         "TRAINING": format_or_dash(run.minutes, format_minutes),

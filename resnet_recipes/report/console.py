@@ -16,6 +16,7 @@ from rich.text import Text
 from resnet_recipes.base.text import (
     escape_controls,
     format_clock,
+    format_epochs,
     format_number,
     format_percent,
     wrap_text,
@@ -196,7 +197,7 @@ class LiveConsole:
             before = (str(self._steps[-1].pixels), f"{loss:.3f}")
             after = (format_number(speed), format_clock(self._steps[-1].training_seconds))
         self._steps.clear()
-        epoch = f"{self._facts.epoch(done):.4g}"
+        epoch = f"{self._facts.epoch(done):.2f}"
         self._console.print(
             Text(self._format_row(epoch, *before, *cells, *after, format_clock(seconds)))
         )
@@ -237,8 +238,8 @@ class LiveConsole:
             head.add_column(ratio=ratio, no_wrap=True)
         left = "" if seconds_left is None else f"{format_clock(seconds_left)} left"
         head.add_row(
-            f"epoch {facts.epoch(done):.1f} of {facts.epochs:.4g}",
-            ProgressBar(facts.total_steps, done),
+            f"epoch {facts.epoch(done):.1f} of {format_epochs(facts.epochs)}",
+            ProgressBar(facts.total_steps, done, finished_style="green"),
             f"{100 * done // facts.total_steps}%",
             left,
         )

@@ -71,7 +71,7 @@ class ProgressLine(AbstractContextManager):
         row = Table.grid(padding=(0, 2), expand=True)
         for ratio in (None, 1, None):
             row.add_column(ratio=ratio, no_wrap=True)
-        row.add_row(self.task, ProgressBar(total, done), text)
+        row.add_row(self.task, ProgressBar(total, done, finished_style="green"), text)
         self._live.start()
         self._live.update(row, refresh=True)
 

@@ -48,6 +48,11 @@ format_percent | 0 | 0%
 format_percent | 0.004 | <1%
 format_percent | 0.03 | 3%
 format_percent | 1 | 100%
+format_epochs | 0 | 0
+format_epochs | 0.004 | 0.004
+format_epochs | 0.1333 | 0.13
+format_epochs | 22.5 | 22.5
+format_epochs | 270 | 270
 format_number | 27310.4 | 27,310
 format_number | 143.2 | 143
 format_number | 8.237 | 8.24

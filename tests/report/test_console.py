@@ -146,6 +146,14 @@ def test_no_color_disables_color(facts, simulator, monkeypatch):
     assert not re.search(r"\x1b\[[0-9;]*3[0-7][;m]", log + page)
 
 
+def test_full_bar_has_another_color_than_empty_bar(facts, simulator, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # 16 colors
+    log, _ = show_run(facts, simulator, make_console(LiveConsole, facts))
+    bar = log[: log.rindex("100%")].rpartition("epoch ")[2]
+    assert "\x1b[32m" in bar
+    assert "\x1b[90m" not in bar
+
+
 @each_console
 def test_console_escapes_control_characters(kind, facts, simulator):
     published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
@@ -199,4 +207,4 @@ def test_live_row_covers_steps_since_the_last_row(facts):
                 )
     lines = strip_styles(console.err.getvalue()).splitlines()
     rows = [line.split() for line in lines if "50.00" in line]
-    assert [f"{row[0]} {row[2]} {row[5]}" for row in rows] == ["1 3.800 50", "2 1.400 143"]
+    assert [f"{row[0]} {row[2]} {row[5]}" for row in rows] == ["1.00 3.800 50", "2.00 1.400 143"]
