@@ -1,9 +1,14 @@
 """`resnet-recipes teach NAME data=PATH methods.distill.teacher=T`: store a teacher's outputs."""
 
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+from resnet_recipes.base.errors import RecipeError, format_advice
 from resnet_recipes.base.text import escape_controls
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.commands.compose import compose_recipe
-from resnet_recipes.commands.printing import say
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage, drop_arguments
+from resnet_recipes.commands.compose import choose_recipe, compose_recipe
+from resnet_recipes.commands.printing import say, say_wrapped
 
 USAGE = Usage(
     "resnet-recipes teach NAME data=PATH methods.distill.teacher=T [key=value ...]",
@@ -14,23 +19,46 @@ USAGE = Usage(
         "--out FILE.safetensors": "the file to write (default labels.safetensors)",
         "--top K": "store the K largest outputs of each image (default 10), or `all`",
         "--cycle N": "store N epochs of full-size crops; runs of any duration cycle through them",
-        "--dry-run": "print time and disk space, and store nothing",
+        "--dry-run": "print compute and disk space, and store nothing",
     },
     """\
-To train, replace methods.distill.teacher=T by methods.distill.labels=FILE and keep the other
-settings. Crops depend on the seed, the epoch and the image, so each output belongs to one crop.
-To resume, run the same command again.""",
+The last line is a command that trains with the labels. Crops depend on the seed, the epoch and the
+image, so each output belongs to one crop. To resume, run the same command again.""",
     composes=True,
 )
 
 
 def run(arguments: Arguments) -> int:
-    """Print the cost, and write the file unless --dry-run is set."""
+    """Print the cost; unless --dry-run is set, write the file and print the next command."""
     from resnet_recipes.jobs.teach import plan_soft_labels
 
     flags = arguments.flags
     options = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
-    labels = plan_soft_labels(compose_recipe(arguments), *options, say)
-    if "--dry-run" not in arguments:
-        print(escape_controls(labels.write(say)))
+    labels = plan_soft_labels(compose_recipe(arguments), *options, say_wrapped)
+    if "--dry-run" in arguments:
+        return 0
+    path = labels.write(say)
+    print(escape_controls(path), flush=True)
+    if command := _find_training_command(arguments, path):
+        say(format_advice(command))
     return 0
+
+
+def _find_training_command(arguments: Arguments, path: Path) -> str:
+    """Return the command that trains with the labels, or "" if none is valid."""
+    from resnet_recipes.methods import ORDER
+
+    method = next(each for each in ORDER if each.soft_labels_setting)
+    teacher, labels = (
+        f"methods.{method.name}.{setting}"
+        for setting in (method.network_setting, method.soft_labels_setting)
+    )
+    folder = arguments.flags.get("--recipes")
+    flags = ["--recipes", folder] if folder else []
+    name, changes = choose_recipe(arguments)
+    words = [*drop_arguments(changes, teacher), f"{labels}={path}"]
+    for more in ([], [f"{teacher}="]):  # a teacher in the recipe file is removed
+        with suppress(RecipeError):
+            compose_recipe(Arguments(arguments.flags, [f"recipe={name}", *words, *more]))
+            return shlex.join(["resnet-train", name, *words, *more, *flags])
+    return ""
