@@ -151,10 +151,10 @@ def format_bytes(count: float) -> str:
     return f"{format_number(count)} TB"
 
 
-def format_long_time(seconds: float) -> str:
+def format_long_time(seconds: float, is_guess: bool = False) -> str:
     """Format a duration roughly, as "11 weeks" or "100 seconds".
 
-    The unit is the largest that fits at least twice, or seconds.
+    The unit is the largest that fits at least twice, or seconds. A guess has one significant digit.
     """
     units = (
         ("years", 365.25 * 86400),
@@ -165,8 +165,7 @@ def format_long_time(seconds: float) -> str:
         ("seconds", 1),
     )
     name, unit = next((item for item in units if seconds >= 2 * item[1]), units[-1])
-    number = seconds / unit
-    return (
-        f"{max(1, round(number)) if number < 100 else round(number, -1):,.0f} "
-        f"{name if number >= 1.5 else name[:-1]}"
-    )
+    number = max(1, round(seconds / unit))
+    if number >= (10 if is_guess else 100):
+        number = round(number, -1)
+    return f"{number:,} {name if number > 1 else name[:-1]}"

@@ -205,8 +205,10 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     """Yield the largest cost of the run, with settings that reduce it."""
     from resnet_recipes.jobs.loading import note_loading
     from resnet_recipes.methods import ORDER
-    from resnet_recipes.planning.estimate import note_evaluations
+    from resnet_recipes.planning.estimate import note_contradiction, note_evaluations
 
+    if note := note_contradiction(plan, forecast.speeds):
+        yield note
     if note := note_evaluations(plan, forecast):
         yield note
         return

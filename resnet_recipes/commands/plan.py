@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.errors import Note, format_advice, list_advice
-from resnet_recipes.base.money import format_cost
+from resnet_recipes.base.money import compute_cost, format_cost
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe, plan_demo
@@ -210,16 +210,19 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     price = plan.recipe.launch.price
     if forecast:
         result, bounds = forecast.estimate, ""
+        if result.other_minutes is None:
+            bounds = ", without start-up"
         if forecast.when:
             low, high = (format_clock(60 * minutes) for minutes in result.bounds)
-            bounds = f", training {low} to {high}"
+            bounds += f", training {low} to {high}"
         yield (
             "time",
             f"{forecast.format_time(60 * result.total_minutes)} with evaluations{bounds}: "
             f"{forecast.source}",
         )
         if price is not None:
-            yield "cost", format_cost(result.cost(price), price)
+            about = "" if forecast.when else "about "
+            yield "cost", f"{about}{format_cost(result.cost(price), price)}"
         return
     text = "not predicted without a GPU"
     if cuda.find_gpus().count:
@@ -227,3 +230,15 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     if published := describe_published_time(plan):
         text = f"published: {published}; {text}"
     yield "time", text
+    if price is not None:
+        yield "cost", f"unknown, like the time{_describe_published_cost(plan, price)}"
+
+
+def _describe_published_cost(plan: "Plan", price: float) -> str:
+    """Return the cost of a published time at a price, as a clause, or ""."""
+    from resnet_recipes.planning.outline import find_published_time
+
+    if not (result := find_published_time(plan)) or not result.minutes:
+        return ""
+    cost = format_cost(compute_cost(60 * result.minutes, price), price)
+    return f"; the published {result.minutes:g} min cost {cost}"

@@ -33,6 +33,7 @@ from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.group import count_ranks
 from resnet_recipes.jobs.measure import explain_unknown_time, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
+from resnet_recipes.planning.estimate import RunForecast
 from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import find_chains
@@ -162,7 +163,7 @@ def _describe(
     several = f", {order}, the first as above" if len(runs) > 1 else ""
     yield f"{format_count(len(runs), 'run')}{several}:"
     shared = set.intersection(*(set(arguments) for _, arguments in runs.values()))
-    minutes, cost, pflops, saved, format_total = 0.0, 0.0, 0.0, 0.0, format_long_time
+    minutes, cost, pflops, saved, forecasts = 0.0, 0.0, 0.0, 0.0, list[RunForecast]()
     sources: Counter[str] = Counter()
     for name, (point, arguments) in runs.items():
         plan, other, time = plans[name], before.get(name), ""
@@ -172,7 +173,7 @@ def _describe(
         skipped = count_pflops(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
         pflops, saved = pflops + total - skipped, saved + skipped
         if forecast := predict_time(plan):
-            format_total = format_clock if forecast.when else format_total
+            forecasts.append(forecast)
             fraction = 1 - skipped / total
             minutes += fraction * forecast.estimate.total_minutes
             cost += fraction * forecast.estimate.cost(point.recipe.launch.price or 0.0)
@@ -186,7 +187,10 @@ def _describe(
     if minutes:
         runs_at_once = parallel if cuda.find_gpus().count else 1  # on a CPU, they share the cores
         money = f": {_format_cost(cost / runs_at_once, runs)}" if cost else ""
-        yield f"about {format_total(60 * minutes / runs_at_once)} in total{money}"
+        seconds, is_guess = 60 * minutes / runs_at_once, any(each.is_guess for each in forecasts)
+        is_measured = any(each.when for each in forecasts)
+        total = format_clock(seconds) if is_measured else format_long_time(seconds, is_guess)
+        yield f"about {total} in total{money}"
     for source, count in sources.items():
         which = "all times" if len(sources) == 1 else f"time of {count} of {len(runs)} runs"
         yield from wrap_text(f"{which}: {source}", get_page_width(), rest="    ")

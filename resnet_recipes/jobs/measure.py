@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # imported with annotations only
 
 #: A clause for a predicted time: how to measure the time.
 MEASURES = "`resnet-recipes estimate` measures it"
+GUESS = f"a guess from the FLOPs of the network, which can be several times off; {MEASURES}"
 UNKNOWN_TIME = Statement(f"the time is unknown; {MEASURES}")
 
 
@@ -58,7 +59,7 @@ def predict_time(plan: Plan) -> RunForecast | None:
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
     elif ranks == 1 and not is_for_gpus(plan.recipe.launch):
         speeds = add_loading(plan, guess_cpu_speeds(plan, count_cores()))
-        source = f"a guess from the FLOPs of the network; {MEASURES}"
+        return RunForecast(estimate(plan, speeds), speeds, GUESS, is_guess=True)
     else:
         return None
     return RunForecast(estimate(plan, speeds), speeds, source)

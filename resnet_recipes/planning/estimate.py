@@ -6,7 +6,7 @@ import platform
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from math import ceil
@@ -20,10 +20,10 @@ import numpy as np
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores, is_emulated
-from resnet_recipes.base.errors import Note
+from resnet_recipes.base.errors import Hint, Note
 from resnet_recipes.base.money import compute_cost
 from resnet_recipes.base.paths import get_cache_folder
-from resnet_recipes.base.text import format_clock, format_long_time
+from resnet_recipes.base.text import format_clock, format_long_time, format_number
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import Gpu, Work, count_memory, predict_speed
 
@@ -34,6 +34,9 @@ MAX_ALL_REDUCE_FRACTION = 0.75
 #: Upper bound on actual / measured time of a run, even if the measured steps were uniform.
 MAX_DRIFT = 1.08
 
+
+#: Steps with the loader that are faster by a larger factor than steps alone contradict them.
+MAX_NOISE = 1.05
 
 #: Shorter evaluations get no note.
 MIN_NOTED_SECONDS = 10
@@ -181,10 +184,35 @@ class RunForecast(NamedTuple):
     speeds: Speeds
     source: str  # a description
     when: float | None = None  # time of the measurement in seconds since 1970; None: not measured
+    is_guess: bool = False
 
     def format_time(self, seconds: float) -> str:
         """Format a time with the precision of its source."""
-        return format_clock(seconds) if self.when else f"about {format_long_time(seconds)}"
+        if self.when:
+            return format_clock(seconds)
+        return f"about {format_long_time(seconds, self.is_guess)}"
+
+
+def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:
+    """Return a note if training was faster with the loader than the steps alone, or None.
+
+    Noise is up to MAX_NOISE times the fastest quarter of the steps.
+    """
+    size, both = plan.image_sizes[0], speeds.total_images_per_second
+    step = speeds.seconds_at(size)
+    if not both or both * step.low <= MAX_NOISE:
+        return None
+    seconds = {
+        other: tuple(each / (both * step.median) for each in laps)
+        for other, laps in speeds.seconds_per_image.items()
+    }
+    training = estimate(plan, replace(speeds, seconds_per_image=seconds)).minutes
+    return Note(
+        f"the parts disagree: {format_number(1 / step.median)} images/s alone, but "
+        f"{format_number(both)} with the loader, so the machine was busy; at "
+        f"{format_number(both)} images/s, training takes {format_clock(60 * training)}",
+        ("--again", Hint("measure while nothing else is running")),
+    )
 
 
 def note_evaluations(plan: Plan, forecast: RunForecast) -> Note | None:

@@ -69,6 +69,14 @@ def test_formats_round_numbers_and_add_units(name, number, text):
     assert getattr(formats, name)(float(number)) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1.2, "1 second"), (46, "50 seconds"), (420, "7 minutes"), (8467200, "10 weeks")],
+)
+def test_guessed_times_have_one_significant_digit(seconds, text):
+    assert formats.format_long_time(seconds, is_guess=True) == text
+
+
 def test_format_count_chooses_singular_or_plural():
     texts = [
         formats.format_count(number, noun) for noun in ("epoch", "batch") for number in (0, 1, 2000)

@@ -119,6 +119,20 @@ def test_estimate_and_plan_advise_fewer_evaluations(monkeypatch, run_command):
     assert fewer.lower() in " ".join(plan.split())
 
 
+@pytest.mark.parametrize(("both", "is_noted"), [(24.0, False), (26.0, False), (50.0, True)])
+def test_estimate_notes_parts_that_disagree(both, is_noted, monkeypatch, run_command):
+    """Steps alone reach 25 images/s: 5:07 for 60 epochs of 128 images."""
+    speeds = Speeds({176: (0.04,) * 4}, 1e6, {176: 1e6}, 16, total_images_per_second=both)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED}").out
+    assert ("The parts disagree" in out) == is_noted
+    if is_noted:
+        text = " ".join(out.split())
+        assert "25 images/s alone, but 50 with the loader, so the machine was busy" in text
+        assert "at 50 images/s, training takes 2:34" in text
+        assert "\n      use:   --again\n      hint:  measure while nothing else is running\n" in out
+
+
 def test_estimate_names_dominant_all_reduce(monkeypatch, run_command):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
     speeds = Speeds(
@@ -136,7 +150,7 @@ def test_plan_has_time_and_cost_once_measured(run_command):
     assert "measured on" not in run_command(f"resnet-recipes plan {arguments}").out
     run_command(f"resnet-recipes estimate {arguments}")
     out = " ".join(run_command(f"resnet-recipes plan {arguments}").out.split())
-    assert "with evaluations, training" in out
+    assert "with evaluations, without start-up, training" in out
     assert "measured on this machine" in out
     assert "at $36.00 per hour" in out
 

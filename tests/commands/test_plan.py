@@ -36,7 +36,7 @@ def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
     monkeypatch.setattr(cores, "count_cores", lambda: 1000)
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "workers=100 --verbose")
     assert (
-        "minutes with evaluations: predicted for 8 x A100 80GB; `resnet-recipes estimate` measures"
+        "with evaluations, without start-up: predicted for 8 x A100 80GB; `resnet-recipes estimate`"
         in text
     )
     assert "images/s at 88 px (memory traffic), " in text
@@ -89,6 +89,22 @@ def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
     assert "1 x GPU (this machine has no GPU)" in run_command("resnet-recipes plan mild gpus=1").out
     text = run_command("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
     assert "time       not predicted without a GPU\n" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cost"),
+    [
+        ("mild gpus=8", "unknown, like the time; the published 25.3 min cost $13.82 at $32.77"),
+        ("finetune gpus=8", "unknown, like the time\n"),
+        ("mild launch.device=cpu", "about $"),
+    ],
+)
+def test_plan_with_a_price_explains_the_cost(arguments, cost, run_command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
+    out = run_command(f"resnet-recipes plan {arguments} launch.price=32.77").out
+    assert f"\n  cost       {cost}" in out
+    assert "\n  cost" not in run_command(f"resnet-recipes plan {arguments}").out
 
 
 def test_plan_of_unknown_gpu_shows_published_time(print_plan):
