@@ -252,7 +252,9 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     elif length < slurm.MIN_JOB_SECONDS:
         least = slurm.MIN_JOB_SECONDS // 60
         rule = f"must be at least {least} minutes: the run saves 3 minutes before the limit"
-        hours = slurm.format_time(3600 * int(time)) if time.isdecimal() else "1:00:00"
+        hours = "1:00:00"
+        if time.isdecimal():
+            rule, hours = f"is in minutes, and {rule}", slurm.format_time(3600 * int(time))
         yield Problem("--time", time, rule, f"--time {hours}")
     if "--parallel" in arguments and "-m" not in arguments:
         yield Problem("--parallel", parallel, "is only for a sweep", "-m")

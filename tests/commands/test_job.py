@@ -46,6 +46,7 @@ def test_job_notes_that_a_number_alone_is_minutes(run_command):
     assert "#SBATCH --time=24 " in streams.out
     assert "24 minutes; in hours: --time 24:00:00\n" in streams.err
     message = run_command("resnet-recipes slurm mild data=/set --time 2", 2).err
+    assert "--time 2 is in minutes, and must be at least 5" in message
     assert "use:   --time 2:00:00" in message
 
 
