@@ -141,7 +141,7 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
         runs = [*filter(is_run, first), *swapped]
         rest = [argument for argument in arguments.positional if argument not in runs]
         fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
-        clause = "is a run: one comes first, then images"
+        clause = "is a run, and the run comes first"
         yield Problem("IMAGE", runs[-1], clause, fix if rest else USAGE.example)
     if {"--csv", "--json"} <= arguments.flags.keys():
         yield Problem(

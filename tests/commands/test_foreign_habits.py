@@ -283,6 +283,8 @@ resnet-train tune mild lr=1,2 data=images | resnet-train -m mild lr=1,2 data=ima
 resnet-train mild data=images augment=true | 'methods.NAME={}' turns a method on
 resnet-train mild data=images --verbse | unknown flag --verbse; did you mean --verbose?
 resnet-recipes --hepl | did you mean --help?
+resnet-recipes --completion zsh | resnet-train --completion zsh
+resnet-recipes completion bash | resnet-train --completion bash
 resnet-recipes --verson | did you mean --version?
 """
 )

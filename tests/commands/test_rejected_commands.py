@@ -41,7 +41,7 @@ predict RUN /nowhere.jpg | 3 | /nowhere.jpg does not exist
 predict RUN /nowhere/*.jpg | 3 | no file matches this
 predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
 predict RUN IMAGES --json --csv x | 2 | remove one of them
-predict RUN RUN | 2 | is a run: one comes first, then images
+predict RUN RUN | 2 | is a run, and the run comes first
 predict RUN IMAGES gpus=3 | 2 | cannot be changed here
 predict RUN IMAGES data.val_share=0.1 | 2 | cannot be changed here
 slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
