@@ -2,7 +2,7 @@
 
 import re
 
-_PRICE = re.compile(r"\$?([\d.][^$/]*)(?:/h)?")
+_PRICE = re.compile(r"\$?([\d.][^$/]*)\$?(?:/h)?")
 
 
 def clean_price(text: str) -> str:

@@ -36,14 +36,6 @@ def _wrap_line(line: str) -> list[str]:
     return wrap_text(text, width, indent, f"{indent}    ")
 
 
-def say_wrapped(text: str) -> None:
-    """Show lines like `say`, each wrapped at the width of the terminal."""
-    width = get_line_width()
-    say(
-        "\n".join(part for line in text.split("\n") for part in wrap_text(line, width, rest="    "))
-    )
-
-
 def show(
     arguments: Arguments,
     values: object,

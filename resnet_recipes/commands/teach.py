@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import RecipeError, format_advice
 from resnet_recipes.base.text import escape_controls
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage, drop_arguments
 from resnet_recipes.commands.compose import choose_recipe, compose_recipe
-from resnet_recipes.commands.printing import say, say_wrapped
+from resnet_recipes.commands.printing import say
 
 USAGE = Usage(
     "resnet-recipes teach NAME data=PATH methods.distill.teacher=T [key=value ...]",
@@ -34,7 +34,7 @@ def run(arguments: Arguments) -> int:
 
     flags = arguments.flags
     options = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
-    labels = plan_soft_labels(compose_recipe(arguments), *options, say_wrapped)
+    labels = plan_soft_labels(compose_recipe(arguments), *options, say)
     if "--dry-run" in arguments:
         return 0
     path = labels.write(say)

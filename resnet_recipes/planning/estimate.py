@@ -35,8 +35,9 @@ MAX_ALL_REDUCE_FRACTION = 0.75
 MAX_DRIFT = 1.08
 
 
-#: Steps with the loader that are faster by a larger factor than steps alone contradict them.
-MAX_NOISE = 1.05
+#: Maximum ratio of the speed with the loader to that of the fastest quarter of steps alone. Above
+#: it, the two measurements contradict each other.
+MAX_SPEED_RATIO = 1.05
 
 #: Shorter evaluations get no note.
 MIN_NOTED_SECONDS = 10
@@ -184,7 +185,7 @@ class RunForecast(NamedTuple):
     speeds: Speeds
     source: str  # a description
     when: float | None = None  # time of the measurement in seconds since 1970; None: not measured
-    is_guess: bool = False
+    is_guess: bool = False  # whether the speeds come from FLOPs alone
 
     def format_time(self, seconds: float) -> str:
         """Format a time with the precision of its source."""
@@ -194,13 +195,10 @@ class RunForecast(NamedTuple):
 
 
 def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:
-    """Return a note if training was faster with the loader than the steps alone, or None.
-
-    Noise is up to MAX_NOISE times the fastest quarter of the steps.
-    """
+    """Return a note if training with the loader was faster than steps alone; None otherwise."""
     size, both = plan.image_sizes[0], speeds.total_images_per_second
     step = speeds.seconds_at(size)
-    if not both or both * step.low <= MAX_NOISE:
+    if not both or both * step.low <= MAX_SPEED_RATIO:
         return None
     seconds = {
         other: tuple(each / (both * step.median) for each in laps)

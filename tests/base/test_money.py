@@ -5,7 +5,7 @@ import pytest
 from resnet_recipes.base.money import clean_price, format_amount, format_cost, format_price
 
 
-@pytest.mark.parametrize("text", ["32.77", "$32.77", "32.77/h", "$32.77/h"])
+@pytest.mark.parametrize("text", ["32.77", "$32.77", "32.77$", "32.77/h", "$32.77/h"])
 def test_clean_price_keeps_only_the_number(text):
     assert clean_price(text) == "32.77"
 

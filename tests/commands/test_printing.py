@@ -22,6 +22,14 @@ def test_format_table_aligns_numbers_right_and_text_left():
     ]
 
 
+def test_format_table_aligns_amounts_below_a_cent_right():
+    assert format_table([{"COST": text} for text in ("$12.00", "<$0.01")]) == [
+        "  COST",
+        "$12.00",
+        "<$0.01",
+    ]
+
+
 def test_say_wraps_all_but_advice_at_terminal_width(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     say("  images that cannot be read\n      try:   a command to be copied")

@@ -72,6 +72,16 @@ def test_report_pareto_front_contains_optimal_runs(render_page):
         assert [point[x] for point in front] == pytest.approx([10.0 * scale, 20.0 * scale])
 
 
+def test_report_uses_the_price_that_runs_share(render_page):
+    for name, price in (("a", 36.0), ("b", 36.0), ("c", 1.0)):
+        config = {"launch": {"price": price}, "optimizer": {"lr": name}}
+        create_run_folder(Path("runs"), name, config=config)
+    assert "cost ($)" not in render_page("runs")
+    shared = render_page("runs/a runs/b")
+    assert "cost ($)" in shared
+    assert shared == render_page("runs/a runs/b --price 36")
+
+
 def test_published_results_are_plotted_only_behind_imagenet_runs(render_page):
     for name, count in (("small", 5000), ("large", 1_281_167)):
         for lr in (1, 2):
