@@ -58,7 +58,8 @@ USAGE = Usage(
     "resnet-recipes estimate mild data=/data/imagenet --price 32.77",
     RECIPES
     | {
-        "--price PER_HOUR": "price of the machine per hour, to print the cost",
+        "--price PER_HOUR": "price of the machine per hour, to print the cost "
+        "(default launch.price)",
         "--within BUDGET": "compare recipes: the longest run of each that fits in 2h, 90m or '$20'",
         "--reach TOP1": "compare recipes: the shortest run of each that reaches this accuracy, in "
         "percent",

@@ -19,7 +19,8 @@ USAGE = Usage(
     "resnet-recipes report runs --price 32.77 --out report.html",
     {
         "--out FILE.html": "write FILE.html (default report.html); an older report is replaced",
-        "--price PER_HOUR": "dollars per hour of the machine, to plot accuracy against cost",
+        "--price PER_HOUR": "price of the machine per hour, to plot accuracy against cost "
+        "(default launch.price, if all runs share it)",
         "--published": "plot only the published results",
         "--png FOLDER": "also write each plot as a PNG file; older ones are replaced",
     },
