@@ -31,6 +31,13 @@ def advise(
     for method in stack:
         yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
     yield from _advise_on_batch(recipe, rank_size)
+    optimizer = recipe.optimizer
+    if "optimizer.name" in origin.settings and "optimizer.weight_decay" not in origin.settings:
+        yield Note(
+            f"optimizer.name keeps the recipe's other settings, such as "
+            f"weight_decay={optimizer.weight_decay:g}; optimizer={optimizer.name} sets its own",
+            f"optimizer={optimizer.name}",
+        )
     if recipe.evaluation.sizes:
         yield Note(
             f"evaluation.sizes applies to `resnet-recipes eval`; during training, the test size is "

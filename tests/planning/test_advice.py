@@ -51,6 +51,7 @@ mild gpus=16 | batch.bn_size=256 is more than the 128 images
 mild evaluation.sizes=[192,256] | during training, the test size is data.eval_size=224
 mild bs=256 gpus=1 | of decoupled_sgdw for a batch of 256\\nlr=0.256
 pytorch_v1 epochs=45 | falls less often\\n'schedule.milestones=[0.333dur,0.667dur]'
+mild optimizer.name=sgd | such as weight_decay=0.0005; optimizer=sgd sets its own\\noptimizer=sgd
 mild optimizer=lamb lr=1.7 | the usual learning rate of lamb for a batch of 2048\\nlr=0.005
 mild optimizer=adamw lr=1.7 | of adamw for a batch of 2048\\nlr=0.001
 mild optimizer=lars lr=0.5 | of lars for a batch of 2048\\nlr=8.3
