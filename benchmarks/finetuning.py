@@ -7,8 +7,9 @@
     python benchmarks/finetuning.py test WEIGHTS WASTE IMAGENETTE --csv FILE
 
 WEIGHTS is a file for `timm:tf_efficientnet_lite0`. ANTS_BEES and IMAGENETTE have train/ and val/ by
-class, FLOWERS and WASTE have a folder per class. docs/lab/finetuning.md describes the runs. An
-arm is a list of settings. Runs with a row in FILE are skipped, so a stopped command continues.
+class, FLOWERS and WASTE have a folder per class. docs/lab/finetuning_choice.md and
+docs/lab/finetuning.md describe the runs. An arm is a list of settings. Runs with a row in FILE are
+skipped, so a stopped command continues.
 """
 
 import argparse

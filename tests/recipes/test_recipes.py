@@ -149,7 +149,7 @@ def test_published_results_have_source_and_header(name):
 
 @pytest.mark.parametrize("images", [100, 245, 9469])
 def test_finetune_steps_are_independent_of_images(images):
-    """As in docs/lab/finetuning.md: AdamW, warm-up and cosine, a frozen backbone, no epochs."""
+    """As in docs/lab/finetuning_choice.md: AdamW, warm-up, cosine, a frozen backbone, no epochs."""
     photos = DataFacts("torchvision", Path("photos"), images, 100, ("ants", "bees"))
     plan = make_plan(compose("finetune", needs_data=False).recipe, photos, 1)
     assert (plan.total_steps, plan.recipe.batch.global_size) == (400, 16)

@@ -20,7 +20,7 @@ class AdamW(OptimizerSettings):
     cost = "one fused pass, and two tensors per parameter in memory."
     gain = (
         "not measured on ImageNet. Measured here, in short fine-tuning runs from ImageNet weights: "
-        f"+7.9 points over SGD (standard error 2.0; {DOCS}/lab/finetuning.html)."
+        f"+7.9 points over SGD (standard error 2.0; {DOCS}/lab/finetuning_choice.html)."
     )
     avoid_when = (
         "A ResNet is trained from scratch and its final accuracy matters most: it is usually "
