@@ -1,4 +1,4 @@
-"""Fine-tune with other projects' loops, and write the accuracy of each run.
+"""Fine-tune with the settings of other projects, and write the accuracy of each run.
 
     python benchmarks/finetuning_peers.py WEIGHTS ANTS_BEES --csv FILE [--epochs N ...]
 
@@ -6,9 +6,9 @@ WEIGHTS is a file for the timm network `tf_efficientnet_lite0`, ANTS_BEES has tr
 class. All loops start from the same weights, and train on the same number of images of the same
 size:
 
-- tutorial: the PyTorch transfer learning tutorial, 4 images per step;
-- fastai: `fine_tune` of the fastai learner with its defaults;
-- timm: the defaults of train.py in timm, scaled to 16 images per step;
+- tutorial: settings of the PyTorch transfer learning tutorial, 4 images per step;
+- fastai: `fine_tune` of the fastai learner with its defaults, but 16 images per step;
+- timm: its optimizer, scheduler, loss and transform, with nearly the defaults of its train.py;
 - ours: `resnet-train finetune`, of the classifier and of all layers;
 - linear: a linear classifier on frozen features, for comparison.
 
@@ -138,7 +138,10 @@ def train_like_tutorial(tuning: FineTuning) -> float:
 
 
 def train_with_timm(tuning: FineTuning) -> float:
-    """Train with the train.py defaults: lr=0.1 for 256 images, and a fifth warm-up."""
+    """Train with the defaults of train.py, except the batch, the schedule and bilinear crops.
+
+    The warm-up is a fifth of the run, and lr is updated every step.
+    """
     model = build_network(tuning, 2)
     optimizer = create_optimizer_v2(
         model, opt="sgd", lr=0.1 * 16 / 256, weight_decay=2e-5, momentum=0.9
@@ -168,7 +171,7 @@ def train_with_timm(tuning: FineTuning) -> float:
 
 
 def train_with_fastai(tuning: FineTuning) -> float:
-    """Train with `fine_tune`: one epoch of the classifier, then all layers."""
+    """Train with `fine_tune`: one epoch of the head and BatchNorm, then all layers."""
     from fastai.vision import all as fastai
 
     images = fastai.ImageDataLoaders.from_folder(

@@ -1,11 +1,11 @@
-"""Train on Imagenette with our recipes and with fastai's script, and write each accuracy.
+"""Train on Imagenette with our recipes and fastai's settings, and write each accuracy.
 
     python benchmarks/imagenette.py IMAGENETTE --csv FILE [--arms gentle,fastai]
         [--seeds 1,2,3] [--epochs 5] [--depth 18] [--dtype bf16]
 
-IMAGENETTE has train/ and val/ by class. The arms are packaged recipes, and `fastai`:
-`train_imagenette.py` of fastai with the options of its leaderboard. Its network is an XResNet of
-the same depth. Runs with a row in FILE are skipped.
+IMAGENETTE has train/ and val/ by class. The arms are packaged recipes, and `fastai`: its
+library with the settings of its `train_imagenette.py` and the options of its leaderboard. The
+network is an XResNet of the same depth. Runs with a row in FILE are skipped.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import resnet_recipes as rr
 
 SIZE = 128  # pixels, height and width of training and validation images
-BATCH = 64  # images per step: the default of fastai's script
+BATCH = 64  # images per step: the default of train_imagenette.py
 
 
 class Training(NamedTuple):
@@ -133,7 +133,7 @@ def list_changes(arm: str, training: Training) -> list[str]:
 
 
 def train_with_fastai(training: Training) -> TrainingResult:
-    """Train as fastai's script does, with the options of the leaderboard at 5 and 20 epochs."""
+    """Train with fastai's Imagenette settings, as its leaderboard does at 5 and 20 epochs."""
     from fastai.vision import all as library
     from fastai.vision.models import xresnet
 
