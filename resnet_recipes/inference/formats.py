@@ -96,7 +96,14 @@ def _read_timm(path: Path, _: NetworkDescription) -> Program:
 
 
 def _write_onnx(network: Network, path: Path) -> None:
-    example, shapes = make_inputs(network, is_any_size_accepted(network.model))
+    _save_onnx(network, path, is_any_size_accepted(network.model))
+    if _read_fixed_size(path) not in (0, network.about.eval_size):  # that of the example
+        _save_onnx(network, path, False)
+    _write_description(path, network)
+
+
+def _save_onnx(network: Network, path: Path, any_size: bool) -> None:
+    example, shapes = make_inputs(network, any_size)
     with _allow_any_size():
         torch.onnx.export(
             network.model,
@@ -109,7 +116,17 @@ def _write_onnx(network: Network, path: Path) -> None:
             external_data=False,
             verbose=False,
         )
-    _write_description(path, network)
+
+
+def _read_fixed_size(path: Path) -> int:
+    """Return the height or width that an ONNX file requires of images, or 0 if it accepts any.
+
+    torch.onnx fixes the size of the example, without an error, if operations depend on it.
+    """
+    import onnx
+
+    images = onnx.load(path).graph.input[0]
+    return images.type.tensor_type.shape.dim[2].dim_value
 
 
 def _write_description(path: Path, network: Network) -> None:

@@ -182,6 +182,14 @@ class _SamePadding(nn.Sequential):
         return super().forward(nn.functional.pad(images, padding))
 
 
+class _Unrolled(nn.Sequential):
+    """A convolution after an operation that exporters unroll for the size of the example."""
+
+    def forward(self, images):
+        rows = images.unbind(2)
+        return super().forward(torch.stack(rows, 2))
+
+
 def export_padded(model: nn.Module, network: Network, to: str, folder: Path) -> Program:
     """Export a model that accepts any size; its export must give the same logits."""
     assert is_any_size_accepted(model)
@@ -196,6 +204,13 @@ def test_export_with_size_dependent_padding_accepts_eval_size(to, network, tmp_p
     layers = nn.Conv2d(3, 4, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     read = export_padded(_SamePadding(*layers).eval(), network, to, tmp_path)
     assert is_any_size_accepted(read) == (to == "onnx")
+
+
+@pytest.mark.parametrize("to", ["onnx", "exported_program"])
+def test_export_of_unrolled_operation_accepts_eval_size(to, network, tmp_path):
+    layers = nn.Conv2d(3, 4, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    read = export_padded(_Unrolled(*layers).eval(), network, to, tmp_path)
+    assert not is_any_size_accepted(read)
 
 
 @pytest.mark.parametrize("to", ["onnx", "exported_program"])
