@@ -189,8 +189,8 @@ def _describe(
         money = f": {_format_cost(cost / runs_at_once, runs)}" if cost else ""
         seconds, is_guess = 60 * minutes / runs_at_once, any(each.is_guess for each in forecasts)
         is_measured = any(each.when for each in forecasts)
-        total = format_clock(seconds) if is_measured else format_long_time(seconds, is_guess)
-        yield f"about {total} in total{money}"
+        clock = format_clock(seconds) if is_measured else format_long_time(seconds, is_guess)
+        yield f"about {clock} in total{money}"
     for source, count in sources.items():
         which = "all times" if len(sources) == 1 else f"time of {count} of {len(runs)} runs"
         yield from wrap_text(f"{which}: {source}", get_page_width(), rest="    ")
