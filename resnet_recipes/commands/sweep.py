@@ -178,7 +178,7 @@ def _describe(
             minutes += fraction * forecast.estimate.total_minutes
             cost += fraction * forecast.estimate.cost(point.recipe.launch.price or 0.0)
             time = f"  {forecast.format_time(60 * fraction * forecast.estimate.total_minutes)}"
-        sources[forecast.source if forecast else explain_unknown_time(plan.recipe.launch)] += 1
+        sources[forecast.source if forecast else explain_unknown_time(plan)] += 1
         yield f"  {name}{time}"
         if changes := [argument for argument in arguments if argument not in shared]:
             yield f"    {' '.join(changes)}{f', from the stable phase of {other}' if other else ''}"

@@ -67,7 +67,7 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     if forecast is None:
         published = describe_published_time(plan)
         hint = Hint(f"use epochs= instead of budget={published and f'; published: {published}'}")
-        raise NotReadyError.of("budget", launch.budget, explain_unknown_time(launch), hint)
+        raise NotReadyError.of("budget", launch.budget, explain_unknown_time(plan), hint)
     fitted = fit_duration(plan, forecast)
     expected = estimate(fitted, forecast.speeds)
     is_same = fitted.recipe.evaluation == plan.recipe.evaluation

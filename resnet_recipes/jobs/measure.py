@@ -4,7 +4,7 @@ import json
 import time
 from dataclasses import asdict, replace
 from statistics import mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -36,9 +36,6 @@ from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
-if TYPE_CHECKING:  # imported with annotations only
-    from resnet_recipes.recipe.sections import LaunchConfig
-
 #: A clause for a predicted time: how to measure the time.
 MEASURES = "`resnet-recipes estimate` measures it"
 GUESS = f"a guess from the FLOPs of the network, which can be several times off; {MEASURES}"
@@ -65,9 +62,9 @@ def predict_time(plan: Plan) -> RunForecast | None:
     return RunForecast(estimate(plan, speeds), speeds, source)
 
 
-def explain_unknown_time(config: "LaunchConfig") -> Statement:
+def explain_unknown_time(plan: Plan) -> Statement:
     """Return the statement about a time that `predict_time` cannot find."""
-    if is_for_gpus(config) and not cuda.find_gpus().count:
+    if is_for_gpus(plan.recipe.launch) and not cuda.find_gpus().count:
         return Statement(f"the time is unknown without a GPU; {MEASURES} on the GPU machine")
     return UNKNOWN_TIME
 
