@@ -17,7 +17,7 @@ from resnet_recipes.jobs.measure import explain_unknown_time, measure_time, pred
 from resnet_recipes.jobs.memory import resolve_memory_pixels
 from resnet_recipes.jobs.micro_batch import fit_micro_batch
 from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate
-from resnet_recipes.planning.outline import describe_published_time, format_epochs
+from resnet_recipes.planning.outline import describe_duration, describe_published_time
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import change_duration
@@ -75,7 +75,7 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     other = "" if expected.other_minutes is None else ", checkpoints and start-up"
     most = f", at most {format_clock(60 * expected.max_minutes)}" if forecast.when else ""
     say(
-        f"budget={launch.budget} sets {format_epochs(fitted)}{also}"
+        f"budget={launch.budget} sets {describe_duration(fitted)}{also}"
         f"\n    {forecast.format_time(60 * expected.total_minutes)}{most}, with evaluations{other}"
         f"\n    {forecast.source}"
     )

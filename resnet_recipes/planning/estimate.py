@@ -34,7 +34,6 @@ MAX_ALL_REDUCE_FRACTION = 0.75
 #: Upper bound on actual / measured time of a run, even if the measured steps were uniform.
 MAX_DRIFT = 1.08
 
-
 #: Maximum ratio of the speed with the loader to that of the fastest quarter of steps alone. Above
 #: it, the two measurements contradict each other.
 MAX_SPEED_RATIO = 1.05

@@ -78,7 +78,7 @@ def iterate_notes(plan: Plan) -> Iterator[LabeledText]:
 def describe_details(plan: Plan) -> Iterator[LabeledText]:
     """Yield rows on the details of a run: figures with units, and a sentence for each method."""
     recipe, model = plan.recipe, plan.recipe.model
-    duration = f"{format_epochs(plan)}{_describe_scaling(plan)}"
+    duration = f"{describe_duration(plan)}{_describe_scaling(plan)}"
     yield (
         "duration",
         f"{duration} of {format_count(plan.steps_per_epoch, 'step')}: "
@@ -143,7 +143,7 @@ def describe_extras(plan: Plan) -> Iterator[LabeledText]:
         yield "" if index else "published", format_published(result)
 
 
-def format_epochs(plan: Plan) -> str:
+def describe_duration(plan: Plan) -> str:
     """Return the duration of the run in epochs."""
     epochs = plan.epochs
     return f"{epochs:{'g' if epochs >= 100 else '.3g'}} epoch{'' if epochs == 1 else 's'}"
