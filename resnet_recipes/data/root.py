@@ -70,11 +70,14 @@ def find_root_problem(path: str) -> Problem | None:
     if betons:
         clause = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
         return make_problem(root, clause, CONVERT_COMMAND)
-    if (ffcv := sorted(filter(_is_ffcv, names))) and not _list_folders(root):
+    has_folders = bool(_list_folders(root))
+    # the examples of FFCV also use the suffix .ffcv
+    ffcv = sorted(name for name in names if name.lower().endswith((".beton", ".ffcv")))
+    if ffcv and not has_folders:
         clause = f"has {ffcv[0]}, but a run needs train.beton and val.beton"
         return make_problem(root, clause, Hint("rename the files that FFCV wrote"))
     levels = ((root, "split"), (root.parent, "class"))
-    for folder, noun in levels[: 1 if _list_folders(root) else 2]:
+    for folder, noun in levels[: 1 if has_folders else 2]:
         if folder.name in find_split_folders(folder.parent) and _has_splits(folder.parent):
             clause = f"is one {noun}; use the folder containing train/ and val/"
             return make_problem(root, clause, Value(folder.parent))
@@ -231,11 +234,6 @@ def list_classes(folder: Path) -> list[str]:
         return sorted(
             entry.name for entry in entries if not entry.name.startswith(DEBRIS) and entry.is_dir()
         )
-
-
-def _is_ffcv(name: str) -> bool:
-    """Return whether a file is from FFCV, whose examples also use the suffix .ffcv."""
-    return name.lower().endswith((".beton", ".ffcv"))
 
 
 def _list_folders(folder: Path) -> list[str]:

@@ -173,11 +173,10 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
         raise NotReadyError.at(first.target, clause, hint) from error
 
 
-def _suggest_fixes(split: Split) -> tuple[str, ...]:
+def _suggest_fixes(split: Split) -> tuple[str, str]:
     """Return how to continue after an unreadable image; `doctor data` does not read shards."""
-    source = split.source
-    check = f"resnet-recipes doctor data {shlex.quote(source.path)}"
-    return ("on_bad_image=skip", *(() if isinstance(source.images, Shards) else (check,)))
+    check = f"resnet-recipes doctor data {shlex.quote(split.source.path)}"
+    return "on_bad_image=skip", "" if isinstance(split.source.images, Shards) else check
 
 
 def _open_writer(split: Split) -> BetonWriter:
