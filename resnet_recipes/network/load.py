@@ -236,15 +236,12 @@ def _find_run_weights(folder: Path) -> Path:
     """
     if (weights := folder / WEIGHTS).exists():
         return weights
-    checkpoints = _list_checkpoints(folder)
     runs = sorted(path.parent for path in folder.glob(f"*/{WEIGHTS}"))
+    files = [*folder.glob("*.pt*"), *folder.glob("*.safetensors")]
+    places = _list_checkpoints(folder) or runs or (files if len(files) == 1 else [])
     fix: Fix = Hint("pass the folder of a finished run")
-    if checkpoints:
-        fix = Value(shlex.quote(str(checkpoints[-1])))
-    elif runs:
-        fix = Value(shlex.quote(str(runs[-1])))
-    elif len(files := [*folder.glob("*.pt*"), *folder.glob("*.safetensors")]) == 1:
-        fix = Value(shlex.quote(str(files[0])))
+    if places:
+        fix = Value(shlex.quote(str(places[-1])))
     is_unfinished = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
     clause = "is a run that is not finished" if is_unfinished else f"has no {WEIGHTS}"
     raise NotReadyError.at(folder, clause, fix)
