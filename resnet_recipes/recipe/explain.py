@@ -347,7 +347,7 @@ def _read_section_value(
         return meaning
     if "name" in names and value.lower() not in ON:
         return _make_setting(f"{section}.name", value)
-    if section.startswith("methods.") and names and value[:1] not in ("[", "{"):
+    if is_method and names and value[:1] not in ("[", "{"):
         return _make_setting(f"{section}.{names[0]}", value)
     return None
 
