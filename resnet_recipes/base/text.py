@@ -48,7 +48,7 @@ def get_first_line(error: BaseException) -> str:
 
 def format_epochs(count: float) -> str:
     """Return a number of epochs with at most two decimals: 0.13, 22.5 or 36."""
-    return f"{count:.2f}".rstrip("0").rstrip(".") if count >= 0.01 else f"{count:.1g}"
+    return f"{round(count, 2):.12g}" if count >= 0.01 else f"{count:.1g}"
 
 
 def wrap_text(
