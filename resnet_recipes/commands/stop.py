@@ -33,10 +33,10 @@ _REASON = "stopped by `resnet-recipes stop`"
 def run(arguments: Arguments) -> int:
     """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
     (folder,) = find_runs(arguments.positional)
-    record = read_run(folder)
+    record, resume = read_run(folder), f"resnet-train --resume {shlex.quote(str(folder))}"
     if record and record.resumable:
-        fix = f"resnet-train --resume {shlex.quote(str(folder))}{record.resume_settings}"
-        raise NotReadyError.at(folder, f"is {record.state} at {record.progress}", fix)
+        clause = f"is {record.state} at {record.progress}"
+        raise NotReadyError.at(folder, clause, f"{resume}{record.resume_settings}")
     process = find_holder(folder)
     with suppress(ProcessLookupError):  # the run has just ended
         os.kill(process, signal.SIGTERM)
@@ -46,5 +46,5 @@ def run(arguments: Arguments) -> int:
     ending = read_ending(folder / EXIT)
     if ending and ending.code == ExitCode.PREEMPTED:
         write_ending(folder / EXIT, replace(ending, message=_REASON))
-    print(f"stopped. Continue with:  resnet-train --resume {folder}")
+    print(f"stopped. Continue with:  {resume}")
     return 0
