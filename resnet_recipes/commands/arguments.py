@@ -53,8 +53,9 @@ _WRITTEN = Statement("settings are written key=value")
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 
-#: Keys of the image folder and of the number of GPUs.
+#: Keys of the image folder, of the number of GPUs, and of the budget.
 DATA_KEYS, GPUS_KEYS = ("data", "data.root"), ("gpus", "launch.gpus")
+BUDGET_KEYS = ("budget", "launch.budget")
 
 #: Formats of `export`, as separate flags.
 _FORMATS = {meaning.replacement for meaning in FOREIGN_FORMATS.values()}

@@ -20,6 +20,7 @@ from resnet_recipes.base.errors import (
     is_command,
 )
 from resnet_recipes.commands.arguments import (
+    BUDGET_KEYS,
     DATA_KEYS,
     Arguments,
     drop_arguments,
@@ -133,7 +134,7 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
         suitable = candidates.suitable or ("mild",)
         candidates = find_candidates(changes, arguments.recipes, suitable)
     if not candidates.candidates:
-        others = drop_arguments(changes, "budget", "launch.budget")
+        others = drop_arguments(changes, *BUDGET_KEYS)
         fix = shlex.join(["resnet-recipes", "estimate", "mild", *others])
         raise NotReadyError.of("budget", None, UNKNOWN_TIME, fix)
     names = [
@@ -243,7 +244,7 @@ def _choose_recipe(arguments: Arguments) -> Choice:
     )
     names, changes = list(filter(None, values)), drop_arguments(arguments.positional, "recipe")
     recipes = library.list_names()
-    if not names and select_arguments(changes, "budget", "launch.budget"):
+    if not names and select_arguments(changes, *BUDGET_KEYS):
         return Choice("", changes)
     if not names:
         values = (argument.rpartition("=")[2] for argument in changes)

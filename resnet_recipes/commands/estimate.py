@@ -27,6 +27,7 @@ from resnet_recipes.base.text import (
     wrap_text,
 )
 from resnet_recipes.commands.arguments import (
+    BUDGET_KEYS,
     CSV,
     JSON,
     RECIPES,
@@ -76,9 +77,6 @@ Without NAME, nothing is measured: the command prints a table of all recipes tha
 with the time, cost and accuracy of each duration, where they are known.""",
     composes=True,
 )
-
-
-_BUDGET = ("budget", "launch.budget")
 
 
 def run(arguments: Arguments) -> int:
@@ -272,7 +270,7 @@ def _name_flags(problem: Problem, budget: str) -> Problem:
 
     `budget` is the value of --within, or "".
     """
-    if budget and problem.key in _BUDGET:
+    if budget and problem.key in BUDGET_KEYS:
         return problem._replace(key="--within", value=budget, typed="")
     if budget and problem.key == "launch.price" and problem.kind is Kind.MISSING:
         return problem._replace(key="--price", fix="--price 2.50")
@@ -301,7 +299,7 @@ def _collect_candidate(candidate: "Candidate", settings: Sequence[str]) -> dict[
     recipe, duration = candidate.plan.recipe, candidate.estimate
     price, epochs = recipe.launch.price, float(recipe.max_duration.removesuffix("ep"))
     command = ["resnet-train", recipe.name, *settings]
-    command += [] if select_arguments(settings, *_BUDGET) else [f"epochs={epochs:g}"]
+    command += [] if select_arguments(settings, *BUDGET_KEYS) else [f"epochs={epochs:g}"]
     return {
         "recipe": recipe.name,
         "epochs": epochs,
@@ -336,7 +334,8 @@ def _format_candidates(
         for row in rows
     ]
     if not any(row["cost"] is not None for row in rows):
-        cells = [{head: cell for head, cell in row.items() if head != "COST"} for row in cells]
+        for row in cells:
+            del row["COST"]
     if cells:
         yield from format_table(cells, ("ACCURACY", "COST"))
     elif reach is not None:

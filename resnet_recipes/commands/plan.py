@@ -16,9 +16,9 @@ from resnet_recipes.commands.printing import get_page_width, say, show
 from resnet_recipes.commands.run_paths import find_resumed
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.group import count_ranks, iterate_warnings
+from resnet_recipes.jobs.group import count_ranks, is_for_gpus, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO
-from resnet_recipes.run_folder import ALL_CHECKPOINTS, CHECKPOINTS
+from resnet_recipes.run_folder import CHECKPOINTS
 
 if TYPE_CHECKING:
     from resnet_recipes.jobs.measure import MemoryForecast
@@ -76,10 +76,10 @@ def run(arguments: Arguments) -> int:
 
 def _describe_resumption(folder: Path, plan: "Plan") -> str:
     """Return a run folder, with the epoch of its newest checkpoint."""
-    names = (path.stem for path in (folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
-    steps = [int(name[5:]) for name in names if name[5:].isdecimal()]
-    done, total = max(steps, default=0) / plan.steps_per_epoch, plan.total_steps
-    epochs = f"{done:.2f} of {total / plan.steps_per_epoch:.4g}"
+    from resnet_recipes.training.checkpoint import Checkpoints
+
+    step = max(Checkpoints(folder / CHECKPOINTS).iterate_steps(), default=0)
+    epochs = f"{step / plan.steps_per_epoch:.2f} of {plan.epochs:.4g}"
     return f"{folder}, resumed at epoch {epochs}; `time` counts all epochs"
 
 
@@ -141,10 +141,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
     """Yield device and precision, and a warning if the run may not fit in memory."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     gpus = cuda.find_gpus()
-    may_be_elsewhere = not external_launcher.count_started_ranks() and (
-        plan.world_size > 1 or launch.gpus != "auto" or launch.device == "cuda"
-    )
-    if launch.device != "cpu" and (gpus.count or may_be_elsewhere):
+    if is_for_gpus(launch) and (gpus.count or not external_launcher.count_started_ranks()):
         here = "" if gpus.count else " (this machine has no GPU)"
         if dtype == "auto":
             dtype = gpus.dtype or "bf16 if the GPU supports it, else fp16"
@@ -205,13 +202,12 @@ def _describe_forecast(
 
 def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield the time and cost of the run, or a published time."""
-    from resnet_recipes.planning.outline import describe_published_time
+    from resnet_recipes.planning.outline import describe_published_time, find_published_time
 
     price = plan.recipe.launch.price
     if forecast:
-        result, bounds = forecast.estimate, ""
-        if result.other_minutes is None:
-            bounds = ", without start-up"
+        result = forecast.estimate
+        bounds = ", without start-up" if result.other_minutes is None else ""
         if forecast.when:
             low, high = (format_clock(60 * minutes) for minutes in result.bounds)
             bounds += f", training {low} to {high}"
@@ -227,18 +223,12 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     text = "not predicted without a GPU"
     if cuda.find_gpus().count:
         text = "`resnet-recipes estimate` measures this run"
-    if published := describe_published_time(plan):
-        text = f"published: {published}; {text}"
+    if published := find_published_time(plan):
+        text = f"published: {describe_published_time(plan)}; {text}"
     yield "time", text
     if price is not None:
-        yield "cost", f"unknown, like the time{_describe_published_cost(plan, price)}"
-
-
-def _describe_published_cost(plan: "Plan", price: float) -> str:
-    """Return the cost of a published time at a price, as a clause, or ""."""
-    from resnet_recipes.planning.outline import find_published_time
-
-    if not (result := find_published_time(plan)) or not result.minutes:
-        return ""
-    cost = format_cost(compute_cost(60 * result.minutes, price), price)
-    return f"; the published {result.minutes:g} min cost {cost}"
+        clause, minutes = "", published and published.minutes
+        if minutes:
+            cost = format_cost(compute_cost(60 * minutes, price), price)
+            clause = f"; the published {minutes:g} min cost {cost}"
+        yield "cost", f"unknown, like the time{clause}"

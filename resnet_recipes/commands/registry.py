@@ -167,10 +167,10 @@ def run(argv: Sequence[str]) -> int:
 def _get_slurm_usage() -> Usage:
     """Return the usage of `job --for slurm`, under its short name."""
     usage = get_usage("job")
-    others = ("--for ENGINE", "--storage NAME")
-    flags = {flag: text for flag, text in usage.flags.items() if flag not in others}
-    line, example = "resnet-recipes slurm NAME [key=value ...]", usage.example
-    example = example.replace("job --for slurm", "slurm")
+    flags = dict(usage.flags)
+    del flags["--for ENGINE"], flags["--storage NAME"]
+    example = usage.example.replace("job --for slurm", "slurm")
+    line = "resnet-recipes slurm NAME [key=value ...]"
     return replace(usage, line=line, example=example, flags=flags)
 
 
@@ -292,14 +292,16 @@ def _move_run_first(name: str, argv: Sequence[str]) -> list[str]:
 
     Empty if the command takes no run, or if the first argument is a run.
     """
-    first = get_value(argv[:1], *RUN_FLAGS, *IMAGE_FLAGS, "format")
-    if not first or name not in ("eval", "predict", "export"):
+    keys = (*RUN_FLAGS, *IMAGE_FLAGS, "format")
+    if not get_value(argv[:1], *keys) or name not in ("eval", "predict", "export"):
         return []
-    to, rest = get_value(argv, "format"), drop_arguments(argv, *RUN_FLAGS, *IMAGE_FLAGS, "format")
-    out = str(find_free_path(Path("exported")))
-    flags = ["--to", to, "--out", out] if to and name == "export" else []
-    images = [get_value(argv, *IMAGE_FLAGS)] if name == "predict" else []
-    return [get_value(argv, *RUN_FLAGS) or LAST, *filter(None, images), *rest, *flags]
+    words = [get_value(argv, *RUN_FLAGS) or LAST]
+    if name == "predict" and (images := get_value(argv, *IMAGE_FLAGS)):
+        words.append(images)
+    words += drop_arguments(argv, *keys)
+    if name == "export" and (to := get_value(argv, "format")):
+        words += ["--to", to, "--out", str(find_free_path(Path("exported")))]
+    return words
 
 
 def _import_module(name: str) -> ModuleType:

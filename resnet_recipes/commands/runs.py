@@ -176,7 +176,8 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
         yield ""
     rows = [_make_cells(run, price) for run in runs]
     if price is None and all(run.price_per_hour is None for run in runs):
-        rows = [{head: cell for head, cell in row.items() if head != "COST"} for row in rows]
+        for row in rows:
+            del row["COST"]
     head, *lines = _format_table(rows)
     yield head
     for run, line in zip(runs, lines, strict=True):

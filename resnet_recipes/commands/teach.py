@@ -49,10 +49,8 @@ def _find_training_command(arguments: Arguments, path: Path) -> str:
     from resnet_recipes.methods import ORDER
 
     method = next(each for each in ORDER if each.soft_labels_setting)
-    teacher, labels = (
-        f"methods.{method.name}.{setting}"
-        for setting in (method.network_setting, method.soft_labels_setting)
-    )
+    teacher = f"methods.{method.name}.{method.network_setting}"
+    labels = f"methods.{method.name}.{method.soft_labels_setting}"
     folder = arguments.flags.get("--recipes")
     flags = ["--recipes", folder] if folder else []
     name, changes = choose_recipe(arguments)

@@ -132,7 +132,7 @@ class Checkpoints:
         """
         self._finish()
         skipped = []
-        steps = sorted((step for step in self._iterate_steps() if step <= last_step), reverse=True)
+        steps = sorted((step for step in self.iterate_steps() if step <= last_step), reverse=True)
         for step in steps:
             try:
                 state = self._read_verified(step)
@@ -151,7 +151,7 @@ class Checkpoints:
             raise TrainingError(summary, tuple(map(Hint, skipped)))
         return None
 
-    def _iterate_steps(self) -> Iterator[int]:
+    def iterate_steps(self) -> Iterator[int]:
         """Yield the steps of all checkpoints that have a manifest, intact or not."""
         if self.folder.is_dir():
             for path in self.folder.iterdir():
@@ -253,7 +253,7 @@ class Checkpoints:
         A good checkpoint is on disk at this point.
         """
         older = sorted(
-            (step for step in self._iterate_steps() if step <= newest and step not in self._bad),
+            (step for step in self.iterate_steps() if step <= newest and step not in self._bad),
             reverse=True,
         )
         for step in {*older[self.keep :]} - {self.stable_step} | self._bad:
