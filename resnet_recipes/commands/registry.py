@@ -148,9 +148,9 @@ def run(argv: Sequence[str]) -> int:
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
         )
     usage = get_usage(name) if argv[0] != "slurm" else _get_slurm_usage()
-    if placed := _move_run_first(name, rest):
+    if words := _move_run_first(name, rest):
         clause = "is not a setting here; the run comes first"
-        fix = shlex.join(["resnet-recipes", name, *placed])
+        fix = shlex.join(["resnet-recipes", name, *words])
         raise RecipeError.of(rest[0], None, clause, fix)
     if {"--help", "-h"} & set(rest):
         print(usage.format_page(get_page_width()), end="")
