@@ -57,8 +57,8 @@ def describe_essentials(plan: Plan, machine: Iterable[LabeledText] = ()) -> Iter
 
 def find_published_time(plan: Plan) -> Published | None:
     """Return the published result with a time whose duration is nearest, or None."""
-    timed = [result for result in plan.published if result.minutes and result.epochs]
-    return find_nearest(timed, plan.epochs)
+    results = [result for result in plan.published if result.minutes and result.epochs]
+    return find_nearest(results, plan.epochs)
 
 
 def describe_published_time(plan: Plan) -> str:
