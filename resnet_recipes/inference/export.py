@@ -143,7 +143,8 @@ def _write(
     reader = TARGETS[to].program
     checked = f"The file was read with {reader} and compared with the trained network: {text}."
     any_size = options.preprocesses or is_any_size_accepted(read)
-    card = make_model_card(about, to, format_usage(network, to, any_size), checked)
+    usage = format_usage(network, to, any_size)
+    card = make_model_card(about, to, usage, checked, options.dtype)
     (folder / "README.md").write_text(card, encoding="utf-8")
     return ExportResult(size, any_size, f"in {reader}: {text}")
 

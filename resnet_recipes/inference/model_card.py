@@ -20,10 +20,13 @@ _SIDES = {
 }
 
 
-def make_model_card(about: NetworkDescription, to: str, use: str, checked: str) -> str:
+def make_model_card(
+    about: NetworkDescription, to: str, use: str, checked: str, dtype: str = "float32"
+) -> str:
     """Return the README.md of an exported network.
 
-    `use` is Python code, and `checked` is a sentence about how the export was verified.
+    `use` is Python code, `checked` is a sentence about how the export was verified, and `dtype` is
+    the type of the weights.
     """
     title = f"{about.architecture}, {about.num_classes:,} classes"
     return "\n".join(
@@ -36,7 +39,7 @@ def make_model_card(about: NetworkDescription, to: str, use: str, checked: str) 
             "",
             "| | |",
             "|---|---|",
-            *(f"| {name} | {escape_markdown(value)} |" for name, value in _make_rows(about)),
+            *(f"| {name} | {escape_markdown(value)} |" for name, value in _make_rows(about, dtype)),
             "",
             "## Use",
             "",
@@ -55,7 +58,11 @@ def _make_header(about: NetworkDescription, to: str, title: str) -> dict[str, ob
         "license": "other",
         "library_name": _LIBRARIES.get(to, "pytorch"),
         "pipeline_tag": "image-classification",
-        "tags": ["image-classification", "resnet", "resnet-recipes"],
+        "tags": [
+            "image-classification",
+            *["resnet"] * ("resnet" in about.architecture),
+            "resnet-recipes",
+        ],
     }
     accuracies = _list_accuracies(about)
     if not accuracies:
@@ -80,7 +87,7 @@ def _list_accuracies(about: NetworkDescription) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _make_rows(about: NetworkDescription) -> list[tuple[str, str]]:
+def _make_rows(about: NetworkDescription, dtype: str) -> list[tuple[str, str]]:
     library, name = get_library(about.architecture), about.architecture.rpartition(":")[2]
     arguments = [f"{key}={value}" for key, value in about.arguments.items()]
     architecture = ", ".join([f"{library}'s {name}", *arguments])
@@ -94,6 +101,7 @@ def _make_rows(about: NetworkDescription) -> list[tuple[str, str]]:
     rows = [
         ("architecture", architecture),
         ("changed by", "; ".join(changes)),
+        ("weights", dtype),
         ("classes", names + (f" and {more:,} more" if more > 0 else "")),
         *((name, f"{value:.2f}%{images}") for name, value in _list_accuracies(about).items()),
         (

@@ -163,6 +163,16 @@ def test_card_has_top5_only_of_many_classes(num_classes, names, network):
     assert ("| top-5 | 98.50% on 2,000 validation images |" in rest) == ("top-5" in names)
 
 
+def test_card_names_weight_type_and_true_family(network):
+    lite = replace(network.about, architecture="timm:tf_efficientnet_lite0")
+    page = make_model_card(lite, "onnx", "", "Compared.", "int8")
+    assert "| weights | int8 |" in page
+    assert "- resnet\n" not in page
+    page = make_model_card(network.about, "onnx", "", "Compared.")
+    assert "| weights | float32 |" in page
+    assert "- resnet\n" in page
+
+
 def test_card_states_accepted_images(network):
     text = format_usage(network, "onnx", any_size=True)
     assert "float32 [N, 3, height, width], any N, height and width; (pixel" in text
