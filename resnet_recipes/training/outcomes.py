@@ -92,13 +92,13 @@ class Confusion:
 
     def classes(self) -> list[ClassResult]:
         """Return every class that has images, the worst first."""
-        results = [result for result in self._iterate_classes() if result.images]
+        results = self._iterate_classes()
         return sorted(results, key=lambda result: (result.recall_percent, result.label))
 
     def means(self) -> dict[str, Means]:
         """Return the means over classes: unweighted (`macro`) or by number of images (`weighted`).
 
-        As in scikit-learn, over all classes that have images or predictions.
+        Classes without images do not count, so the mean of recalls is the balanced accuracy.
         """
         results = list(self._iterate_classes())
         rows = [row[3:] for row in results]
@@ -109,7 +109,7 @@ class Confusion:
         }
 
     def _iterate_classes(self) -> Iterator[ClassResult]:
-        """Yield every class that has images or predictions, in the order of labels."""
+        """Yield every class that has images, in the order of labels."""
         labels, predicted_labels = self._labels, self._predicted
         num_classes = int(torch.cat([labels, predicted_labels]).max()) + 1
         counts = (
@@ -117,7 +117,7 @@ class Confusion:
             for values in (labels, labels[labels == predicted_labels], predicted_labels)
         )
         for label, (images, correct, predicted) in enumerate(zip(*counts, strict=True)):
-            if images or predicted:
+            if images:
                 precision, recall = (100 * correct / max(1, count) for count in (predicted, images))
                 f1 = 200 * correct / (images + predicted)
                 yield ClassResult(label, images, correct, precision, recall, f1)

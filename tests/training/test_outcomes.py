@@ -77,9 +77,10 @@ def make_confusion(labels: list[int], best: list[int]) -> Confusion:
 
 
 def test_class_metrics_match_manual_computation():
-    """Class 2 is never predicted correctly; class 3 is predicted but has no images, and counts.
+    """Class 2 is never predicted correctly; class 3 is predicted but has no images.
 
-    scikit-learn's precision_recall_fscore_support gives the same values with zero_division=0.
+    scikit-learn's precision_recall_fscore_support gives the same values with labels=[0, 1, 2] and
+    zero_division=0.
     """
     confusion = make_confusion([0] * 6 + [1] * 3 + [2], [0, 0, 0, 0, 1, 1, 1, 1, 3, 0])
     by_label = {
@@ -90,5 +91,5 @@ def test_class_metrics_match_manual_computation():
     assert by_label[1] == pytest.approx((50, 100 * 2 / 3, 100 * 4 / 7))
     assert by_label[2] == (0, 0, 0)
     macro, weighted = confusion.means().values()
-    assert macro == pytest.approx([32.5, 100 / 3, 25 * (8 / 11 + 4 / 7)])
+    assert macro == pytest.approx([130 / 3, 400 / 9, 100 / 3 * (8 / 11 + 4 / 7)])
     assert weighted == pytest.approx([63, 60, 10 * (6 * 8 / 11 + 3 * 4 / 7)])
