@@ -43,7 +43,7 @@ _SHORT_OF = {
     form[0].removesuffix("={}"): name for name, form in SHORT_NAMES.items() if len(form) == 1
 }
 
-DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
+DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,2})?")
 
 
 def expand_short_name(name: str, value: str) -> tuple[str, ...]:

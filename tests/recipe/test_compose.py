@@ -65,6 +65,7 @@ gpus=auto | launch.gpus | auto
 seed=7 | seed | 7
 ssr=0.7 | scale_schedule_ratio | 0.7
 epochs=18 | max_duration | 18ep
+epochs=1e3 | max_duration | 1e3ep
 epochs=18 | scale_schedule_ratio | 1.0
 max_duration=500ba | max_duration | 500ba
 workers=0 | data.workers | 0
