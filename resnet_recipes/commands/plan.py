@@ -210,15 +210,16 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
         bounds = ", without start-up" if result.other_minutes is None else ""
         if forecast.when:
             low, high = (format_clock(60 * minutes) for minutes in result.bounds)
-            bounds += f", training {low} to {high}"
+            bounds += f", training {low} to {high}" if low != high else f", training about {low}"
         yield (
             "time",
             f"{forecast.format_time(60 * result.total_minutes)} with evaluations{bounds}: "
             f"{forecast.source}",
         )
         if price is not None:
-            about = "" if forecast.when else "about "
-            yield "cost", f"{about}{format_cost(result.cost(price), price)}"
+            text = format_cost(result.cost(price), price)
+            about = "" if forecast.when or text.startswith("<") else "about "
+            yield "cost", f"{about}{text.replace('<', 'less than ')}"
         return
     text = "not predicted without a GPU"
     if cuda.find_gpus().count:
@@ -230,5 +231,5 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
         clause, minutes = "", published and published.minutes
         if minutes:
             cost = format_cost(compute_cost(60 * minutes, price), price)
-            clause = f"; the published {minutes:g} min cost {cost}"
+            clause = f"; the published {minutes:g} min would cost {cost}"
         yield "cost", f"unknown, like the time{clause}"

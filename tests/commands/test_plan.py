@@ -94,7 +94,7 @@ def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "cost"),
     [
-        ("mild gpus=8", "unknown, like the time; the published 25.3 min cost $13.82 at $32.77"),
+        ("mild gpus=8", "unknown, like the time; the published 25.3 min would cost $13.82"),
         ("finetune gpus=8", "unknown, like the time\n"),
         ("mild launch.device=cpu", "about $"),
     ],
@@ -105,6 +105,11 @@ def test_plan_with_a_price_explains_the_cost(arguments, cost, run_command, monke
     out = run_command(f"resnet-recipes plan {arguments} launch.price=32.77").out
     assert f"\n  cost       {cost}" in out
     assert "\n  cost" not in run_command(f"resnet-recipes plan {arguments}").out
+
+
+def test_plan_of_a_tiny_cost_is_in_words(run_command):
+    out = run_command("resnet-recipes plan demo launch.device=cpu launch.price=0.0001").out
+    assert "\n  cost       less than $0.01 at $0.0001 per hour\n" in out
 
 
 def test_plan_of_unknown_gpu_shows_published_time(print_plan):
