@@ -279,7 +279,8 @@ def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
     for argument in select_arguments(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
         clause = "works on one node only; on several, the job itself is restarted"
         yield Problem(argument, None, clause, kind=Kind.UNUSED)
-    if problem := find_number_problem("nodes", nodes.removeprefix("nodes="), 1, fix="nodes=2"):
+    fix = "nodes=1" if nodes == "nodes=0" else "nodes=2"
+    if problem := find_number_problem("nodes", nodes.removeprefix("nodes="), 1, fix=fix):
         yield problem
 
 

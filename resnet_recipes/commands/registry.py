@@ -171,7 +171,10 @@ def _get_slurm_usage() -> Usage:
     del flags["--for ENGINE"], flags["--storage NAME"]
     example = usage.example.replace("job --for slurm", "slurm")
     line = "resnet-recipes slurm NAME [key=value ...]"
-    return replace(usage, line=line, example=example, flags=flags)
+    flags = {flag: text.removeprefix("slurm: ") for flag, text in flags.items()}
+    return replace(
+        usage, line=line, about="print a job file for Slurm", example=example, flags=flags
+    )
 
 
 def _parse_training(argv: Sequence[str]) -> Arguments:

@@ -38,7 +38,9 @@ def test_slurm_without_recipe_suggests_its_example(run_command):
     assert "try:   resnet-recipes slurm hot data=/data/imagenet nodes=2 > job.sh\n" in message
     page = run_command("resnet-recipes slurm --help").out
     assert page.startswith("resnet-recipes slurm NAME [key=value ...]\n")
+    assert "\nPrint a job file for Slurm.\n" in page
     assert "--for ENGINE " not in page
+    assert "slurm: " not in page
 
 
 def test_job_notes_that_a_number_alone_is_minutes(run_command):

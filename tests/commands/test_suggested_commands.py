@@ -77,6 +77,7 @@ convert images out.zip | resnet-recipes convert images out
 convert images out max_resolution=500px | max_resolution=500
 convert images out jpeg_quality=0.9 | jpeg_quality=90
 job mild data=/d nodes=two --for slurm | nodes=2
+job mild data=/d nodes=0 --for slurm | nodes=1
 job mild data=/d --partition gpu --for slurm | write the script to job.sh, then: sbatch
 job mild data=/d | --for slurm
 job mild data=/d --for slurm --time 2h | --time 2:00:00
