@@ -1,5 +1,6 @@
 """`resnet-recipes estimate [NAME] data=PATH`: time and cost of a run, or of all recipes."""
 
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -290,7 +291,9 @@ def _read_reach(arguments: Arguments) -> float | None:
         clause = "asks for the least time, and --within gives a time"
         raise RecipeError.of("--reach", text, clause, Hint("remove one of them"))
     if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
-        raise RecipeError.of("--reach", text, "must be a percentage, as in 78", "--reach 78")
+        is_fraction = re.fullmatch(r"0?\.\d+", text) and float(number) >= 0.01
+        fix = f"--reach {100 * float(number):g}" if is_fraction else "--reach 78"
+        raise RecipeError.of("--reach", text, "must be a percentage, as in 78", fix)
     return float(number)
 
 

@@ -127,6 +127,8 @@ train --completion csh | 2 | valid: bash, zsh, fish
 estimate mild data=/nowhere --price abc | 2 | must be a price per hour
 estimate mild data=/nowhere --sample=1 | 2 | must be a whole number from 2
 estimate mild data=/nowhere --sample=many | 2 | must be a whole number from 2
+estimate data=/nowhere --reach 0.8 | 2 | --reach 80
+estimate data=/nowhere --reach 0.001 | 2 | --reach 78
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
 estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
 estimate data=/nowhere --within 2 | 2 | --within 2 must be a time (2h
