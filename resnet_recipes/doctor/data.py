@@ -91,7 +91,13 @@ def check_data(
             fix = "data.val_share=0.1", Hint("holds out a tenth of each class, as this check does")
             findings.append(Finding("warn", f"{root} has no validation images", fix))
     except NotReadyError as error:
-        return findings + [make_finding(problem) for problem in error.problems]
+        if others := [problem for problem in error.problems if problem.key != "data.val_share"]:
+            return findings + [make_finding(problem) for problem in others]
+        fix = (
+            Hint(error.problems[0].about("data.val_share=0.1")),
+            Hint("to train, add images or a folder val; `eval` needs neither"),
+        )
+        findings.append(Finding("fix", f"{root} has no validation images", fix))
     return findings + (list(_check_images(config, progress)) if images else [])
 
 

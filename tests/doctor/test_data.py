@@ -55,6 +55,18 @@ def test_doctor_reports_missing_split_as_training_does(image_folder, missing):
     assert finding.fix == tuple(map(problem.format_fix, problem.advice))
 
 
+def test_one_image_per_class_is_decoded_and_explained(image_folder):
+    shutil.rmtree(image_folder / "val")
+    for folder in (image_folder / "train").iterdir():
+        for path in sorted(folder.iterdir())[1:]:
+            path.unlink()
+    findings = check_data(image_folder)
+    finding = get_only_finding(findings, "fix")
+    assert finding.what == f"{image_folder} has no validation images"
+    assert "`eval` needs neither" in str(finding.fix)
+    assert findings[-1].what.endswith("images were decoded")
+
+
 def test_image_in_both_splits_is_found_by_content(image_folder):
     shutil.copy(image_folder / "train/ant/ant0.jpg", image_folder / "val/cat/renamed.jpg")
     finding = get_only_finding(check_data(image_folder), "warn")
