@@ -89,9 +89,10 @@ def run(arguments: Arguments) -> int:
                 print(f"  {100 * probability:6.2f}%  {escape_controls(title)}")
     if gallery:
         _write_gallery(gallery, network, paths, predictions)
-    if bad:
-        say("\n".join(_describe_unread(bad, len(paths))))
     failed = len(bad) == len(paths) or (bad and "--strict" in arguments)
+    if bad:
+        text = "\n".join(_describe_unread(bad, len(paths)))
+        say(f"error: {text}\n\n[exit {ExitCode.NOT_READY}]" if failed else text)
     return ExitCode.NOT_READY if failed else ExitCode.DONE
 
 

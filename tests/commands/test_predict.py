@@ -77,7 +77,8 @@ def test_predict_reports_unreadable_images_and_classifies_others(folder_with_wei
     assert "b.jpg" in second
     run_command("resnet-recipes predict mine mixed --strict", 3)
     message = run_command("resnet-recipes predict mine mixed/a.jpg", 3).err
-    assert message.startswith(f"{folder.absolute()}/a.jpg is not an image")
+    assert message.startswith(f"error: {folder.absolute()}/a.jpg is not an image")
+    assert message.endswith("\n\n[exit 3]\n")
 
 
 def test_predict_names_only_ten_unreadable_images(folder_with_weights, run_command):
