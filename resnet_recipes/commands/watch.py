@@ -1,5 +1,6 @@
 """`resnet-recipes watch RUN`: follow a run from another terminal."""
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -51,7 +52,8 @@ def run(arguments: Arguments) -> int:
     read_all([folder])
     if "--once" in arguments:
         for line in _format_lines(read_run(folder), read_metrics(folder / METRICS)):
-            print("\n".join(wrap_text(line, get_width(), rest="    ")))
+            width = sys.maxsize if line.startswith("resume:") else get_width()
+            print("\n".join(wrap_text(line, width, rest="    ")))
     elif is_live(sys.stdout):
         _follow(folder)
     else:
@@ -85,6 +87,8 @@ def _print(folder: Path) -> None:
         printed = len(evaluations)
         if run is None or run.state != "running":
             print(f"state={run.state if run else 'gone'}", flush=True)
+            for line in _format_resume(run) if run else ():
+                print(line, flush=True)
             return
         time.sleep(READ_INTERVAL_SECONDS)
 
@@ -119,6 +123,14 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
         yield f"about {format_clock(seconds)} left, with evaluations"
     if record.reason:
         yield record.shown_reason
+    yield from _format_resume(record)
+
+
+def _format_resume(record: RunRecord) -> Iterator[str]:
+    """Yield the command that resumes a run that has stopped, if there is one."""
+    if record.resumable and record.state != "running":
+        folder = shlex.quote(str(record.folder))
+        yield f"resume: resnet-train --resume {folder}{record.resume_settings}"
 
 
 def _get_top1(record: Record) -> float:

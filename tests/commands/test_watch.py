@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -33,6 +34,18 @@ def test_watch_prints_evaluations_to_a_pipe(tmp_path, monkeypatch, run_command):
     monkeypatch.setattr(watch.time, "sleep", sleep)
     out = run_command(f"resnet-recipes watch {folder}").out
     assert out.splitlines()[:2] == ["epoch=4 top1=70.00", "epoch=5 top1=72.50"]
+
+
+def test_watch_of_stopped_run_prints_resume_command(tmp_path, run_command):
+    folder = create_run_folder(tmp_path, "mine", state="stopped")
+    for flag in ("", " --once"):
+        out = run_command(f"resnet-recipes watch {folder}{flag}").out
+        assert out.splitlines()[-1] == f"resume: resnet-train --resume {folder}"
+
+
+def test_watch_suggests_the_only_longer_name(run_command):
+    create_run_folder(Path("runs"), "tty")
+    assert "did you mean tty?" in run_command("resnet-recipes watch tt", 3).err
 
 
 @pytest.mark.parametrize(
