@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import ExitCode, NotReadyError
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import find_runs
-from resnet_recipes.run_folder import EXIT
+from resnet_recipes.run_folder import EXIT, STOP
 from resnet_recipes.run_folder.ending import read_ending, write_ending
 from resnet_recipes.run_folder.lock import find_holder, is_running
 from resnet_recipes.run_folder.runs import read_run
@@ -26,7 +26,7 @@ USAGE = Usage(
 )
 
 
-#: The reason that `resnet-recipes runs` prints; the run itself knows only its signal.
+#: The reason that the run and `resnet-recipes runs` print; the signal does not tell it.
 _REASON = "stopped by `resnet-recipes stop`"
 
 
@@ -38,11 +38,15 @@ def run(arguments: Arguments) -> int:
         clause = f"is {record.state} at {record.progress}"
         raise NotReadyError.at(folder, clause, f"{resume}{record.resume_settings}")
     process = find_holder(folder)
+    with suppress(OSError):  # a full disk must not prevent the stop
+        (folder / STOP).write_text(_REASON)
     with suppress(ProcessLookupError):  # the run has just ended
         os.kill(process, signal.SIGTERM)
     say(f"process {process} saves a checkpoint and ends ...")
     while is_running(folder):
         time.sleep(0.1)
+    with suppress(OSError):  # the run deletes it unless it ended otherwise
+        (folder / STOP).unlink()
     ending = read_ending(folder / EXIT)
     if ending and ending.code == ExitCode.PREEMPTED:
         write_ending(folder / EXIT, replace(ending, message=_REASON))

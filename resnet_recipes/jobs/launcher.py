@@ -137,8 +137,10 @@ class Launch:
             self._ranks.kill()
             return
         if has_trained := self._has_trained():
-            again = " again" if self._signal == signal.SIGINT else ""
-            self._interject(f"saving a checkpoint; press Ctrl-C{again} to quit now")
+            text, again = "saving a checkpoint", self._signal == signal.SIGINT
+            if again or sys.stderr.isatty():  # else nobody can press it
+                text += f"; press Ctrl-C{' again' if again else ''} to quit now"
+            self._interject(text)
         self._deadline = time.monotonic() + (SAVE_SECONDS + 10 if has_trained else STOP_SECONDS)
         self._ranks.send(self._signal)
 

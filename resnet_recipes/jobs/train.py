@@ -1,7 +1,7 @@
 """Train as a rank: from the frozen recipe of a run folder to its summary."""
 
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from resnet_recipes.recipe.frozen_recipe import to_tree
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.recorder import Evaluation, Recorder
-from resnet_recipes.run_folder import BEST_WEIGHTS, CHECKPOINTS, RAW_WEIGHTS, WEIGHTS
+from resnet_recipes.run_folder import BEST_WEIGHTS, CHECKPOINTS, RAW_WEIGHTS, STOP, WEIGHTS
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.summary import WeightFiles
 from resnet_recipes.training import distributed
@@ -147,6 +147,9 @@ def train_first_rank(
         )
         recorder.log_note(done, text)
     if not is_done:
+        with suppress(OSError):  # absent unless `resnet-recipes stop` sent the signal
+            process.interruption.reason = (process.folder / STOP).read_text()
+            (process.folder / STOP).unlink()
         reason = process.interruption.reason or "another rank was asked to stop"
         fix = "" if is_task else f"resnet-train --resume {process.folder}"
         recorder.log_stop(done, reason, fix)

@@ -20,6 +20,7 @@ EXIT = "exit.json"  # how the last session ended
 LAUNCH = "launch.json"  # facts that the launcher passes to its ranks
 TASK = "task.json"  # a one-off task for the ranks, instead of training
 LOCK = "lock"
+STOP = "stop.txt"  # reason of a stop by `resnet-recipes stop`, until the run has ended
 LOGS = "logs"  # one log per rank, and the launcher's log
 HEARTBEATS = "heartbeat"  # how far each rank is
 ENDINGS = "endings"  # how each rank ended

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands import stop
-from resnet_recipes.run_folder import EXIT, LOCK, SUMMARY
+from resnet_recipes.run_folder import EXIT, LOCK, STOP, SUMMARY
 from resnet_recipes.run_folder.ending import Ending, read_ending, write_ending
 from resnet_recipes.run_folder.lock import is_running
 from tests.run_folders import create_run_folder
@@ -38,9 +38,10 @@ def live_run(tmp_path):
 
 
 def test_stop_sends_the_signal_of_a_scheduler(live_run, run_command):
-    _, process = live_run
+    folder, process = live_run
     assert "resnet-train --resume runs/first" in run_command("resnet-recipes stop first").out
     assert process.wait(10) == 75
+    assert not (folder / STOP).exists()
 
 
 def test_runs_name_the_command_that_stopped_a_run(live_run, run_command):

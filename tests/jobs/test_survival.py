@@ -14,7 +14,7 @@ from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import run_task
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder import BEST_WEIGHTS, WEIGHTS
+from resnet_recipes.run_folder import BEST_WEIGHTS, STOP, WEIGHTS
 from resnet_recipes.run_folder.ending import find_first_failure, read_ending
 from tests.jobs.launcher import Launcher
 from tests.jobs.small_runs import SMALL_HOT, STEPS, SmallRun, assert_same_weights
@@ -73,8 +73,11 @@ def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, launcher, t
     assert run.wait() == (1, [1])  # not 75: nothing could be saved
     assert "could not be written" in find_first_failure(run.monitor.read_endings()).message
     assert not list((run.folder / "checkpoints").iterdir())
+    (run.folder / STOP).write_text("stopped by a test")
     os.kill(run.start().await_step(2)[0], signal.SIGINT)
     assert run.wait() == (130, [130])
+    assert "stopped by a test" in (run.folder / "metrics.jsonl").read_text()
+    assert not (run.folder / STOP).exists()
     (beat,) = heartbeat.read_beats(run.folder)
     assert run.find_newest_step() == beat.step  # no step is lost
     os.kill(run.start().await_step(beat.step + 1)[0], signal.SIGKILL)
