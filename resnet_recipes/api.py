@@ -6,6 +6,7 @@ See `resnet_recipes.__all__`.
 import copy
 import inspect
 import os
+import shlex
 import signal
 import sys
 import time
@@ -78,7 +79,9 @@ class RunResult(NamedTuple):
         """Contents of summary.json. Raises NotReadyError after a stop, or without the file."""
         if self.stopped:
             clause = f"has no summary: it was stopped ({self.stopped})"
-            raise NotReadyError.at(self.folder, clause, f"resnet-train --resume {self.folder}")
+            raise NotReadyError.at(
+                self.folder, clause, f"resnet-train --resume {shlex.quote(str(self.folder))}"
+            )
         return read_json(self.folder / SUMMARY)
 
 

@@ -195,7 +195,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
         if run.reason:
             yield from wrap_text(run.shown_reason, get_width(), "    ", "    ")
         if run.resumable:
-            name = run.name if run.folder.parent == ROOT else run.folder
+            name = shlex.quote(run.name if run.folder.parent == ROOT else str(run.folder))
             yield f"    resume: resnet-train --resume {escape_controls(name)}{run.resume_settings}"
 
 

@@ -1,5 +1,6 @@
 """Train as a rank: from the frozen recipe of a run folder to its summary."""
 
+import shlex
 import sys
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -151,7 +152,7 @@ def train_first_rank(
             process.interruption.reason = (process.folder / STOP).read_text()
             (process.folder / STOP).unlink()
         reason = process.interruption.reason or "another rank was asked to stop"
-        fix = "" if is_task else f"resnet-train --resume {process.folder}"
+        fix = "" if is_task else f"resnet-train --resume {shlex.quote(str(process.folder))}"
         recorder.log_stop(done, reason, fix)
         return process.interruption.exit_code
     if is_task:

@@ -5,6 +5,7 @@ Each process writes its own ending, because torchrun replaces every exit code wi
 
 import json
 import re
+import shlex
 import sys
 import time
 import traceback
@@ -152,7 +153,8 @@ class Ending:
     def _format_lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
         more = RESUME_SETTINGS.get(self.error, "")
         can_resume = trains and more is not None
-        resume = f"resume: resnet-train --resume {folder}{more}" if can_resume else ""
+        command = f"resnet-train --resume {shlex.quote(str(folder))}{more}"
+        resume = f"resume: {command}" if can_resume else ""
         if not self.has_failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]
         if self.code in REJECTED_CODES:

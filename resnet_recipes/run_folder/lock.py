@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import socket
 import time
 from collections.abc import Iterator
@@ -146,8 +147,9 @@ class LockedFolder(HeldFolder):
                 if not _try_lock(self._lock):
                     self._lock.seek(0)
                     clause = f"is in use by {_describe_holder(self._lock.read())}"
-                    stop = Hint(f"`resnet-recipes stop {path}` saves and ends it")
-                    fix = (f"resnet-recipes watch {path}", stop)
+                    run = shlex.quote(str(path))
+                    stop = Hint(f"`resnet-recipes stop {run}` saves and ends it")
+                    fix = (f"resnet-recipes watch {run}", stop)
                     raise NotReadyError.at(path, clause, fix)
                 if not self.is_in_place:
                     clause = "was replaced by another command of the same name"

@@ -120,14 +120,14 @@ def test_ending_explain_escapes_control_characters(code):
 
 def test_ending_explain_orders_failure_cause_and_logs():
     text = Ending(1, 5, 1234, "OSError", "image file is truncated: a.JPEG", seconds=761.0).explain(
-        Path("runs/a"), ranks=8
+        Path("runs/a b"), ranks=8
     )
     assert text.splitlines() == [
         "rank 5 failed (OSError) 00:12:41 after start, after 1,234 steps; the other 7 ranks "
         "were stopped",
         "  image file is truncated: a.JPEG",
         "  hint:  replace the file, or skip it with data.on_bad_image=skip",
-        "  log: runs/a/logs/rank5.log     resume: resnet-train --resume runs/a",
+        "  log: runs/a b/logs/rank5.log     resume: resnet-train --resume 'runs/a b'",
     ]
 
 
