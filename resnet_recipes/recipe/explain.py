@@ -111,6 +111,8 @@ def _drop_typed(meaning: Meaning, others: Iterable[str]) -> Meaning:
     """Return a meaning without the settings after the first that other arguments change."""
     first, *rest = shlex.split(meaning.replacement) or [""]
     typed = {change.key for each in others for change in expand(each)}
+    if first == "model.weights=torchvision" and "model.weights" in typed:
+        return Meaning("", "remove it: model.weights is set")
     untyped = [argument for argument in rest if expand(argument)[0].key not in typed]
     return (
         meaning if untyped == rest else meaning._replace(replacement=shlex.join([first, *untyped]))

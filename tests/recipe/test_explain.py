@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnet_recipes.base.errors import Kind
+from resnet_recipes.base.errors import Hint, Kind
 from tests.checks import get_recipe_error
 from tests.tables import parse_rows
 
@@ -127,6 +127,11 @@ def test_unsupported_settings_of_other_tools_suggest_none(typed):
     assert problem.fixes == ()
     assert problem.kind is Kind.UNKNOWN or typed == "log=trackio"
     assert problem.advice or problem.valid
+
+
+def test_pretrained_with_typed_weights_is_removed():
+    (problem,) = get_recipe_error("mild", "model.pretrained=true", "model.weights=w.pth").problems
+    assert problem.advice == (Hint("remove it: model.weights is set"),)
 
 
 @pytest.mark.parametrize(
