@@ -329,7 +329,9 @@ def _explain_flags(
 ) -> Iterator[Problem]:
     """Yield the problems of settings typed as flags, then the problems of other arguments."""
     for argument, flag in settings.items():
-        problem = next((one for one in wrong if one.key in (argument, *_list_keys(argument))), None)
+        keys = (argument, *_list_keys(argument))
+        about_flag = (one for one in wrong if one.key in keys and one.kind is not Kind.ABSENT)
+        problem = next(about_flag, None)
         is_blank = problem and problem.typed != argument and argument[-1] == "="
         wrong = [one for one in wrong if one is not problem]
         if problem and not is_blank:

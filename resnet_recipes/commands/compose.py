@@ -257,8 +257,12 @@ def _choose_recipe(arguments: Arguments) -> Choice:
         if select_arguments(changes, "run.extends"):
             clause = Statement("--extend names the run, and the new run keeps its recipe")
             raise RecipeError.of(names[1], None, clause, Hint("remove it"))
-        several = ",".join(dict.fromkeys(names))
-        fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
+        for name in names:
+            if "," not in name:
+                library.read_chain(name)  # reports a missing file
+        several = f"recipe={','.join(dict.fromkeys(names))}"
+        others = [argument for argument in changes if argument not in recipes]
+        fix = (f"recipe={names[0]}", shlex.join(["resnet-train", "-m", several, *others]))
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
     is_folder = os.path.isdir(names[0])
     if names[0] not in recipes and (is_folder or names[0] in NETWORKS):

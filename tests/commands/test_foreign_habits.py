@@ -297,6 +297,7 @@ resnet-train train --data-path images | unknown command train | data=images | re
 resnet-train smal data=images --lr high | did you mean small? | must be a number
 resnet-train smal data=images lr=high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data is missing
+resnet-train mild --config mine.yml.yaml data=images | did you mean recipe= | does not exist
 resnet-recipes test --weights X --data Y | resnet-recipes eval ... | eval X data=Y | data=Y
 resnet-recipes slurm mild data=/d --mem 32G --time 2h | sbatch --mem 32G job.sh | --time 2:00:00
 resnet-recipes copy mild | resnet-recipes cp ... | resnet-recipes cp mild recipes/mine.yaml
