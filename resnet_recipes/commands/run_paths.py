@@ -1,6 +1,7 @@
 """Find the runs and networks given by the arguments of a command."""
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -74,6 +75,13 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     """
     RecipeError.raise_if_any([find_missing_network(arguments, usage.example)])
     path = find_network(arguments[0], "RUN|FILE")
+    weights = get_value(arguments[1:], "model.weights")
+    if weights and names.PUBLISHED_WEIGHTS.fullmatch(arguments[0]):
+        rest = drop_arguments(arguments[1:], "model.weights")
+        name, clause = f"model.name={arguments[0]}", "is the file of the network, and comes first"
+        fix = shlex.join([*usage.line.split()[:2], weights, name, *rest])
+        fix = Hint(f"{fix} IMAGE ...") if "IMAGE" in usage.line else fix
+        raise RecipeError.of("model.weights", weights, clause, fix)
     from resnet_recipes.inference.open import SETTINGS, open_trained
     from resnet_recipes.network.open import iterate_notes
 
