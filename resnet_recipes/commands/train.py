@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeError
-from resnet_recipes.base.text import format_clock
+from resnet_recipes.base.text import format_clock, wrap_text
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import DEMO, compose_recipe, plan_demo
-from resnet_recipes.commands.printing import say
+from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.commands.run_paths import find_resumed, find_root
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import count_ranks, find_group_problems, make_group
@@ -176,9 +176,10 @@ def _check(arguments: Arguments) -> int:
         say("\n".join(format_plan(plan)))
     try_run(plan, say)
     steps = min(TRIED_STEPS, plan.total_steps)
-    print(
+    text = (
         f"checked in {format_clock(time.monotonic() - start)}: the last {steps} of "
         f"{plan.total_steps:,} steps, an evaluation and a checkpoint; nothing was kept. "
         "The same command without --check trains."
     )
+    print("\n".join(wrap_text(text, get_line_width())))
     return ExitCode.DONE

@@ -1,5 +1,6 @@
 """The console output of a run: a live display on a terminal, plain lines in a pipe."""
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -45,6 +46,12 @@ COLUMNS = {
 
 #: Columns that a narrow terminal omits, in this order.
 OPTIONAL_COLUMNS = ("eval", "images/s", "third", "top-5", "px")
+
+
+def _wrap_row(label: str, text: str, width: int) -> list[str]:
+    """Return a row of the summary, wrapped below its text."""
+    width = sys.maxsize if label in UNWRAPPED_ROWS else width
+    return wrap_text(text, width, f"  {label:<12}", " " * 14, glue=r" (?=\d)")
 
 
 def open_console(facts: RunFacts, err: TextIO) -> "Console":
@@ -102,6 +109,9 @@ class PlainConsole:
             f"eval_s={seconds:.1f}"
         )
 
+    def show_evaluating(self, done: int, images: int, total: int) -> None:
+        """Print nothing: the evaluation is printed when it is complete."""
+
     def show_note(self, text: str) -> None:
         """Print a note."""
         self._print_line(f"note {text}")
@@ -113,11 +123,10 @@ class PlainConsole:
 
     def show_result(self, summary: Summary) -> None:
         """Show the result on the output stream."""
-        page = (
-            f"  {label:<12}{text}".rstrip()
-            for label, text in describe_run(summary, self._facts.shows_all_times)
-        )
-        page = map(escape_controls, ("", format_title(summary), "", *page))
+        width = shutil.get_terminal_size((0, 0)).columns or sys.maxsize  # COLUMNS, if it is set
+        page = ["", *wrap_text(format_title(summary), width, rest="    "), ""]
+        for label, text in describe_run(summary, self._facts.shows_all_times):
+            page += _wrap_row(label, text, width)
         print(*page, sep="\n", file=self._out, flush=True)
 
     def close(self) -> None:
@@ -144,6 +153,7 @@ class LiveConsole:
         self._out = RichConsole(file=out, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread
         self._drawn_at = float("-inf")
+        self._ends_at: float | None = None  # estimated end of the run by time.monotonic()
         self._names: Sequence[str] = ()  # headings of the accuracy columns
         self._steps: list[StepMetrics] = []  # logged since the last evaluation
 
@@ -164,11 +174,24 @@ class LiveConsole:
             style="yellow" if progress.data_wait_share > 0.1 else "",
         )
         now = time.monotonic()
+        self._ends_at = None if seconds_left is None else now + seconds_left
         self._live.update(
             self._display(progress.done, seconds_left, figures), refresh=now - self._drawn_at > 0.1
         )
         if now - self._drawn_at > 0.1:
             self._drawn_at = now
+
+    def show_evaluating(self, done: int, images: int, total: int) -> None:
+        """Show that an evaluation has read `images` of `total`; redraw ten times a second."""
+        now = time.monotonic()
+        if images and now - self._drawn_at <= 0.1:
+            return
+        self._drawn_at = now
+        left = None
+        if self._ends_at is not None and self._ends_at - now >= 0.5:  # else it would show 0:00
+            left = self._ends_at - now
+        text = Text(f"evaluating: {images:,} of {total:,} images")
+        self._live.update(self._display(done, left, text), refresh=True)
 
     def show_evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
@@ -220,10 +243,7 @@ class LiveConsole:
         head = "\n".join(wrap_text(format_title(summary), self._out.width, rest="    "))
         self._out.print("\n", Text(head, style="bold"), "\n", sep="", soft_wrap=True)
         for label, text in describe_run(summary, self._facts.shows_all_times):
-            width = sys.maxsize if label in UNWRAPPED_ROWS else self._out.width
-            lines = Text(
-                "\n".join(wrap_text(text, width, f"  {label:<12}", " " * 14, glue=r" (?=\d)"))
-            )
+            lines = Text("\n".join(_wrap_row(label, text, self._out.width)))
             lines.stylize("cyan", 0, 14)
             self._out.print(lines, soft_wrap=True)
 

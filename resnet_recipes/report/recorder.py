@@ -146,6 +146,10 @@ class Recorder:
         self._pace.add_evaluation(seconds)
         self._console.show_evaluation(done, averaged, raw, seconds)
 
+    def show_evaluating(self, done: int, images: int, total: int) -> None:
+        """Show that an evaluation after `done` steps has read `images` of `total`."""
+        self._console.show_evaluating(done, images, total)
+
     def write_correct_images(self, correct: CorrectImages) -> None:
         """Write which validation images the final network classifies correctly."""
         self._try_to_write(lambda: correct.write(self._folder))

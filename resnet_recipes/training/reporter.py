@@ -119,9 +119,14 @@ class RunReporter:
 
         def measure() -> tuple[Metrics, list[Tensor]]:
             correct: list[Tensor] = []  # flags of the images of each batch, on the device
+            images = 0
+            self._show_evaluating(done, images)
 
             def on_batch(outcomes: Outcomes) -> bool:
+                nonlocal images
                 correct.append(outcomes.predicted == outcomes.labels)
+                images += len(outcomes.labels)  # of this rank; its size needs no synchronization
+                self._show_evaluating(done, images)
                 self.heartbeat.beat(done, "evaluate")
                 return self.is_asked_to_stop()
 
@@ -156,6 +161,13 @@ class RunReporter:
                     raw_seconds=end - raw_start,
                     is_best=best.step == done,
                 )
+
+    def _show_evaluating(self, done: int, images: int) -> None:
+        """Show the images read in an evaluation; every rank reads about as many."""
+        if self.recorder is not None:
+            total = self.run.eval_data.examples
+            seen = min(total, images * self.run.rank.world_size)
+            self.recorder.show_evaluating(done, seen, total)
 
     def _write_correct_images(self, correct: list[Tensor]) -> None:
         """Write which images all ranks together classified correctly."""

@@ -15,6 +15,7 @@ from tests.plans import TINY
 def test_check_trains_last_steps_and_deletes_them(forks, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("COLUMNS", "60")
     arguments = f"resnet_recipes mild {TINY} max_duration=6ba seed=1 --check"
     code, out, err = forks.run(tmp_path, *arguments.split()).wait(100)
     assert code == 0, err
@@ -22,6 +23,7 @@ def test_check_trains_last_steps_and_deletes_them(forks, tmp_path, monkeypatch):
     assert "step=6/6" in err
     assert "eval " in err
     assert "the last 2 of 6 steps" in out
+    assert max(map(len, out.splitlines())) <= 60
     assert [*tmp_path.rglob("config.yaml")] == []
 
 

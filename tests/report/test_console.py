@@ -188,6 +188,31 @@ def test_result_goes_to_stdout_without_the_log(kind, full, facts, simulator):
     assert [line for line in page.splitlines() if len(line) > 80] == []
 
 
+def test_live_console_counts_evaluated_images(facts, monkeypatch):
+    console, now = make_console(LiveConsole, facts), 0.0
+    monkeypatch.setattr("resnet_recipes.report.console.time.monotonic", lambda: now)
+    console.begin(0)
+    console.show_step(StepMetrics(40, 1, 1.0, 0.5, 64, 2.0, 50.0, 0.5), 17.0)
+    for seconds, images in ((1.0, 0), (1.05, 32), (5.0, 64), (18.0, 128)):
+        now = seconds
+        console.show_evaluating(40, images, 153)
+    console.close()
+    screen = strip_styles(console.err.getvalue())
+    assert "evaluating: 0 of 153 images" in screen
+    assert "32 of 153" not in screen  # less than 0.1 s later
+    assert screen.index("0:12 left") < screen.index("evaluating: 64 of 153 images")
+    assert "0:00 left" not in screen
+
+
+def test_plain_summary_wraps_at_columns_if_set(facts, simulator, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    page = show_run(facts, simulator, make_console(PlainConsole, facts))[1]
+    assert len(next(line for line in page.splitlines() if "without eval" in line)) <= 50
+    monkeypatch.delenv("COLUMNS")
+    page = show_run(facts, simulator, make_console(PlainConsole, facts))[1]
+    assert len(next(line for line in page.splitlines() if "without eval" in line)) > 50
+
+
 def test_live_row_covers_steps_since_the_last_row(facts):
     console = make_console(LiveConsole, facts)
     with closing(Recorder(facts, console)) as recorder:
