@@ -257,8 +257,9 @@ class LiveConsole:
         for ratio in (None, 1, None, None):
             head.add_column(ratio=ratio, no_wrap=True)
         left = "" if seconds_left is None else f"{format_clock(seconds_left)} left"
+        digits = 1 if facts.epochs >= 1 else 2
         head.add_row(
-            f"epoch {facts.epoch(done):.1f} of {format_epochs(facts.epochs)}",
+            f"epoch {facts.epoch(done):.{digits}f} of {format_epochs(facts.epochs)}",
             ProgressBar(facts.total_steps, done, finished_style="green"),
             f"{100 * done // facts.total_steps}%",
             left,

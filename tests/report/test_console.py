@@ -204,6 +204,12 @@ def test_live_console_counts_evaluated_images(facts, monkeypatch):
     assert "0:00 left" not in screen
 
 
+def test_live_display_counts_hundredths_below_an_epoch(facts):
+    with closing(make_console(LiveConsole, replace(facts, total_steps=5))) as console:
+        console.begin(4)
+    assert "epoch 0.40 of 0.5" in strip_styles(console.err.getvalue())
+
+
 def test_plain_summary_wraps_at_columns_if_set(facts, simulator, monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
     page = show_run(facts, simulator, make_console(PlainConsole, facts))[1]
