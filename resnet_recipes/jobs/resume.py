@@ -32,7 +32,7 @@ from resnet_recipes.recipe.library import Entry, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
-from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, SUMMARY, TASK
+from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, STOP, SUMMARY, TASK
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 from resnet_recipes.training.state import find_changed_settings
@@ -86,7 +86,8 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
     RecipeError.raise_if_any(find_changed_settings(asdict(original), plan.recipe))
     if plan.recipe != original:
         atomic.write_text(config, frozen_recipe.freeze_with_digest(plan.recipe))
-    (folder / EXIT).unlink(missing_ok=True)
+    for outdated in (EXIT, STOP):
+        (folder / outdated).unlink(missing_ok=True)
     say(f"resuming {folder}")
     return locked_folder
 

@@ -271,10 +271,12 @@ def test_resume_rejects_folder_with_a_link(started_runs, explain_rejected_resume
     assert "runs/mine/checkpoints is a symbolic link" in explain_rejected_resume("", 3)
 
 
-def test_resume_deletes_the_previous_ending(started_runs, run_command):
-    Path("runs/mine/exit.json").write_text('{"code": 75}')
+@pytest.mark.parametrize("name", ["exit.json", "stop.txt"])
+def test_resume_deletes_the_previous_ending(name, started_runs, run_command):
+    ending = Path("runs/mine", name)
+    ending.write_text('{"code": 75}')
     run_command("resnet-train --resume runs/mine", 75)
-    assert not Path("runs/mine/exit.json").exists()
+    assert not ending.exists()
 
 
 def test_resume_rejects_run_replaced_before_its_lock(started_runs, run_command, monkeypatch):
