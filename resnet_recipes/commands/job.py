@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import parse_budget, parse_time
@@ -22,7 +23,15 @@ from resnet_recipes.commands.arguments import (
 )
 from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
 from resnet_recipes.commands.printing import say
-from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, slurm, torchx
+from resnet_recipes.jobs.engines import (
+    STORAGE,
+    Allocation,
+    Job,
+    kubernetes,
+    skypilot,
+    slurm,
+    torchx,
+)
 
 if TYPE_CHECKING:
     from resnet_recipes.commands.sweep import Runs
@@ -117,6 +126,9 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         clause = "is a file on this machine, and the machines of the job do not have it"
         fix = Hint("use a packaged recipe, with your changes as key=value")
         raise RecipeError.of("recipe", recipe, clause, fix)
+    if engine in _STORAGE:
+        title = "warning: without the images on its machines, the job will fail"
+        _say_problems(title, _find_unmounted(config.data.root), settings, engine)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](
         Job(name, drop_arguments(settings, *GPUS_KEYS), allocation, storage, list(extras), secrets)
@@ -161,6 +173,13 @@ def _find_absent_files(point: "Composed") -> Iterator[Problem]:
             open_weights(point.recipe.model)
         except RecipeError as error:
             yield from error.problems
+
+
+def _find_unmounted(root: str) -> Iterator[Problem]:
+    """Yield the problem of images that are neither on the mounted storage nor in a bucket."""
+    if root and "://" not in root and STORAGE not in (root, *map(str, Path(root).parents)):
+        clause = f"is not mounted: the job mounts only {STORAGE}"
+        yield Problem("data.root", root, clause, f"data={STORAGE}/{Path(root).name}")
 
 
 def _format_slurm(

@@ -33,6 +33,18 @@ def test_job_notes_files_missing_on_this_machine(image_folder, monkeypatch, run_
     assert "does not have" not in run_command(f"resnet-recipes slurm mild data={image_folder}").err
 
 
+@pytest.mark.parametrize(
+    "job", ["kubernetes mild --storage claim", "skypilot mild --storage s3://mine"]
+)
+def test_job_warns_about_images_outside_its_storage(job, run_command):
+    err = run_command(f"resnet-recipes job --for {job} data=/data/imagenet").err
+    assert "data=/data/imagenet is not mounted: the job mounts only /storage" in err
+    assert "use:   data=/storage/imagenet" in err
+    for mounted in ("/storage/imagenet", "s3://mine/imagenet"):
+        err = run_command(f"resnet-recipes job --for {job} data={mounted}").err
+        assert "not mounted" not in err
+
+
 def test_slurm_without_recipe_suggests_its_example(run_command):
     message = run_command("resnet-recipes slurm", 2).err
     assert "try:   resnet-recipes slurm hot data=/data/imagenet nodes=2 > job.sh\n" in message
