@@ -69,7 +69,14 @@ def find_fitting_networks(state: Mapping[str, Tensor], path: Path) -> list[str]:
         for name in candidates
         if name.partition(":")[2] in similar and _is_fitting(state, path, name)
     ]
-    return sorted(fitting, key=lambda name: similar.index(name.partition(":")[2]))
+    # EfficientNet-PyTorch's names of tensors, with weights from TensorFlow
+    is_from_tensorflow = "_conv_stem.weight" in state
+
+    def order(name: str) -> tuple[bool, int]:
+        short = name.partition(":")[2]
+        return is_from_tensorflow and not short.startswith("tf_"), similar.index(short)
+
+    return sorted(fitting, key=order)
 
 
 def _is_fitting(state: Mapping[str, Tensor], path: Path, name: str) -> bool:

@@ -128,6 +128,20 @@ def test_error_states_how_fitting_networks_differ(tmp_path):
     assert f"{names[1]} differs in {', '.join(EFFICIENTNET)}" in problem.advice[-1]
 
 
+def test_tensors_named_by_efficientnet_pytorch_suggest_tf_first(tmp_path):
+    timm = pytest.importorskip("timm")
+    state = timm.create_model("tf_efficientnet_lite0", num_classes=2).state_dict()
+    state = {
+        {"conv_stem.weight": "_conv_stem.weight"}.get(name, f"_{name}"): item
+        for name, item in state.items()
+    }
+    torch.save(state, path := tmp_path / "lite0.pth")
+    names = ("timm:tf_efficientnet_lite0", "timm:efficientnet_lite0")
+    problem = get_problem(NotReadyError, open_network, str(path))
+    assert problem.fixes == tuple(f"model.name={name}" for name in names)
+    assert problem.advice[-1].startswith(f"{names[1]} differs in ")
+
+
 def test_fitting_networks_contain_four_letters_of_file_name(tiny_efficientnet, monkeypatch):
     """The names of file and network are not similar."""
     networks = {"timm": ["test_efficientnet", "test_vit"], "torchvision": []}
