@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.errors import Note
-from resnet_recipes.base.text import format_count
+from resnet_recipes.base.text import format_count, format_number
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.library import Origin
 from resnet_recipes.recipe.schema import Recipe, get_enabled
@@ -14,6 +14,10 @@ from resnet_recipes.recipe.sections import AUTO
 #: and He, 2018, arXiv:1803.08494, table 2: 24.8% errors with 8 images, 23.7% with 16, 23.6% with
 #: 32).
 MIN_RANK_SIZE = 16
+
+#: Maximum ratio of a learning rate to the usual one for random weights in a run that starts from
+#: trained weights. For its classifier, finetune uses 113 times the usual one.
+MAX_PRETRAINED_RATIO = 1000
 
 
 def advise(
@@ -101,13 +105,14 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[Note]:
             f"batch.bn_size={batch.bn_size} is more than the {rank_size} images of a step on each "
             f"device, so BatchNorm uses {rank_size}"
         )
-    if recipe.model.weights:
-        return  # the usual learning rate assumes random weights
     usual = optimizer.usual_lr * (batch.global_size / 2048) ** optimizer.lr_power
     ratio = optimizer.lr / usual
-    if not 0.2 <= ratio <= 5:
-        yield Note(
-            f"lr={optimizer.lr:g} is {ratio:.3g} times the usual learning rate of {optimizer.name} "
-            f"for a batch of {batch.global_size}",
-            f"lr={usual:.3g}",
-        )
+    text = (
+        f"lr={optimizer.lr:g} is {format_number(ratio)} times the usual learning rate of "
+        f"{optimizer.name} for a batch of {batch.global_size}"
+    )
+    if recipe.model.weights:  # the usual learning rate assumes random weights
+        if ratio > MAX_PRETRAINED_RATIO:
+            yield Note(text)
+    elif not 0.2 <= ratio <= 5:
+        yield Note(text, f"lr={usual:.3g}")

@@ -64,6 +64,12 @@ def test_notes_name_settings_that_rarely_help(line, expected):
     assert not re.search(r"\.$|^[A-Z][a-z]", notes, re.MULTILINE)
 
 
+def test_trained_weights_note_an_absurd_lr():
+    notes = format_plan_notes("finetune lr=1 gpus=1")
+    assert notes == "lr=1 is 11,314 times the usual learning rate of adamw for a batch of 16"
+    assert format_plan_notes("finetune lr=0.05 gpus=1") == ""
+
+
 def test_extending_run_gets_no_advice_on_fixed_settings():
     assert format_plan_notes("mild bs=256 gpus=1 run.extends=first") == ""
 
