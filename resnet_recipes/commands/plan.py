@@ -107,7 +107,7 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
         *_describe_loading(plan, forecast),
     ]
     machine += [(WARNING, text) for text in iterate_warnings(plan.recipe.launch)]
-    alarms = [*outline.iterate_notes(plan), *_note_large_images(plan)]
+    alarms = [*outline.iterate_notes(plan), *_note_image_size(plan)]
     if forecast and (note := note_evaluations(plan, forecast)):
         alarms += note.list_rows()
     alarms += [row for row in machine if row[0] in _LAST]
@@ -126,15 +126,18 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
     yield from outline.format_lines(rows, get_page_width())
 
 
-def _note_large_images(plan: "Plan") -> LabeledRows:
-    """Yield a note if a recipe for small images trains on photographs."""
+def _note_image_size(plan: "Plan") -> LabeledRows:
+    """Yield a note if a recipe for small images trains on photographs, or the reverse."""
     from resnet_recipes.jobs.candidates import MAX_SMALL_SIZE, find_typical_size
 
     data = plan.recipe.data
-    size = find_typical_size(data, plan.facts) if data.train_size <= MAX_SMALL_SIZE else 0
-    if size > MAX_SMALL_SIZE:
+    size = find_typical_size(data, plan.facts)
+    if data.train_size <= MAX_SMALL_SIZE < size:
         text = f"data.train_size={data.train_size} is for smaller images than these, of {size:g} px"
         yield from Note(text, "recipe=finetune").list_rows()
+    elif 0 < size <= MAX_SMALL_SIZE < data.train_size:
+        text = f"the images have {size:g} px, and data.train_size={data.train_size} enlarges them"
+        yield from Note(text, "recipe=small").list_rows()
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:

@@ -53,6 +53,16 @@ def test_plan_notes_images_larger_than_the_recipe_expects(run_command, tmp_path)
     assert "smaller images than these" not in text
 
 
+def test_plan_notes_images_smaller_than_the_recipe_expects(run_command, tmp_path):
+    for name in ("train/a", "train/b", "val/a", "val/b"):
+        (tmp_path / name).mkdir(parents=True)
+        Image.new("RGB", (32, 40)).save(tmp_path / name / "0.jpg")
+    line = f"resnet-recipes plan mild bs=2 data={tmp_path}"
+    text = " ".join(run_command(line).out.split())
+    assert "the images have 32 px, and data.train_size=176 enlarges them use recipe=small" in text
+    assert "enlarges" not in run_command(f"{line} data.train_size=32").out
+
+
 @pytest.mark.parametrize(
     ("arguments", "setting", "seconds"),
     [
