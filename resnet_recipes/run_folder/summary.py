@@ -25,7 +25,7 @@ class Summary:
     weights: str  # file with the trained weights: EMA weights if the recipe uses EMA
     raw_weights: str | None  # file with the raw weights, if there are EMA weights
     best_weights: str | None  # file with the weights of the best evaluation, with checkpoint.best
-    best: Metrics | None  # the best evaluation: optimistic, since it is the best of many
+    best: Metrics | None  # the best of several evaluations, which is optimistic
     best_epoch: float | None
     evaluations: int
     ema: Metrics | None  # last evaluation of the EMA weights, if the recipe uses EMA
@@ -163,7 +163,7 @@ def summarize(
     begins, evaluations = filter_kind(records, "begin"), filter_kind(records, "evaluation")
     last = evaluations[-1] if evaluations else {}
     best = next((r for r in reversed(evaluations) if r.get("is_best")), {})
-    best = best if files.best else {}
+    best = best if files.best and len(evaluations) > 1 else {}
     wall_seconds, price = records[-1]["wall_seconds"], facts.price_per_hour
     done = records[-1]["step"]  # fewer than planned if the run reached its target
     return Summary(

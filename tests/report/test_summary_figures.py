@@ -59,6 +59,14 @@ def test_throughput_mean_is_weighted_by_time(summary):
     assert summary.data_wait_share == pytest.approx(0.5 * 20 / 110)
 
 
+def test_summary_of_a_single_evaluation_has_no_best(recorder, simulator):
+    recorder.begin()
+    recorder.log_evaluation(1, averaged=None, raw=Metrics(80, 95, 1, 500), seconds=3, is_best=True)
+    files = WeightFiles(Path("weights.pt"), best=Path("best.pt"))
+    summary = recorder.finish(1, simulator.seconds, files)
+    assert (summary.best, summary.best_epoch) == (None, None)
+
+
 def test_summary_best_is_the_last_marked_evaluation(recorder, simulator):
     recorder.begin()
     simulator.run(0, 10)
