@@ -291,6 +291,17 @@ def find_packaged(arguments: Arguments) -> Entry | None:
     return entry if entry.origin == "packaged" else None
 
 
+def complete_images(problems: Sequence[Problem], arguments: Arguments) -> Sequence[Problem]:
+    """Return problems; if the only one is a bare folder of images, with the complete command."""
+    recipe, keys = get_value(arguments.positional, "recipe"), [each.key for each in problems]
+    fixes = select_arguments(problems[0].fixes, "data") if len(problems) == 1 else []
+    if not (recipe and fixes and keys[0] in arguments.positional):
+        return problems
+    others = [each for each in arguments.positional if each not in keys]
+    command = [arguments.command, recipe, *drop_arguments(others, "recipe"), *fixes]
+    return [problems[0]._replace(fix=shlex.join(command))]
+
+
 def collect_problems(
     check: Callable[[Arguments], object], arguments: Arguments
 ) -> tuple[Problem, ...]:

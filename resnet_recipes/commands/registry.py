@@ -35,6 +35,7 @@ from resnet_recipes.commands.compose import (
     check_settings,
     choose_recipe,
     collect_problems,
+    complete_images,
     find_packaged,
     is_named,
     name_recipe,
@@ -205,9 +206,9 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
 
     def find_others(arguments: Arguments) -> Iterable[Problem]:
         flags = _import_module(name).find_engine_problems(arguments) if name == "job" else ()
-        return [*flags, *find_recipe_problems(arguments)]
+        return [*flags, *complete_images(find_recipe_problems(arguments), arguments)]
 
-    def find_recipe_problems(arguments: Arguments) -> Iterable[Problem]:
+    def find_recipe_problems(arguments: Arguments) -> Sequence[Problem]:
         module = _choose_module(arguments) if name == "train" else name
         # the argument may be the value of an unknown flag
         values = [argument for argument in argv if argument in Library().list_names()]

@@ -386,6 +386,11 @@ def test_image_folder_without_setting_is_one_problem(list_message_lines, work_fo
     assert lines[:2] == ["error: images: settings are written key=value", "data=images"]
 
 
+def test_image_folder_before_recipe_flag_suggests_the_command(list_message_lines, work_folder):
+    lines = list_message_lines("resnet-train images --recipe mild epochs=3")
+    assert "resnet-train mild epochs=3 data=images" in lines
+
+
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
 def test_recipe_after_unknown_flag_is_not_missing(flag, list_message_lines, work_folder):
     assert " problems" not in list_message_lines(f"resnet-train {flag} mild data=images")[0]
