@@ -20,7 +20,6 @@ from resnet_recipes.base.errors import (
     Fix,
     Hint,
     Kind,
-    NotReadyError,
     Problem,
     RecipeError,
     Statement,
@@ -133,7 +132,7 @@ class Library:
     def find(self, name: str) -> Entry:
         """Return the recipe with a name or path.
 
-        Raises RecipeError with a fix or all names, NotReadyError for the path of a missing file.
+        Raises RecipeError with a fix or all names.
         """
         if name.endswith((".yaml", ".yml")):
             return self._find_file(name)
@@ -181,8 +180,7 @@ class Library:
     def read_chain(self, name: str) -> list[Link]:
         """Read a recipe and its parents, the base first.
 
-        Raises RecipeError, which names the file, and the line of an error in it, and NotReadyError
-        for the path of a missing file.
+        Raises RecipeError, which names the file, and the line of an error in it.
         """
         links: list[Link] = []
         self._collect(self.find(name), links, ())
@@ -233,7 +231,7 @@ class Library:
         if not os.path.isfile(path):  # Path.is_file raises an error for long names
             is_recipe = path.stem in {*self.user, *self.packaged}
             fix = Value(path.stem) if is_recipe else "resnet-recipes ls"
-            raise NotReadyError.of("recipe", name, "", fix, Kind.ABSENT)
+            raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
         if self.user.get(path.stem) == path:
             return self.find(path.stem)
         return Entry(path.stem, path, "file")

@@ -360,7 +360,7 @@ def test_commands_of_other_programs_suggest_ours(
 
 @pytest.mark.parametrize("name", ["mild", "mine"])
 def test_missing_recipe_file_suggests_existing_recipe(name, run_command, work_folder):
-    assert f"; did you mean {name}?\n" in run_command(f"resnet-train {name}.yaml", 3).err
+    assert f"; did you mean {name}?\n" in run_command(f"resnet-train {name}.yaml", 2).err
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)

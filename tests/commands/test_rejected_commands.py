@@ -127,7 +127,9 @@ train --completion csh | 2 | valid: bash, zsh, fish
 estimate mild data=/nowhere --price abc | 2 | must be a price per hour
 estimate mild data=/nowhere --sample=1 | 2 | must be a whole number from 2
 estimate mild data=/nowhere --sample=many | 2 | must be a whole number from 2
-train mild recipe=none.yaml data=x | 3 | recipe=none.yaml does not exist
+train mild recipe=none.yaml data=x | 2 | recipe=none.yaml does not exist
+train none.yaml data=x | 2 | `none.yaml` does not exist
+train -m none.yaml data=x seed=1,2 | 2 | `none.yaml` does not exist
 estimate data=/nowhere --reach 0.8 | 2 | --reach 80
 estimate data=/nowhere --reach 0.001 | 2 | --reach 78
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
