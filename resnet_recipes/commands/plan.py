@@ -18,7 +18,8 @@ from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import count_ranks, is_for_gpus, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO
-from resnet_recipes.run_folder import CHECKPOINTS
+from resnet_recipes.run_folder import CHECKPOINTS, METRICS
+from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 
 if TYPE_CHECKING:
     from resnet_recipes.jobs.measure import MemoryForecast
@@ -58,35 +59,45 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.budget import fit_budget
     from resnet_recipes.jobs.resume import check_resume
 
-    folder = ""
+    folder, seconds_left = "", None
     if resumed := find_resumed(arguments, say):
         plan = check_resume(*resumed, say)
         if plan is None:
             return 0
-        folder = _describe_resumption(resumed.folder, plan)
+        folder, seconds_left = _describe_resumption(resumed.folder, plan)
     else:
         result = compose_recipe(arguments, needs_data=False)
         plan = plan_demo(result) or api.plan(
             result, count_ranks(result.recipe.launch), needs_weights=False
         )
         plan = fit_budget(plan, say, measures=False)
-    show(arguments, plan.as_dict(), format_plan(plan, folder, "--verbose" in arguments))
+    lines = format_plan(plan, folder, "--verbose" in arguments, seconds_left)
+    show(arguments, plan.as_dict(), lines)
     return 0
 
 
-def _describe_resumption(folder: Path, plan: "Plan") -> str:
-    """Return a run folder, with the epoch of its newest checkpoint."""
+def _describe_resumption(folder: Path, plan: "Plan") -> tuple[str, float | None]:
+    """Return a run folder, with the epoch of its newest checkpoint, and the seconds left.
+
+    The run estimated the seconds; None if it did not.
+    """
     from resnet_recipes.training.checkpoint import Checkpoints
 
-    step = max(Checkpoints(folder / CHECKPOINTS).iterate_steps(), default=0)
-    epochs = f"{step / plan.steps_per_epoch:.2f} of {plan.epochs:.4g}"
-    return f"{folder}, resumed at epoch {epochs}; `time` counts all epochs"
+    done = max(Checkpoints(folder / CHECKPOINTS).iterate_steps(), default=0)
+    steps = filter_kind(read_metrics(folder / METRICS), "step")
+    left = [record.get("seconds_left") for record in steps if record["step"] <= done]
+    text = f"{folder}, resumed at epoch {done / plan.steps_per_epoch:.2f} of {plan.epochs:.4g}"
+    if not left or left[-1] is None:
+        return f"{text}; `time` counts all epochs", None
+    return text, left[-1]
 
 
-def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
+def format_plan(
+    plan: "Plan", folder: str = "", full: bool = False, seconds_left: float | None = None
+) -> Iterator[str]:
     """Yield the lines of a plan, the most important rows first; `full` adds all details.
 
-    Warnings come last, where a terminal stops.
+    `seconds_left` replaces the time of the run. Warnings come last, where a terminal stops.
     """
     from resnet_recipes.jobs import measure
     from resnet_recipes.planning import outline
@@ -103,7 +114,11 @@ def format_plan(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[
         rows.append(("changed", "  ".join(plan.origin.arguments)))
     machine = [
         *_describe_device(plan, memory),
-        *_describe_time(plan, forecast),
+        *(
+            _describe_time(plan, forecast)
+            if seconds_left is None
+            else _describe_time_left(plan, seconds_left)
+        ),
         *_describe_loading(plan, forecast),
     ]
     machine += [(WARNING, text) for text in iterate_warnings(plan.recipe.launch)]
@@ -201,6 +216,14 @@ def _describe_forecast(
             for phase in dict.fromkeys((phases[0], phases[len(phases) // 2], phases[-1]))
         )
         yield "speed", f"{each}: {forecast.source}"
+
+
+def _describe_time_left(plan: "Plan", seconds: float) -> LabeledRows:
+    """Yield the time and cost that are left, at the speed of the run so far."""
+    text = f"about {format_clock(seconds)} with evaluations, at the speed of the run so far"
+    yield "time left", text
+    if (price := plan.recipe.launch.price) is not None:
+        yield "cost left", format_cost(compute_cost(seconds, price), price)
 
 
 def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:

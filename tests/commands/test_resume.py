@@ -1,5 +1,6 @@
 """`resnet-train --resume`: rejected changes, and the run that `auto` selects."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs.resume import iterate_unfinished_runs
 from resnet_recipes.recipe.frozen_recipe import freeze_with_digest, read
 from resnet_recipes.run_folder.lock import LockedFolder
+from resnet_recipes.run_folder.metrics import StepMetrics
 from tests.data.loaders import requires_engine
 from tests.data.remote.web_server import serve_folder
 from tests.fixtures import Streams
@@ -144,6 +146,17 @@ def test_resume_dry_run_changes_nothing(started_runs, run_command):
         "resumed at epoch 0.25 of 0.5"
         in run_command("resnet-train --resume runs/mine --dry-run").out
     )
+    metrics = StepMetrics(2, 2, 1.0, 0.5, 64, 2.0, 50.0, 0.5).to_record()
+    records = [
+        {"kind": "step", "step": step, "epoch": 0.25, "wall_seconds": 1.0, "seconds_left": left}
+        for step, left in ((2, 65), (3, 9))
+    ]
+    text = "".join(json.dumps(metrics | record) + "\n" for record in records)
+    Path("runs/mine/metrics.jsonl").write_text(text)
+    plan = run_command("resnet-train --resume runs/mine --dry-run launch.price=36").out
+    assert "time left  about 1:05 with evaluations" in plan
+    assert "cost left  $0.65 at $36.00 per hour" in plan
+    assert "counts all" not in plan
     run_command("resnet-train --resume runs/mine --dry-run lr=1", 2)
     run_command("resnet-train --resume runs/other --dry-run", 3)
     run_command(f"{START} --resume auto --dry-run")
