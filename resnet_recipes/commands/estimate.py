@@ -138,33 +138,39 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
     result, speeds = forecast.estimate, forecast.speeds
     rows = [
         {
-            "IMAGES": f"{phase.pixels} px",
+            "PX": str(phase.pixels),
             "EPOCHS": str(phase.epochs),
             "IMAGES/S": format_number(phase.images_per_second),
+            **_format_parts(speeds, phase.pixels),
             "TIME": format_clock(60 * phase.minutes),
-            **({"WAITS FOR": phase.limit} if phase.limit else {}),
+            **({"BOTTLENECK": phase.limit} if phase.limit else {}),
         }
         for phase in result.phases
     ]
-    yield from format_table(rows, ("EPOCHS", "WAITS FOR"))
+    yield from format_table(rows, ("LOADER ALONE", "STEP ALONE", "EPOCHS", "BOTTLENECK"))
     yield ""
     low, high = (format_clock(60 * minutes) for minutes in result.bounds)
     bounds = f"   between {low} and {high}" if low != high else ""
     yield f"training    {format_clock(60 * result.minutes):>8}{bounds}"
     if result.evaluation_minutes is not None:
-        yield f"evaluation  {format_clock(60 * result.evaluation_minutes):>8}"
+        yield f"evaluations {format_clock(60 * result.evaluation_minutes):>8}"
     if result.other_minutes is not None:
-        yield f"the rest    {format_clock(60 * result.other_minutes):>8}   start-up and checkpoints"
+        yield f"other       {format_clock(60 * result.other_minutes):>8}   start-up and checkpoints"
     total = format_clock(60 * result.total_minutes)
     missing = "" if result.other_minutes is not None else "   without start-up and checkpoints"
     missing += "" if result.evaluation_minutes is not None else ", and without evaluations"
-    yield f"total       {total:>8}{missing}"
+    yield f"wall time   {total:>8}{missing}"
     if price is not None:
         cost = format_amount(result.cost(price))
         yield f"cost        {cost:>8}   at {format_price(price)}"
     yield ""
-    if not speeds.bottlenecks:  # each part of a step was measured
-        yield from _describe_parts(speeds, plan.image_sizes[0])
+    if speeds.devices > 1 and not speeds.bottlenecks:
+        first = plan.image_sizes[0]
+        yield (
+            f"all-reduce    {1000 * speeds.all_reduce_seconds:.0f} ms alone, between "
+            f"{speeds.devices} ranks; a step at {first} px takes "
+            f"{1000 * speeds.step_seconds(first):.0f} ms"
+        )
         yield ""
     for note in _advise(plan, forecast):
         yield from wrap_text(note.text[:1].upper() + note.text[1:], get_width(), rest="    ")
@@ -173,32 +179,14 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
     yield f"{forecast.source[:1].upper()}{forecast.source[1:]}."
 
 
-def _describe_parts(speeds: "Speeds", first: int) -> Iterator[str]:
-    """Yield the measured speed of each part of a step; `first` is the first image size."""
-    each = (
-        f"{format_number(1 / speeds.seconds_at(image_size).median)} at {image_size} px"
-        for image_size in sorted(speeds.seconds_per_image)
-    )
-    size = speeds.images_per_device
-    yield f"step alone    {', '.join(each)}, in images/s, {size} per device and step"
-    if not speeds.loader_images_per_second:
-        yield "loader alone  nothing to load: synthetic images"
-    else:
-        rate = format_number(1 / speeds.load_seconds(first))
-        slower = (
-            f", {format_number(speeds.first_epoch_images_per_second)} in the first epoch"
-            if speeds.first_epoch_images_per_second
-            else ""
-        )
-        yield f"loader alone  {rate} images/s{slower}"
-    if both := speeds.total_images_per_second:
-        yield f"both          {format_number(both)} images/s at {first} px"
-    if speeds.devices > 1:
-        yield (
-            f"all-reduce    {1000 * speeds.all_reduce_seconds:.0f} ms alone, "
-            f"between {speeds.devices} ranks; "
-            f"a step at {first} px takes {1000 * speeds.step_seconds(first):.0f} ms"
-        )
+def _format_parts(speeds: "Speeds", image_size: int) -> dict[str, str]:
+    """Return the cells with the speed of each part of a step, if the parts were measured."""
+    if speeds.bottlenecks:
+        return {}
+    cells = {"STEP ALONE": format_number(1 / speeds.seconds_at(image_size).median)}
+    if speeds.loader_images_per_second:
+        cells["LOADER ALONE"] = format_number(1 / speeds.load_seconds(image_size))
+    return cells
 
 
 def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
@@ -221,7 +209,7 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     methods = plan.new_stack().methods
     if limit == "loader":
         wait_fraction = 1 - speeds.seconds_at(image_size).median / speeds.load_seconds(image_size)
-        wait = f": steps wait {format_percent(wait_fraction)} of the time"
+        wait = f": data wait {format_percent(wait_fraction)}"
         faster = (method.suggest_faster_loading() for method in methods.values())
         fix: list[str] = [*filter(None, faster), Hint("or use more CPU cores per GPU")]
     elif limit == "all-reduce":
