@@ -46,9 +46,6 @@ Runs with data.fold=1/5, 2/5 ... are pooled: each image counts once.""",
 #: Number of classes and confusions to print, of classes in the plot, and of images in the gallery.
 _MAX_SHOWN, _MAX_DRAWN, _IN_GALLERY = 10, 40, 100
 
-#: The area that the center crop is cut from, by data.fit.
-_CUT = {"crop": "shorter side", "pad": "padded square", "squash": "squashed square"}
-
 ResultRow = dict[str, Any]
 
 
@@ -155,7 +152,7 @@ def _print_classes(
             "classes": classes,
             "confusions": wrong,
         },
-        [*_describe(networks, result), *_format_tables(means, classes, wrong)],
+        [*_describe(networks, result, means["macro"]), *_format_tables(classes, wrong)],
         classes,
     )
     if name := arguments.flags.get("--png"):
@@ -229,49 +226,39 @@ def _make_row(
     }
 
 
-def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[str]:
+def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow, means: "Means") -> list[str]:
     """Return a description of the network and images, and the result over all images."""
     network = networks[0]
-    about, flip = (
-        network.network.about,
-        ", averaged with the horizontal flip" if result["flip"] else "",
-    )
+    about, data = network.network.about, network.recipe.data
     recipe = f", recipe {about.recipe}" if about.recipe else ""
     if len(networks) > 1:
         recipe += f", {len(networks)} runs"
     low, high = result["top1_interval_percent"]
+    fit = "" if data.fit == "crop" else f"{data.fit}, "
+    flip = ", averaged with the horizontal flip" if result["flip"] else ""
+    top1, balanced = (f"{result[f'{name}_percent']:.2f}%" for name in ("top1", "balanced"))
     facts = {
         "network": f"{about.title}, {about.num_classes:,} classes{recipe}",
         "images": f"{result['eval_examples']:,} of {result['data']}",
-        "size": f"{result['eval_size']} px, center crop after resizing the "
-        f"{_CUT[network.recipe.data.fit]} to {result['eval_resize']}{flip}",
-        "top-1": f"{result['top1_percent']:.2f}%, 95% interval {low:.2f} to {high:.2f}%",
-        # top-5 is always 100% with few classes
-        **({"top-5": f"{result['top5_percent']:.2f}%"} if about.num_classes > 5 else {}),
-        "balanced": f"{result['balanced_percent']:.2f}%, the mean over classes of their top-1",
+        "pixels": f"{result['eval_size']} (resize to {result['eval_resize']}, {fit}center crop)"
+        f"{flip}",
+        "top-1": f"{top1}, 95% interval {low:.1f} to {high:.1f}%",
+        "top-5": f"{result['top5_percent']:.2f}%",
+        "balanced": f"{balanced}, the mean over classes of their top-1",
+        "precision": f"{means.precision:.2f}%, the mean over classes",
+        "F1": f"{means.f1:.2f}%, the mean over classes",
         "loss": f"{result['loss']:.4f}",
-        "ECE": f"{result['calibration_error_percent']:.2f}%, the expected calibration error "
-        "of the probabilities",
-        "speed": f"{format_number(result['images_per_second'])} images/s on {result['device']}, "
-        "with decoding and the slower first batches",
+        "ECE": f"{result['calibration_error_percent']:.2f}%, the expected calibration error",
+        "speed": f"{format_number(result['images_per_second'])} images/s on {result['device']}",
     }
-    return format_facts(facts.items(), get_line_width(), 10)
+    if about.num_classes <= 5:
+        del facts["top-5"]  # always 100% with few classes
+    if balanced == top1:
+        del facts["balanced"]
+    return format_facts(facts.items(), get_line_width(), 11)
 
 
-def _format_tables(
-    means: "dict[str, Means]", classes: Sequence[ResultRow], wrong: Sequence[ResultRow]
-) -> Iterator[str]:
-    yield from ("", "means over classes, in percent")
-    yield from format_table(
-        [
-            {
-                "MEAN": name,
-                **{head.upper(): f"{value:.2f}" for head, value in mean._asdict().items()},
-            }
-            for name, mean in means.items()
-        ],
-        ("PRECISION",),
-    )
+def _format_tables(classes: Sequence[ResultRow], wrong: Sequence[ResultRow]) -> Iterator[str]:
     yield from ("", f"worst classes of {len(classes):,}")
     yield from format_table(
         [
@@ -303,7 +290,7 @@ def _format_tables(
 def _format_sizes(rows: Sequence[ResultRow], num_classes: int) -> list[str]:
     cells = [
         {
-            "SIZE": str(row["eval_size"]),
+            "PX": str(row["eval_size"]),
             "RESIZE": str(row["eval_resize"]),
             "TOP-1": f"{row['top1_percent']:.2f}%",
             **({"TOP-5": f"{row['top5_percent']:.2f}%"} if num_classes > 5 else {}),

@@ -136,7 +136,7 @@ def test_eval_matches_class_folders_by_name(run_eval, run_command):
 
 def test_eval_sizes_scale_resize_and_print_a_table(folder_with_weights, run_command):
     head, *rows = run_command("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
-    assert head.split()[:3] == ["SIZE", "RESIZE", "TOP-1"]
+    assert head.split()[:3] == ["PX", "RESIZE", "TOP-1"]
     assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
     assert float(rows[1].split()[4]) == pytest.approx(
         evaluate_in_loop(folder_with_weights, 64, 72)[1], abs=1e-3
