@@ -40,7 +40,7 @@ COLUMNS = {
     "top-5": 11,
     "third": 11,  # balanced accuracy, or raw weights
     "images/s": 10,
-    "trained": 9,
+    "training": 10,
     "eval": 6,
 }
 
@@ -89,6 +89,9 @@ class PlainConsole:
             f"lr={progress.lr:.4g}"
             f" img_s={speed} wait={progress.data_wait_share:.2f}{left}"
         )
+
+    def show_done(self, done: int) -> None:
+        """Print nothing: logged steps are printed."""
 
     def show_evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
@@ -154,15 +157,14 @@ class LiveConsole:
         self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread
         self._drawn_at = float("-inf")
         self._ends_at: float | None = None  # estimated end of the run by time.monotonic()
+        self._figures = Text("reading the first images", style="dim")  # second line of the display
         self._names: Sequence[str] = ()  # headings of the accuracy columns
         self._steps: list[StepMetrics] = []  # logged since the last evaluation
 
     def begin(self, done: int) -> None:
         """Start the display after `done` steps."""
         self._live.start()
-        self._live.update(
-            self._display(done, None, Text("reading the first images", style="dim")), refresh=True
-        )
+        self._live.update(self._display(done, None, self._figures), refresh=True)
 
     def show_step(self, progress: StepMetrics, seconds_left: float | None) -> None:
         """Redraw the display, at most ten times a second."""
@@ -173,7 +175,7 @@ class LiveConsole:
             f"data wait {format_percent(progress.data_wait_share)}",
             style="yellow" if progress.data_wait_share > 0.1 else "",
         )
-        now = time.monotonic()
+        self._figures, now = figures, time.monotonic()
         self._ends_at = None if seconds_left is None else now + seconds_left
         self._live.update(
             self._display(progress.done, seconds_left, figures), refresh=now - self._drawn_at > 0.1
@@ -181,17 +183,31 @@ class LiveConsole:
         if now - self._drawn_at > 0.1:
             self._drawn_at = now
 
+    def show_done(self, done: int) -> None:
+        """Redraw the bar after a step, at most once a second."""
+        now = time.monotonic()
+        if now - self._drawn_at <= 1:
+            return
+        self._drawn_at = now
+        if not self._steps and self._ends_at is None:
+            self._figures = Text("training", style="dim")
+        left = self._find_seconds_left(now)
+        self._live.update(self._display(done, left, self._figures), refresh=True)
+
     def show_evaluating(self, done: int, images: int, total: int) -> None:
         """Show that an evaluation has read `images` of `total`; redraw ten times a second."""
         now = time.monotonic()
         if images and now - self._drawn_at <= 0.1:
             return
         self._drawn_at = now
-        left = None
-        if self._ends_at is not None and self._ends_at - now >= 0.5:  # else it would show 0:00
-            left = self._ends_at - now
         text = Text(f"evaluating: {images:,} of {total:,} images")
+        left = self._find_seconds_left(now)
         self._live.update(self._display(done, left, text), refresh=True)
+
+    def _find_seconds_left(self, now: float) -> float | None:
+        """Return the estimated seconds left; None if unknown, or if they would show as 0:00."""
+        is_known = self._ends_at is not None and self._ends_at - now >= 0.5
+        return self._ends_at - now if is_known else None
 
     def show_evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
@@ -206,7 +222,7 @@ class LiveConsole:
             names = (f"{of}top-1", f"{of}top-5", third)
             self._names = names if self._facts.has_top5 else (names[0], third, "")
             heads = self._format_row(
-                "epoch", "px", "loss", *self._names, "images/s", "trained", "eval"
+                "epoch", "px", "loss", *self._names, "images/s", "training", "eval"
             )
             self._console.print(Text(heads, style="bold"))
         cells = [f"{values[name]:.2f}" if name in values else "" for name in self._names]

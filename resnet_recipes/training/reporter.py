@@ -75,6 +75,8 @@ class RunReporter:
         torch.mean(losses, 0, out=self._losses[self._count])
         self._count += 1
         self.heartbeat.beat(done, "train")
+        if self.recorder is not None:
+            self.recorder.show_done(done)
 
     def log(self, done: int, stream: Stream) -> None:
         """Record the steps since the last call.

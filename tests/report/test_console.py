@@ -188,6 +188,24 @@ def test_result_goes_to_stdout_without_the_log(kind, full, facts, simulator):
     assert [line for line in page.splitlines() if len(line) > 80] == []
 
 
+def test_live_bar_moves_between_logged_steps(facts, monkeypatch):
+    console, now = make_console(LiveConsole, facts), 10.0
+    monkeypatch.setattr("resnet_recipes.report.console.time.monotonic", lambda: now)
+    console.begin(0)
+    console.show_done(4)
+    now = 10.5  # less than a second later
+    console.show_done(8)
+    console.show_step(StepMetrics(12, 12, 1.0, 0.5, 64, 2.0, 50.0, 0.5), 17.0)
+    now = 12.0
+    console.show_done(16)
+    console.close()
+    screen = strip_styles(console.err.getvalue())
+    assert screen.index("reading the first images") < screen.index("epoch 0.4 of 4")
+    assert "epoch 0.8 of 4" not in screen
+    assert screen.index("epoch 0.4 of 4") < screen.index("epoch 1.6 of 4")
+    assert screen.count("data wait 50%") >= 2
+
+
 def test_live_console_counts_evaluated_images(facts, monkeypatch):
     console, now = make_console(LiveConsole, facts), 0.0
     monkeypatch.setattr("resnet_recipes.report.console.time.monotonic", lambda: now)
