@@ -196,7 +196,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
     if any(one.get("train_examples") == IMAGENET_IMAGES for one in facts):
         # published results use these clocks
         clocks |= {"steady state": "minutes_steady_state", "MLPerf's clock": "minutes_mlperf"}
-    clocks |= {"wall clock": "wall_minutes"}
+    clocks |= {"wall time": "wall_minutes"}
     costs = [format_or_dash(run.cost(), format_amount) for run in runs]
     return [
         ("state", [run.state for run in runs]),

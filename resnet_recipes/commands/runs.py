@@ -58,7 +58,7 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 _YES = ("y", "yes")
 
 #: Columns that a narrow terminal omits, in this order.
-_OPTIONAL_COLUMNS = ("PFLOPs", "COST", "RECIPE", "TRAINING", "EPOCHS")
+_OPTIONAL_COLUMNS = ("PFLOPs", "WALL TIME", "COST", "RECIPE", "TRAINING", "EPOCHS")
 
 
 def run(arguments: Arguments) -> int:
@@ -177,7 +177,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
     rows = [_make_cells(run, price) for run in runs]
     if price is None and all(run.price_per_hour is None for run in runs):
         for row in rows:
-            del row["COST"]
+            del row["WALL TIME"], row["COST"]
     head, *lines = _format_table(rows)
     yield head
     for run, line in zip(runs, lines, strict=True):
@@ -193,7 +193,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
             best = f"{run.best_top1_percent:.2f}% at epoch {run.best_epoch or 0:.4g}"
             yield f"    best evaluation: {best} (optimistic); weights-best.safetensors"
         if run.reason:
-            yield from wrap_text(run.shown_reason, get_width(), "    ", "    ")
+            yield from wrap_text(f"reason: {run.shown_reason}", get_width(), "    ", "    ")
         if run.resumable:
             name = shlex.quote(run.name if run.folder.parent == ROOT else str(run.folder))
             yield f"    resume: resnet-train --resume {escape_controls(name)}{run.resume_settings}"
@@ -221,5 +221,6 @@ def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "TOP-1": format_or_dash(run.top1_percent, "{:.2f}%".format),
         "PFLOPs": format_or_dash(run.pflops, format_number),
         "TRAINING": format_or_dash(run.minutes, format_minutes),
+        "WALL TIME": format_or_dash(run.wall_minutes, format_minutes),
         "COST": format_or_dash(run.cost(price), format_amount),
     }

@@ -27,7 +27,7 @@ USAGE = Usage(
 
 
 #: The reason that the run and `resnet-recipes runs` print; the signal does not tell it.
-_REASON = "stopped by `resnet-recipes stop`"
+_REASON = "`resnet-recipes stop`"
 
 
 def run(arguments: Arguments) -> int:
@@ -50,5 +50,5 @@ def run(arguments: Arguments) -> int:
     ending = read_ending(folder / EXIT)
     if ending and ending.code == ExitCode.PREEMPTED:
         write_ending(folder / EXIT, replace(ending, message=_REASON))
-    print(f"stopped. Continue with:  {resume}")
+    print(f"stopped\nresume: {resume}")
     return 0

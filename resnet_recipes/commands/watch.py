@@ -109,7 +109,7 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
     if last:
         yield (
             f"loss {last['loss']:.3f}   lr {last['lr']:.3g}   {last['pixels']} px   "
-            f"{format_number(last['images_per_second'])} images/s   waiting for data "
+            f"{format_number(last['images_per_second'])} images/s   data wait "
             f"{format_percent(last['data_wait_share'])}"
         )
     evaluations = filter_kind(records, "evaluation")
@@ -122,7 +122,7 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
     if record.state == "running" and (seconds := last.get("seconds_left")) is not None:
         yield f"about {format_clock(seconds)} left, with evaluations"
     if record.reason:
-        yield record.shown_reason
+        yield f"reason: {record.shown_reason}"
     yield from _format_resume(record)
 
 

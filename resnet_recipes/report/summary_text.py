@@ -99,7 +99,7 @@ def _describe_training(summary: Summary) -> Iterator[LabeledText]:
     yield "training", f"{seconds} without evaluations and checkpoints{estimate}"
     data_wait = format_percent(summary.data_wait_share)
     speed = format_number(summary.images_per_second)
-    yield "", f"{speed} images/s, {data_wait} of the time waiting for data"
+    yield "", f"{speed} images/s, data wait {data_wait}"
     parts = {
         "training": summary.training_seconds,
         format_count(summary.evaluations, "evaluation"): summary.evaluation_seconds,

@@ -24,7 +24,7 @@ QUANTITIES = {
     "lr": "learning rate",
     "pixels": "image size (px)",
     "images_per_second": "images/s",
-    "data_wait_share": "fraction of time waiting for data",
+    "data_wait_share": "data wait, fraction of the time",
 }
 
 
@@ -108,7 +108,7 @@ def _iterate_phases(run: RunRecord) -> Iterator[dict[str, Any]]:
     training_seconds, wait_fraction = steps[-1]["training_seconds"], compute_data_wait(records)
     parts = {
         "training": training_seconds * (1 - wait_fraction),
-        "waiting for data": training_seconds * wait_fraction,
+        "data wait": training_seconds * wait_fraction,
         "evaluation": sum(time_evaluations(records)),
         "checkpoints": sum(record["seconds"] for record in filter_kind(records, "saved")),
     }

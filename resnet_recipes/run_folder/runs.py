@@ -100,10 +100,8 @@ class RunRecord:
 
     @property
     def shown_reason(self) -> str:
-        """The first line of `reason`, or "stopped by Ctrl-C" and the like for a signal."""
-        first = self.reason.partition("\n")[0]
-        is_signal = self.state == "stopped" and " " not in first
-        return f"stopped by {first}" if first and is_signal else first
+        """The first line of `reason`."""
+        return self.reason.partition("\n")[0]
 
     def cost(self, price: float | None = None) -> float | None:
         """Return the cost of the wall time at `price` per hour, by default the run's own.

@@ -39,7 +39,8 @@ def live_run(tmp_path):
 
 def test_stop_sends_the_signal_of_a_scheduler(live_run, run_command):
     folder, process = live_run
-    assert "resnet-train --resume runs/first" in run_command("resnet-recipes stop first").out
+    out = run_command("resnet-recipes stop first").out
+    assert out == "stopped\nresume: resnet-train --resume runs/first\n"
     assert process.wait(10) == 75
     assert not (folder / STOP).exists()
 
@@ -49,7 +50,7 @@ def test_runs_name_the_command_that_stopped_a_run(live_run, run_command):
     (folder / SUMMARY).unlink()
     write_ending(folder / EXIT, Ending(75, message="SIGTERM"))
     run_command("resnet-recipes stop first")
-    assert "    stopped by `resnet-recipes stop`\n" in run_command("resnet-recipes runs").out
+    assert "    reason: `resnet-recipes stop`\n" in run_command("resnet-recipes runs").out
 
 
 def test_stop_keeps_the_reason_of_a_failed_run(live_run, run_command):

@@ -32,7 +32,7 @@ def test_phases_add_up_to_wall_time(state, startup, tmp_path):
     assert minutes == pytest.approx(
         {
             "training": 0.9 * 4,
-            "waiting for data": 0.1 * 4,
+            "data wait": 0.1 * 4,
             "evaluation": 10 / 60,
             "checkpoints": 6 / 60,
             "start-up": counted / 60,

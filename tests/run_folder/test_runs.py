@@ -45,14 +45,14 @@ def test_unfinished_run_has_progress_and_is_resumable(state, tmp_path):
 @pytest.mark.parametrize(
     ("code", "message", "line"),
     [
-        (130, "Ctrl-C", "stopped by Ctrl-C"),
-        (75, "SIGTERM", "stopped by SIGTERM"),
+        (130, "Ctrl-C", "Ctrl-C"),
+        (75, "SIGTERM", "SIGTERM"),
         (75, "launch.max_wall=1h is about to expire", "launch.max_wall=1h is about to expire"),
         (1, "two\nlines", "two"),
         (75, "", ""),
     ],
 )
-def test_shown_reason_names_a_signal_in_a_clause(code, message, line, tmp_path):
+def test_shown_reason_is_the_first_line(code, message, line, tmp_path):
     folder = create_run_folder(tmp_path, "a", state="stopped")
     (folder / "exit.json").write_text(json.dumps({"code": code, "message": message}))
     assert read_run(folder).shown_reason == line
