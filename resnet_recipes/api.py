@@ -6,7 +6,6 @@ See `resnet_recipes.__all__`.
 import copy
 import inspect
 import os
-import shlex
 import signal
 import sys
 import time
@@ -41,7 +40,7 @@ from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import PYTHON_ORIGIN, Library
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import CONFIG, EXIT, SUMMARY
-from resnet_recipes.run_folder.ending import Ending, make_ending, write_ending
+from resnet_recipes.run_folder.ending import Ending, format_resume, make_ending, write_ending
 from resnet_recipes.run_folder.lock import LockedFolder
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
@@ -79,9 +78,7 @@ class RunResult(NamedTuple):
         """Contents of summary.json. Raises NotReadyError after a stop, or without the file."""
         if self.stopped:
             clause = f"has no summary: it was stopped ({self.stopped})"
-            raise NotReadyError.at(
-                self.folder, clause, f"resnet-train --resume {shlex.quote(str(self.folder))}"
-            )
+            raise NotReadyError.at(self.folder, clause, format_resume(self.folder))
         return read_json(self.folder / SUMMARY)
 
 

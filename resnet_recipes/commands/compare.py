@@ -229,8 +229,7 @@ def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> I
             text = f"{letter} is not finished: {run.state} at {run.progress}."
             yield from wrap_text(text, get_width())
         if run.resumable:
-            folder = escape_controls(shlex.quote(str(run.folder)))
-            yield f"  resume: resnet-train --resume {folder}{run.resume_settings}"
+            yield f"  resume: {escape_controls(run.resume)}"
 
 
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:

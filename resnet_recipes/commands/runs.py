@@ -23,6 +23,7 @@ from resnet_recipes.commands.printing import (
 )
 from resnet_recipes.commands.run_paths import iterate_records
 from resnet_recipes.jobs.lookup import LIST, ROOT, find_run_path, find_runs
+from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
 
@@ -195,8 +196,8 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
         if run.reason:
             yield from wrap_text(f"reason: {run.shown_reason}", get_width(), "    ", "    ")
         if run.resumable:
-            name = shlex.quote(run.name if run.folder.parent == ROOT else str(run.folder))
-            yield f"    resume: resnet-train --resume {escape_controls(name)}{run.resume_settings}"
+            name = run.name if run.folder.parent == ROOT else run.folder
+            yield f"    resume: {escape_controls(format_resume(name, run.resume_settings))}"
 
 
 def _format_table(rows: list[dict[str, str]]) -> list[str]:

@@ -1,7 +1,6 @@
 """`resnet-recipes stop RUN`: save a checkpoint and end a run, as a scheduler does."""
 
 import os
-import shlex
 import signal
 import time
 from contextlib import suppress
@@ -12,7 +11,7 @@ from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.run_folder import EXIT, STOP
-from resnet_recipes.run_folder.ending import read_ending, write_ending
+from resnet_recipes.run_folder.ending import format_resume, read_ending, write_ending
 from resnet_recipes.run_folder.lock import find_holder, is_running
 from resnet_recipes.run_folder.runs import read_run
 
@@ -33,10 +32,10 @@ _REASON = "`resnet-recipes stop`"
 def run(arguments: Arguments) -> int:
     """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
     (folder,) = find_runs(arguments.positional)
-    record, resume = read_run(folder), f"resnet-train --resume {shlex.quote(str(folder))}"
+    record = read_run(folder)
     if record and record.resumable:
         clause = f"is {record.state} at {record.progress}"
-        raise NotReadyError.at(folder, clause, f"{resume}{record.resume_settings}")
+        raise NotReadyError.at(folder, clause, record.resume)
     process = find_holder(folder)
     with suppress(OSError):  # a full disk must not prevent the stop
         (folder / STOP).write_text(_REASON)
@@ -50,5 +49,5 @@ def run(arguments: Arguments) -> int:
     ending = read_ending(folder / EXIT)
     if ending and ending.code == ExitCode.PREEMPTED:
         write_ending(folder / EXIT, replace(ending, message=_REASON))
-    print(f"stopped\nresume: {resume}")
+    print(f"stopped\nresume: {format_resume(folder)}")
     return 0

@@ -1,6 +1,5 @@
 """`resnet-recipes watch RUN`: follow a run from another terminal."""
 
-import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -129,8 +128,7 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
 def _format_resume(record: RunRecord) -> Iterator[str]:
     """Yield the command that resumes a run that has stopped, if there is one."""
     if record.resumable and record.state != "running":
-        folder = shlex.quote(str(record.folder))
-        yield f"resume: resnet-train --resume {folder}{record.resume_settings}"
+        yield f"resume: {record.resume}"
 
 
 def _get_top1(record: Record) -> float:

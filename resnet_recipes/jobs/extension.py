@@ -32,6 +32,7 @@ from resnet_recipes.run_folder import (
     OVERRIDES,
     SUMMARY,
 )
+from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import is_running, reject_links
 from resnet_recipes.run_folder.metrics import format_record, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -90,7 +91,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
         raise NotYetError.of(flag, None, clause, Hint("wait, then run the same command again"))
     if checkpoint is None:
         clause = f"has no checkpoint up to step {plan.stable_steps:,}, where this run cools down"
-        fix = f"resnet-train --resume {shlex.quote(str(folder))}"
+        fix = format_resume(folder)
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(parent.epochs):g}"
         raise NotReadyError.of(flag, None, clause, fix)

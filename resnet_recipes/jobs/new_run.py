@@ -41,6 +41,7 @@ from resnet_recipes.run_folder import (
     PROVENANCE,
     SUMMARY,
 )
+from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
@@ -161,14 +162,14 @@ def _is_free(folder: Path) -> bool:
 
 
 def _make_taken_error(folder: Path) -> RecipeError:
-    path = shlex.quote(str(folder))
     if is_running(folder):
-        fix = (f"resnet-recipes watch {path}", Hint("or choose another name"))
+        watch = f"resnet-recipes watch {shlex.quote(str(folder))}"
+        fix = (watch, Hint("or choose another name"))
         return NotReadyError.of("run.name", folder.name, f"is already running in {folder}", fix)
     names = (f"{folder.name}{number}" for number in itertools.count(2))
     free = next(name for name in names if not os.path.lexists(folder.with_name(name)))
     can_resume = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
-    fixes = (Value(free), f"resnet-train --resume {path}" if can_resume else "")
+    fixes = (Value(free), format_resume(folder) if can_resume else "")
     return RecipeError.of("run.name", folder.name, f"is taken, as {folder} already exists", fixes)
 
 

@@ -33,6 +33,7 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, STOP, SUMMARY, TASK
+from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 from resnet_recipes.training.state import find_changed_settings
@@ -51,7 +52,7 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
         if not (folder / CONFIG).is_file():
             return None
         problems = _find_changes(folder, recipe)
-        resume = f"resnet-train --resume {shlex.quote(str(folder))}"
+        resume = format_resume(folder)
         for problem in problems:
             if problem.key == "name":  # another recipe differs in many settings
                 clause = f"is a run of another recipe, {frozen_recipe.read(folder / CONFIG).name}"
@@ -109,8 +110,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
         with LockedFolder(folder):  # raises an error, unless the run ends at this moment
             pass
     if isinstance(changes, Sequence):  # a complete recipe comes from the user
-        command = f"resnet-train --resume {shlex.quote(str(folder))}"
-        data.require_trusted_url(recipe.data, changes, command)
+        data.require_trusted_url(recipe.data, changes, format_resume(folder))
     NotReadyError.raise_if_any(
         [*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)]
     )
@@ -144,7 +144,7 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         if changes.batch.bn_size == AUTO:  # the number was found when the run started
             recipe = replace(recipe, batch=replace(changes.batch, bn_size=original.batch.bn_size))
     recipe = replace(recipe, run=original.run)
-    resume = f"resnet-train --resume {shlex.quote(str(folder))}"
+    resume = format_resume(folder)
     settings = changes if isinstance(changes, Sequence) else ()
     start = shlex.join(["resnet-train", str(config), *settings])
     resume_or_start = (resume, Hint(f"or start a new run: {start}"))
@@ -214,7 +214,7 @@ def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
         problem = find_root_problem(root)
     if problem is None:
         return None
-    command = f"resnet-train --resume {shlex.quote(str(folder))} data="
+    command = format_resume(folder, " data=")
     if suggestion := next((fix for fix in problem.fixes if isinstance(fix, Value)), ""):
         fix = f"{command}{shlex.quote(suggestion)}", Hint("if the images were moved")
         return problem._replace(fix=fix)

@@ -1,6 +1,5 @@
 """Train as a rank: from the frozen recipe of a run folder to its summary."""
 
-import shlex
 import sys
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -22,6 +21,7 @@ from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.recorder import Evaluation, Recorder
 from resnet_recipes.run_folder import BEST_WEIGHTS, CHECKPOINTS, RAW_WEIGHTS, STOP, WEIGHTS
+from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.summary import WeightFiles
 from resnet_recipes.training import distributed
@@ -152,7 +152,7 @@ def train_first_rank(
             process.interruption.reason = (process.folder / STOP).read_text()
             (process.folder / STOP).unlink()
         reason = process.interruption.reason or "another rank was asked to stop"
-        fix = "" if is_task else f"resnet-train --resume {shlex.quote(str(process.folder))}"
+        fix = "" if is_task else format_resume(process.folder)
         recorder.log_stop(done, reason, fix)
         return process.interruption.exit_code
     if is_task:

@@ -198,10 +198,7 @@ def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
     """Yield the commands that resume unfinished runs, and one that uses the best run."""
     resumable = [run for run in runs if run.resumable]
     for run in resumable[:MAX_RESUMABLE]:
-        yield (
-            f"Next: resnet-train --resume {shlex.quote(str(run.folder))}{run.resume_settings} "
-            f"({run.state} at {run.progress})"
-        )
+        yield f"Next: {run.resume} ({run.state} at {run.progress})"
     if len(resumable) > MAX_RESUMABLE:
         yield f"{len(resumable) - MAX_RESUMABLE} more runs can be resumed: resnet-recipes runs"
     finished_runs = [

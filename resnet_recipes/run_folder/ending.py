@@ -110,6 +110,11 @@ RESUME_SETTINGS = {
 }
 
 
+def format_resume(folder: Path | str, settings: str = "") -> str:
+    """Return the command that resumes a run, with `settings` after a space."""
+    return f"resnet-train --resume {shlex.quote(str(folder))}{settings}"
+
+
 @dataclass(frozen=True)
 class Ending:
     """The ending of a process or a run."""
@@ -152,9 +157,7 @@ class Ending:
 
     def _format_lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
         more = RESUME_SETTINGS.get(self.error, "")
-        can_resume = trains and more is not None
-        command = f"resnet-train --resume {shlex.quote(str(folder))}{more}"
-        resume = f"resume: {command}" if can_resume else ""
+        resume = f"resume: {format_resume(folder, more)}" if trains and more is not None else ""
         if not self.has_failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]
         if self.code in REJECTED_CODES:

@@ -22,7 +22,7 @@ from resnet_recipes.run_folder import (
     PROVENANCE,
     SUMMARY,
 )
-from resnet_recipes.run_folder.ending import RESUME_SETTINGS
+from resnet_recipes.run_folder.ending import RESUME_SETTINGS, format_resume
 from resnet_recipes.run_folder.lock import is_running
 from resnet_recipes.run_folder.metrics import read_last_records
 
@@ -74,6 +74,11 @@ class RunRecord:
     def name(self) -> str:
         """Name of the run."""
         return self.folder.name
+
+    @property
+    def resume(self) -> str:
+        """The command that resumes the run."""
+        return format_resume(self.folder, self.resume_settings)
 
     @property
     def progress(self) -> str:

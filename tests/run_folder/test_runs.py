@@ -66,11 +66,12 @@ def test_shown_reason_is_the_first_line(code, message, line, tmp_path):
     ],
 )
 def test_damaged_image_changes_how_a_run_resumes(error, resumable, settings, tmp_path):
-    folder = create_run_folder(tmp_path, "a", state="failed")
+    folder = create_run_folder(tmp_path, "a b", state="failed")
     ending = {"code": 1, "error": error, "message": "a.jpg is damaged"}
     (folder / "exit.json").write_text(json.dumps(ending))
     run = read_run(folder)
     assert (run.state, run.resumable, run.resume_settings) == ("failed", resumable, settings)
+    assert run.resume == f"resnet-train --resume '{folder}'{settings}"
 
 
 @pytest.mark.parametrize(("code", "resumable"), [(130, True), (1, True), (3, False)])
