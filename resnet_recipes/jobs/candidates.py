@@ -125,7 +125,7 @@ def find_candidates(
         raise next(errors[name] for name in (*best, *names) if name in errors)
     if min_top1_percent is not None:
         candidates.sort(key=lambda each: each.estimate.max_minutes if each.estimate else inf)
-    elif any("budget=" in argument for argument in arguments):
+    elif candidates and "launch.budget" in candidates[0].plan.origin.settings:
         order = {name: rank for rank, name in enumerate(best)}
         candidates.sort(
             key=lambda candidate: (

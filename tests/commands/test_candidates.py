@@ -58,6 +58,12 @@ def test_candidates_list_published_durations_and_pareto_front(imagenet, list_can
             assert not (is_faster and (row["top1_percent"] or 0) >= mine["top1_percent"])
 
 
+def test_candidates_ignore_a_budget_in_a_path(imagenet, list_candidates):
+    tables = [list_candidates(f"data=/{name} {CPU}") for name in ("imagenet", "budget=1h")]
+    first, second = ([(row["recipe"], row["epochs"]) for row in rows] for rows in tables)
+    assert first == second
+
+
 def test_own_runs_replace_published_accuracy(imagenet, list_candidates):
     run = create_run_folder(Path("runs"), "a", top1=77.0, epochs=67.0)
     (run / "data.json").write_text(json.dumps({"train_digest": IMAGENET_FACTS.train_digest}))
