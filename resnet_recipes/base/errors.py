@@ -70,6 +70,10 @@ class Hint(str):
     """A helpful fact that cannot be pasted: "mild uses lr=2.048"."""
 
 
+class SweepHint(Hint):
+    """A hint that a sweep trains several values."""
+
+
 class Value(str):
     """Another value for the same setting: "crop" for data.fit."""
 

@@ -17,6 +17,7 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
+    SweepHint,
     is_command,
 )
 from resnet_recipes.commands.arguments import (
@@ -54,17 +55,16 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     name, changes = choose_recipe(arguments)
     # this imports torch, which takes seconds
     from resnet_recipes.api import compose_arguments
-    from resnet_recipes.recipe.overrides import SWEEP
 
     name = name or _choose_for_budget(changes, arguments)
     try:
         result = compose_arguments(name, changes, arguments.recipes, needs_data)
     except RecipeError as error:
-        (problem, *others), is_training = error.problems, arguments.command == "resnet-train"
-        if others or SWEEP not in problem.advice or not is_training:
+        problem, *others = error.problems
+        if others or arguments.command != "resnet-train":
             raise
         sweep = _format_command("resnet-train -m", [f"recipe={name}", *changes], arguments)
-        advice = tuple(sweep if each == SWEEP else each for each in problem.advice)
+        advice = tuple(sweep if isinstance(each, SweepHint) else each for each in problem.advice)
         raise type(error)([problem._replace(fix=advice)]) from None
     for argument in dict.fromkeys(changes):
         if argument not in result.origin.arguments:

@@ -14,6 +14,7 @@ from resnet_recipes.base.errors import (
     Kind,
     Problem,
     Statement,
+    SweepHint,
     Value,
 )
 from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
@@ -38,7 +39,7 @@ _NEEDED = dict.fromkeys(("data", "data.root", "run.root"), "PATH") | dict.fromke
 
 MAX_LENGTH = 4096  # characters per argument
 MAX_BRACKETS = 32  # opening brackets per argument, since the Hydra parser recurses for each
-SWEEP = Hint("resnet-train -m trains several values")
+_SWEEP = SweepHint("resnet-train -m trains several values")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -182,7 +183,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
     elif (key in _NEEDED or key in SHORT_NAMES) and not value.strip("'\" "):
         clause, fix = EMPTY_CLAUSE, f"{key}={_NEEDED[key]}" if key in _NEEDED else ()
     elif key == "epochs" and (value == "curve" or "," in value):
-        clause, fix = "means several durations: a sweep", SWEEP
+        clause, fix = "means several durations: a sweep", _SWEEP
     elif key == "epochs" and (clause := find_epochs_rule(value)):
         length = read_epochs(value)
         fix = length if "=" in length else Value(length)
@@ -255,5 +256,5 @@ def _respell(key: str, value: str) -> Fix:
             return Value(f"{value})")
         if value.startswith("range("):
             return Hint("range(1,4) means 1, 2 and 3")
-        return (Value(value.replace(",", ".")), SWEEP) if is_decimal else SWEEP
+        return (Value(value.replace(",", ".")), _SWEEP) if is_decimal else _SWEEP
     return Hint("quote the complete argument if it has brackets or commas")
