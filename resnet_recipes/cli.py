@@ -146,8 +146,7 @@ def _format_lines(lines: Sequence[str], start: str) -> list[str]:
     width = get_line_width()
     wrapped_lines = wrap_text(first, width, start, "    ")
     for line in below:
-        glue = "(?<!,) " if line.startswith(("try:", "use:")) else ""
-        wrapped_lines += wrap_text(line, width, " " * 6, " " * 13, glue)
+        wrapped_lines += wrap_text(line, width, " " * 6, " " * 13)
     return wrapped_lines
 
 
@@ -156,7 +155,6 @@ def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequenc
 
     It contains each problem with its fix. If the command starts a run, it adds that nothing was
     started; other commands may fail after their work is done. In a pipe, lines are not wrapped.
-    Commands and settings are wrapped only between list items, so that they can be copied.
     """
     if isinstance(error, TrainingError):
         return "\n".join(_format_lines(error.lines(), "error: "))

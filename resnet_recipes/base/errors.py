@@ -16,6 +16,7 @@ from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, Self
 
 from resnet_recipes.base import names
+from resnet_recipes.base.text import Snippet
 
 MAX_SHOWN_CHARACTERS = 500  # longest value that a message shows
 
@@ -105,7 +106,12 @@ def get_label(advice: str) -> str:
 
 def format_advice(advice: str) -> str:
     """Return a line of a message: a command to try, arguments to use, or a hint."""
-    return f"{get_label(advice) + ':':<6} {advice}"
+    return _to_snippet(advice, f"{get_label(advice) + ':':<6} {advice}")
+
+
+def _to_snippet(advice: str, text: str) -> str:
+    """Return the text of advice, as a snippet if it can be copied."""
+    return text if isinstance(advice, Hint) else Snippet(text)
 
 
 class Problem(NamedTuple):
@@ -149,7 +155,7 @@ class Problem(NamedTuple):
             below.append(f"valid: {', '.join(self.valid)}")
         first = self._format_first_line()
         first = f"{self.where}: {first}" if self.where else first
-        return [mask_secrets(line) for line in [first, *below]]
+        return [type(line)(mask_secrets(line)) for line in [first, *below]]
 
     def _format_first_line(self) -> str:
         """Return the first line, with secrets not yet masked."""
@@ -302,7 +308,10 @@ class Note(NamedTuple):
 
     def list_rows(self, label: str = "note") -> list[LabeledText]:
         """Return the rows to show: the note, and each line of advice."""
-        return [(label, self.text), *((get_label(each), each) for each in list_advice(self.fix))]
+        return [
+            (label, self.text),
+            *((get_label(each), _to_snippet(each, each)) for each in list_advice(self.fix)),
+        ]
 
 
 class BrokenRuleError(ValueError):

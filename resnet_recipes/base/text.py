@@ -26,7 +26,7 @@ _FORMULA = re.compile(r"(?:^|(?<=;))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 def escape_controls(text: object) -> str:
     """Return text for a terminal, with control characters replaced by their escape codes."""
-    text = str(text)
+    text = text if isinstance(text, str) else str(text)
     return (
         text
         if text.isprintable()
@@ -37,8 +37,8 @@ def escape_controls(text: object) -> str:
     )
 
 
-#: Labels of a command and of a setting that work if they are pasted.
-COPY_LABELS = ("try", "use")
+class Snippet(str):
+    """Text to copy, such as a command: lines break only between the items of a list."""
 
 
 def get_first_line(error: BaseException) -> str:
@@ -58,6 +58,8 @@ def wrap_text(
 
     `glue` matches spaces where lines must not break. Long words, which may be paths, are not cut.
     """
+    kind = Snippet if isinstance(text, Snippet) else str
+    glue = "(?<!,) " if kind is Snippet else glue
     lines = textwrap.wrap(
         re.sub(glue, "\0", escape_controls(text)) if glue else escape_controls(text),
         width,
@@ -66,21 +68,17 @@ def wrap_text(
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [line.replace("\0", " ").rstrip() for line in lines] or [first.rstrip()]
+    return [kind(line.replace("\0", " ").rstrip()) for line in lines] or [first.rstrip()]
 
 
 def format_facts(
     rows: Iterable[tuple[str, object]], width: int, column: int, indent: int = 0
 ) -> list[str]:
-    """Return a list of facts for a terminal: each label, and its text wrapped at a column.
-
-    Text with a label in COPY_LABELS is not wrapped, so that it can be copied.
-    """
+    """Return a list of facts for a terminal: each label, and its text wrapped at a column."""
     lines = []
     for label, text in rows:
         first = f"{'':{indent}}{label}".ljust(column)
-        wide = column + len(str(text)) if label in COPY_LABELS else 0
-        lines += wrap_text(text, max(width, wide), first, " " * column)
+        lines += wrap_text(text, width, first, " " * column)
     return lines
 
 

@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> int:
         corrected = [typed_paths[0], *problem.fixes, *changes, *arguments.flags]
         fix = shlex.join(["resnet-recipes", "convert", *corrected])
         raise RecipeError([problem._replace(fix=fix)]) from None
-    say("\n".join(_describe_forecast(expected, target)))
+    say(*_describe_forecast(expected, target))
     if "--dry-run" not in arguments:
         with ProgressLine("converting") as show:
             paths = convert(source, target, options, show, expected)

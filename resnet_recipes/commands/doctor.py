@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -169,5 +168,4 @@ def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
         for advice in list_advice(finding.fix):
             if not isinstance(advice, Hint) and not is_command(advice):  # a setting of a run
                 advice = Hint(f"add {advice} to the command that trains")
-            width = get_line_width() if isinstance(advice, Hint) else sys.maxsize
-            yield from wrap_text(format_advice(advice), width, " " * 6, " " * 13)
+            yield from wrap_text(format_advice(advice), get_line_width(), " " * 6, " " * 13)

@@ -11,29 +11,35 @@ from typing import BinaryIO
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.base.text import escape_controls, format_clock, format_csv_line, wrap_text
+from resnet_recipes.base.text import (
+    Snippet,
+    escape_controls,
+    format_clock,
+    format_csv_line,
+    wrap_text,
+)
 from resnet_recipes.commands.arguments import Arguments
 
 _NUMBER = re.compile(r"[-?]|[<$~]{0,2}[\d.,:/?]+(%| \w+)?")
 
 
-def say(text: str) -> None:
-    """Show lines to the user while a command works, with control characters escaped.
+def say(*texts: str) -> None:
+    """Show texts to the user while a command works, with control characters escaped.
 
-    Lines are wrapped for the terminal, except advice, which can be copied.
+    Their lines are wrapped for the terminal, except snippets.
     """
-    lines = [part for line in text.split("\n") for part in _wrap_line(line)]
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    for text in texts:
+        lines = [escape_controls(text)]
+        if not isinstance(text, Snippet):
+            lines = [part for line in text.split("\n") for part in _wrap_line(line)]
+        print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def _wrap_line(line: str) -> list[str]:
-    """Return a line, wrapped below its own indentation if it is wider than the terminal."""
-    line, width = escape_controls(line), get_line_width()
-    text = line.lstrip()
-    if len(line) <= width or text.startswith(("try:", "use:")):
-        return [line]
-    indent = line.partition(text)[0]
-    return wrap_text(text, width, indent, f"{indent}    ")
+    """Return a line, wrapped for the terminal below its own indentation."""
+    text = line.lstrip(" ")
+    indent = " " * (len(line) - len(text))
+    return wrap_text(text, get_line_width(), indent, f"{indent}    ")
 
 
 def show(

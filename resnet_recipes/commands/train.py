@@ -142,7 +142,7 @@ def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
     check_validation_images(plan)
     locked_folder = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
     if "--no-plan" not in arguments:
-        say("\n".join(format_plan(plan, str(locked_folder.path), full="--verbose" in arguments)))
+        say(*format_plan(plan, str(locked_folder.path), full="--verbose" in arguments))
     return locked_folder
 
 
@@ -173,7 +173,7 @@ def _check(arguments: Arguments) -> int:
     result, start = add_demo_images(compose_recipe(arguments)), time.monotonic()
     plan = _plan_run(result)
     if "--no-plan" not in arguments:
-        say("\n".join(format_plan(plan)))
+        say(*format_plan(plan))
     try_run(plan, say)
     steps = min(TRIED_STEPS, plan.total_steps)
     text = (

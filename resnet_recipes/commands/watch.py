@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.text import (
+    Snippet,
     escape_controls,
     format_clock,
     format_number,
@@ -51,8 +52,7 @@ def run(arguments: Arguments) -> int:
     read_all([folder])
     if "--once" in arguments:
         for line in _format_lines(read_run(folder), read_metrics(folder / METRICS)):
-            width = sys.maxsize if line.startswith("resume:") else get_width()
-            print("\n".join(wrap_text(line, width, rest="    ")))
+            print("\n".join(wrap_text(line, get_width(), rest="    ")))
     elif is_live(sys.stdout):
         _follow(folder)
     else:
@@ -128,7 +128,7 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
 def _format_resume(record: RunRecord) -> Iterator[str]:
     """Yield the command that resumes a run that has stopped, if there is one."""
     if record.resumable and record.state != "running":
-        yield f"resume: {record.resume}"
+        yield Snippet(f"resume: {record.resume}")
 
 
 def _get_top1(record: Record) -> float:

@@ -51,7 +51,8 @@ def start(
         locked_folder.confirm()
         ending.write_ending(folder / EXIT, result)
     if result.has_failed or (result.code and not result.step):
-        say(result.explain(folder, group.ranks, trains=not read_task(folder)))
+        for line in result.explain(folder, group.ranks, trains=not read_task(folder)):
+            say(line)
     return result
 
 

@@ -182,7 +182,7 @@ def _report(held_folder: HeldFolder, ending: Ending, monitor: RankMonitor, conso
         time.sleep(_WAIT_SECONDS)
     if find_first_failure([*monitor.read_endings(), ending]) == ending:
         ranks = int(os.environ.get("WORLD_SIZE", 1))
-        console.write(ending.explain(held_folder.path, ranks) + "\n")
+        console.write("\n".join([*ending.explain(held_folder.path, ranks), ""]))
     if ending.rank == 0 and held_folder.is_in_place:
         write_ending(held_folder.path / EXIT, ending)
 

@@ -26,7 +26,7 @@ from resnet_recipes.base.errors import (
     TrainingError,
     format_advice,
 )
-from resnet_recipes.base.text import escape_controls
+from resnet_recipes.base.text import Snippet, escape_controls
 from resnet_recipes.run_folder import LOGS
 
 #: Functions that communicate between ranks. If torch raises a RuntimeError there, another rank is
@@ -151,18 +151,19 @@ class Ending:
         cause = "" if is_ours else f" ({self.error})"
         return f"rank {self.rank} failed{cause}" if self.rank >= 0 else f"the run failed{cause}"
 
-    def explain(self, folder: Path, ranks: int, trains: bool = True) -> str:
-        """Return the message for the user: rank, time, cause, advice, logs, how to resume."""
-        return "\n".join(map(escape_controls, self._format_lines(folder, ranks, trains)))
+    def explain(self, folder: Path, ranks: int, trains: bool = True) -> list[str]:
+        """Return the lines for the user: rank, time, cause, advice, logs, how to resume."""
+        return [*map(escape_controls, self._format_lines(folder, ranks, trains))]
 
     def _format_lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
         more = RESUME_SETTINGS.get(self.error, "")
         resume = f"resume: {format_resume(folder, more)}" if trains and more is not None else ""
         if not self.has_failed:
-            return [f"{self.message}; {resume}" if trains else "stopped"]
+            return [Snippet(f"{self.message}; {resume}") if trains else "stopped"]
         if self.code in REJECTED_CODES:
             where = f"  on rank {self.rank}; log: {get_log_path(folder, self.rank)}"
-            lines = [*f"error: {self.message}".splitlines(), *[where] * (self.rank > 0)]
+            lines = list[str](map(Snippet, f"error: {self.message}".splitlines()))
+            lines += [where] * (self.rank > 0)
             hint = Hint("replace or delete the image, then start a new run")
             return [*lines, f"      {format_advice(hint)}"] if trains and more is None else lines
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
@@ -173,10 +174,11 @@ class Ending:
                 ranks, f"; the other {ranks - 1} ranks were stopped"
             )
         lines = [f"{self.who} {after} after start{where}"]
-        lines += [f"  {line}" for line in self.message.splitlines()]
+        lines += [Snippet(f"  {line}") for line in self.message.splitlines()]
         if self.hint:
             lines.append(f"  {format_advice(Hint(self.hint))}")
-        return [*lines, f"  log: {get_log_path(folder, self.rank)}     {resume}".rstrip()]
+        log = f"  log: {get_log_path(folder, self.rank)}     {resume}".rstrip()
+        return [*lines, Snippet(log)]
 
 
 def make_ending(error: BaseException) -> Ending:

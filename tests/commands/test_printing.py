@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import Note, NotReadyError, RecipeError
+from resnet_recipes.base.text import Snippet, format_facts
 from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.commands.printing import format_table, open_output, say
 
@@ -32,9 +33,16 @@ def test_format_table_aligns_amounts_below_a_cent_right():
 
 def test_say_wraps_all_but_advice_at_terminal_width(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
-    say("  images that cannot be read\n      try:   a command to be copied")
+    say("  images that cannot be read", Snippet("      try:   a command to be copied"))
     expected = "  images that cannot\n      be read\n      try:   a command to be copied\n"
     assert capsys.readouterr().err == expected
+
+
+def test_say_keeps_advice_in_rows_on_one_line(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    rows = Note("it is slow", "a=1 b=2 c=3 d=4 e=5").list_rows()
+    say(*format_facts(rows, 20, 6))
+    assert capsys.readouterr().err == "note  it is slow\nuse   a=1 b=2 c=3 d=4 e=5\n"
 
 
 def test_format_table_drops_columns_in_order_until_fitting():
