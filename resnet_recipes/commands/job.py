@@ -1,6 +1,7 @@
 """`resnet-recipes job --for ENGINE NAME [key=value ...]`: print a run or a sweep as a job."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -154,9 +155,12 @@ def _say_problems(
     title: str, problems: Iterable[Problem], arguments: Sequence[str], engine: str
 ) -> None:
     """Print problems below a title, if there are any; commands write jobs instead of training."""
-    if lines := [line for one in problems for line in name_as_typed(one, arguments).lines()]:
-        text = "\n      ".join([title, *lines])
-        say(text.replace("resnet-train ", f"resnet-recipes job --for {engine} "))
+    command, lines = f"resnet-recipes job --for {engine} ", list[str]()
+    for one in problems:
+        fix = tuple(type(fix)(re.sub("^resnet-train ", command, fix)) for fix in one.advice)
+        lines += name_as_typed(one._replace(fix=fix), arguments).lines()
+    if lines:
+        say(title, *(type(line)(f"      {line}") for line in lines))
 
 
 def _find_absent_files(point: "Composed") -> Iterator[Problem]:

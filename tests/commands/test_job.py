@@ -23,6 +23,13 @@ def test_job_warns_about_too_few_local_images(image_folder, run_command):
     assert "resnet-train --resume auto recipe=mild" in streams.out
 
 
+def test_job_replaces_only_the_command_in_advice(image_folder, tmp_path, run_command):
+    folder = tmp_path / "resnet-train images"
+    folder.symlink_to(image_folder)
+    err = run_command(f"resnet-recipes slurm mild 'data={folder}'").err
+    assert f"resnet-recipes job --for slurm finetune 'data={folder.name}'" in err
+
+
 def test_job_notes_files_missing_on_this_machine(image_folder, monkeypatch, run_command):
     monkeypatch.setenv("TORCH_HOME", "nowhere")
     err = run_command("resnet-recipes slurm finetune data=nowhere").err
