@@ -41,7 +41,7 @@ from resnet_recipes.run_folder.runs import RunRecord, iterate_runs, read_run
 
 if TYPE_CHECKING:
     from resnet_recipes.inference.trained_network import TrainedNetwork
-    from resnet_recipes.recipe.schema import Recipe
+    from resnet_recipes.jobs.resume import RunChanges
 
 #: Settings that name a run.
 _NAMING = ("run", "run.name", "run.root")
@@ -51,7 +51,7 @@ class Resumption(NamedTuple):
     """A run to resume."""
 
     folder: Path
-    changes: "Sequence[str] | Recipe"  # arguments, or a recipe that must be equal
+    changes: "RunChanges"
 
 
 def iterate_records(arguments: Iterable[str]) -> Iterator[RunRecord]:
@@ -153,9 +153,9 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
     from resnet_recipes.jobs.resume import find_match, iterate_unfinished_runs
 
     if is_named(arguments):
-        recipe = compose_recipe(arguments).recipe
-        folder = find_match(recipe, say)
-        return Resumption(folder, recipe) if folder else None
+        composed = compose_recipe(arguments)
+        folder = find_match(composed, say)
+        return Resumption(folder, composed) if folder else None
     run_name, root = get_value(positional, "run.name", "run"), find_root(positional)
     folder = root / run_name if run_name else next(iterate_unfinished_runs(root), None)
     if folder is None or not folder.exists():

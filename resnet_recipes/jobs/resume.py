@@ -27,7 +27,7 @@ from resnet_recipes.planning.disk import find_lack_of_space
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe import frozen_recipe
-from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.compose import Composed, compose
 from resnet_recipes.recipe.library import Entry, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
@@ -38,20 +38,24 @@ from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_link
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 from resnet_recipes.training.state import find_changed_settings
 
+#: Changed settings of a run to continue: arguments, or a complete recipe that must be equal.
+RunChanges = Sequence[str] | Composed
 
-def find_match(recipe: Recipe, say: Say) -> Path | None:
-    """Return the folder of the run to continue with `recipe`.
+
+def find_match(composed: Composed, say: Say) -> Path | None:
+    """Return the folder of the run to continue with a recipe.
 
     It is the run with its name or, if the name is auto, the newest unfinished run with the same
     settings. None without such a run. Raises RecipeError if the run with its name has different
     settings.
     """
-    root = Path(recipe.run.root)
-    if recipe.run.name != "auto":
-        folder = root / recipe.run.name
+    run = composed.recipe.run
+    root = Path(run.root)
+    if run.name != "auto":
+        folder = root / run.name
         if not (folder / CONFIG).is_file():
             return None
-        problems = _find_changes(folder, recipe)
+        problems = _find_changes(folder, composed)
         resume = format_resume(folder)
         for problem in problems:
             if problem.key == "name":  # another recipe differs in many settings
@@ -63,7 +67,7 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
         return folder
     difference = ""
     for folder in iterate_unfinished_runs(root):
-        if not (problems := _find_changes(folder, recipe)):
+        if not (problems := _find_changes(folder, composed)):
             return folder
         keys = ", ".join(problem.key for problem in problems[:3])
         difference = difference or f" (the newest, {folder.name}, differs in {keys})"
@@ -71,7 +75,7 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
     return None
 
 
-def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> LockedFolder | None:
+def continue_run(folder: Path, changes: RunChanges, say: Say) -> LockedFolder | None:
     """Prepare a run folder to continue with changed settings, and return it.
 
     None if the run is finished. Raises the same errors as `check_resume`.
@@ -93,7 +97,7 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
     return locked_folder
 
 
-def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | None:
+def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
     """Return the plan of a run that continues here with changed settings; None if it is finished.
 
     Everything that its ranks would reject is rejected here, before anything is written. Raises
@@ -109,7 +113,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
     if is_running(folder):
         with LockedFolder(folder):  # raises an error, unless the run ends at this moment
             pass
-    if isinstance(changes, Sequence):  # a complete recipe comes from the user
+    if not isinstance(changes, Composed):  # a complete recipe comes from the user
         data.require_trusted_url(recipe.data, changes, format_resume(folder))
     NotReadyError.raise_if_any(
         [*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)]
@@ -121,7 +125,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
     return plan
 
 
-def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
+def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     """Return the recipe of a continued run: its own, with changed settings.
 
     Raises RecipeError if it is not a run, or if a change would make it a different run.
@@ -137,15 +141,16 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         raise RecipeError.of("--resume", str(folder), clause, Hint("start a new run"))
     reject_links(folder)
     original = frozen_recipe.read(config)
-    if isinstance(changes, Sequence):
-        recipe = _apply_changes(original, changes) if changes else original
-    else:
+    settings: Sequence[str] = ()
+    if isinstance(changes, Composed):
         recipe = _copy_resolved(changes, original)
-        if changes.batch.bn_size == AUTO:  # the number was found when the run started
-            recipe = replace(recipe, batch=replace(changes.batch, bn_size=original.batch.bn_size))
+        if recipe.batch.bn_size == AUTO:  # the number was found when the run started
+            recipe = replace(recipe, batch=replace(recipe.batch, bn_size=original.batch.bn_size))
+    else:
+        settings = changes
+        recipe = _apply_changes(original, changes) if changes else original
     recipe = replace(recipe, run=original.run)
     resume = format_resume(folder)
-    settings = changes if isinstance(changes, Sequence) else ()
     start = shlex.join(["resnet-train", str(config), *settings])
     resume_or_start = (resume, Hint(f"or start a new run: {start}"))
     changed = find_changed_settings(asdict(original), recipe)
@@ -160,29 +165,33 @@ def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     return recipe
 
 
-def _find_late_changes(folder: Path, changes: Sequence[str] | Recipe) -> Iterator[Problem]:
+def _find_late_changes(folder: Path, changes: RunChanges) -> Iterator[Problem]:
     """Yield a problem for each argument that would change a finished run.
 
     A complete recipe changes nothing: a command with --resume auto may be repeated.
     """
     original = frozen_recipe.read(folder / CONFIG)
-    for argument in changes if isinstance(changes, Sequence) else ():
+    for argument in () if isinstance(changes, Composed) else changes:
         if _make_recipe(folder, [argument]) != original:
             yield Problem(argument, None, f"has no effect: {folder} is finished", kind=Kind.UNUSED)
 
 
-def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:
+def _copy_resolved(composed: Composed, original: Recipe) -> Recipe:
     """Return a recipe with the memory size and the results of a budget resolved in `original`."""
+    recipe = composed.recipe
     if recipe.data.memory_pixels == AUTO:
         memory_pixels = original.data.memory_pixels
         recipe = replace(recipe, data=replace(recipe.data, memory_pixels=memory_pixels))
     if not recipe.launch.budget:
         return recipe
+    evaluation = recipe.evaluation
+    if "evaluation.interval" not in composed.origin.settings:
+        evaluation = replace(evaluation, interval=original.evaluation.interval)
     return replace(
         recipe,
         max_duration=original.max_duration,
         scale_schedule_ratio=original.scale_schedule_ratio,
-        evaluation=replace(recipe.evaluation, interval=original.evaluation.interval),
+        evaluation=evaluation,
         launch=replace(recipe.launch, budget=""),
     )
 
@@ -226,13 +235,14 @@ def iterate_unfinished_runs(root: Path) -> Iterator[Path]:
     return (folder for folder in iterate_newest_runs(root) if not (folder / SUMMARY).exists())
 
 
-def _find_changes(folder: Path, recipe: Recipe) -> list[Problem]:
-    """Return the settings of `recipe` that prevent it from continuing the run in `folder`."""
+def _find_changes(folder: Path, composed: Composed) -> list[Problem]:
+    """Return the settings of a recipe that prevent it from continuing the run in `folder`."""
     try:
         original = frozen_recipe.read(folder / CONFIG)
     except RecipeError as error:
         return list(error.problems)
-    problems = list(find_changed_settings(asdict(original), _copy_resolved(recipe, original)))
+    recipe = composed.recipe
+    problems = list(find_changed_settings(asdict(original), _copy_resolved(composed, original)))
     if recipe.run.name == "auto" and original.data.root != recipe.data.root:
         clause = Statement(f"the run started with {original.data.root}")
         problems.append(Problem("data.root", recipe.data.root, clause))

@@ -124,6 +124,13 @@ def test_resumed_budget_run_keeps_its_duration(run_folders, measurements, run_co
     assert "needs a new run: this one keeps its duration" in message
 
 
+def test_resumed_budget_run_uses_an_interval_typed_later(run_folders, run_command):
+    line = f"resnet-train {ARGUMENTS} run=a budget=2m --resume auto"
+    run_command(line, 75)
+    run_command(f"{line} evaluation.interval=4ep", 75)
+    assert read(Path("runs/a/config.yaml")).evaluation.interval == "4ep"
+
+
 def test_budget_dry_run_prints_epochs_without_measuring(
     run_folders, measurements, run_command, run_json
 ):
