@@ -116,10 +116,10 @@ def note_loading(plan: Plan, forecast: RunForecast) -> Note | None:
         return None
     now, least = forecast.estimate.total_minutes, gain.minutes_without_loading
     limited, alone, other = (
-        forecast.format_time(60 * minutes) for minutes in (now, least, gain.minutes_in_memory)
+        forecast.format_time(60 * minutes, "") for minutes in (now, least, gain.minutes_in_memory)
     )
     if limited == alone:
         return None
     better = f"; decoded in memory ({gain.memory.space}): {other}" if gain.memory else ""
-    text = f"slows the run down: {limited} instead of {alone}{better}".replace("about ", "")
+    text = f"slows the run down: {limited} instead of {alone}{better}"
     return Note(text, gain.fix)

@@ -186,11 +186,11 @@ class RunForecast(NamedTuple):
     when: float | None = None  # time of the measurement in seconds since 1970; None: not measured
     is_guess: bool = False  # whether the speeds come from FLOPs alone
 
-    def format_time(self, seconds: float) -> str:
-        """Format a time with the precision of its source."""
+    def format_time(self, seconds: float, about: str = "about ") -> str:
+        """Format a time with the precision of its source, after `about` if it is not measured."""
         if self.when:
             return format_clock(seconds)
-        return f"about {format_long_time(seconds, self.is_guess)}"
+        return f"{about}{format_long_time(seconds, self.is_guess)}"
 
 
 def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:
