@@ -198,8 +198,11 @@ def _build_undescribed(
     return Network(model, description, False, next(iter(renamed)) not in state)
 
 
-#: The advice for a file that no known network fits.
-NAMING = "name the network: model.name=timm:NAME or model.name=torchvision:NAME"
+class NamingHint(Hint):
+    """The advice for a file that no known network fits."""
+
+
+_NAMING = NamingHint("name the network: model.name=timm:NAME or model.name=torchvision:NAME")
 _SOURCES = (
     "NAME is in the code or the model card that came with the file; timm.list_models() lists all "
     "names"
@@ -219,7 +222,7 @@ class UnknownNetworkError(ArchiveError):
                 for other in (find_lookalikes(fitting[0], {}) if fitting else ())
                 if other.name in fitting
             ),
-        ) or (Hint(NAMING), Hint(_SOURCES))
+        ) or (_NAMING, Hint(_SOURCES))
 
 
 def _describe_tensors(state: Mapping[str, Any]) -> str:

@@ -109,10 +109,12 @@ def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
 
     In a recipe, model.name is the student network, so it cannot describe the file.
     """
-    from resnet_recipes.network.load import NAMING
+    from resnet_recipes.network.load import NamingHint
 
     (problem,) = error.problems
-    if not any(line == NAMING or line.startswith("model.name=") for line in problem.advice):
+    if not any(
+        isinstance(line, NamingHint) or line.startswith("model.name=") for line in problem.advice
+    ):
         return error
     export = f"resnet-recipes export {shlex.quote(source)} {{}} --to safetensors --out teacher"
     commands = tuple(export.format(name) for name in problem.fixes)
