@@ -102,9 +102,9 @@ def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
     if len(arguments) < 2:
         find_runs(arguments)
         newest = [folder.name for folder in iterate_newest_runs(ROOT)]
-        runs = [*filter(is_run, arguments)]
-        others = [name for name in newest if name not in [Path(run).name for run in runs]]
-        names = [*runs, *others][:2]
+        typed = [*filter(is_run, arguments)]
+        others = [name for name in newest if name not in [Path(run).name for run in typed]]
+        names = [*typed, *others][:2]
         fix = shlex.join(["resnet-recipes", "compare", *names])
         fix = fix if len(names) == 2 else Hint(USAGE.line)
         raise RecipeError.of("COMMAND", "compare", "needs at least two runs", fix)

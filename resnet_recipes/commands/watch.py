@@ -49,9 +49,9 @@ READ_INTERVAL_SECONDS = 1.0
 def run(arguments: Arguments) -> int:
     """Show the run until it ends or Ctrl-C is pressed."""
     (folder,) = find_runs(arguments.positional)
-    read_all([folder])
+    (record,) = read_all([folder])
     if "--once" in arguments:
-        for line in _format_lines(read_run(folder), read_metrics(folder / METRICS)):
+        for line in _format_lines(record, read_metrics(folder / METRICS)):
             print("\n".join(wrap_text(line, get_width(), rest="    ")))
     elif is_live(sys.stdout):
         _follow(folder)
