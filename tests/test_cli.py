@@ -83,6 +83,7 @@ def make_unnumbered_error(name: str) -> OSError:
         (make_unnumbered_error("a.part"), 3, "error: a.part: File or stream is not seekable."),
         (OSError(27, "File too large"), 3, "ulimit -f unlimited"),
         (OSError(5, "Input/output error"), 3, "error: a file cannot be read or written: Input"),
+        (ImportError("no X", name="torch._dynamo"), 3, "error: a library cannot be loaded: no X"),
         (MemoryError(), 3, "error: there is not enough memory\n  if memory is limited:  ulimit -v"),
     ],
 )
@@ -94,6 +95,15 @@ def test_user_error_sets_message_and_exit_code(capsys, error, code, message):
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
+
+
+def test_thread_that_cannot_start_is_reported(capsys):
+    threading = {"__name__": "threading"}
+    exec("def start(_): raise RuntimeError('no new thread')", threading)
+    assert cli.run_guarded(threading["start"], []) == 3
+    message = capsys.readouterr().err
+    assert message.startswith("error: a thread cannot be started: no new thread")
+    assert "  if processes are limited:  ulimit -u unlimited\n" in message
 
 
 @pytest.mark.parametrize("run", [cli.train, cli.main])
@@ -169,12 +179,12 @@ def test_closed_pipe_is_not_an_error(tmp_path):
 #: Commands with streams that are closed, full or use another encoding, and their exit codes.
 STREAMS = r"""
 2 train recipe=nope 2>&1 | head -0; exit ${PIPESTATUS[0]}
-3 recipes validate nope.yaml 2>&1 | head -0; exit ${PIPESTATUS[0]}
+2 recipes validate nope.yaml 2>&1 | head -0; exit ${PIPESTATUS[0]}
 2 train recipe=nope 2>&-
 0 train --list >&-
 0 train --list <&- >&- 2>&-
 1 train --list > /dev/full
-3 PYTHONIOENCODING=ascii recipes validate $'caf\xc3\xa9.yaml'
+2 PYTHONIOENCODING=ascii recipes validate $'caf\xc3\xa9.yaml'
 2 LC_ALL=C recipes show $'x\xff.yaml'
 """
 

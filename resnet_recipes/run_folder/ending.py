@@ -83,6 +83,7 @@ _HINTS = (
         "another torch",
     ),
     (r"too many open files", "raise the limit: ulimit -n 65536"),
+    (r"can.t start new thread", "raise the limit on processes: ulimit -u unlimited"),
     (r"no space left", "free some space, and resume"),
     (r"file too large", "raise the limit on the size of files: ulimit -f unlimited"),
     (

@@ -95,6 +95,7 @@ DistNetworkError | The server socket has failed to bind: EADDRINUSE | MASTER_POR
 RuntimeError | operator torchvision::nms does not exist | torch and torchvision
 OSError | [Errno 24] Too many open files | ulimit
 OSError | [Errno 27] File too large | ulimit -f unlimited
+RuntimeError | can't start new thread | ulimit -u unlimited
 MemoryError | no message | ulimit -v unlimited
 RuntimeError | DefaultCPUAllocator: can't allocate memory | batch.bn_size
 OSError | [Errno 28] No space left on device | free some space
