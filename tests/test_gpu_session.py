@@ -56,6 +56,14 @@ def test_documented_session_commands_run_every_call_within_limits(session):
     assert all(part.seconds <= call.seconds for call in CALLS.values() for part in call.parts)
 
 
+def test_torchvision_loop_uses_benchmark_mode(session, monkeypatch):
+    from training_loops import make_loop
+
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    make_loop("torchvision reference", 32, 4, torch.device("cpu"), True)
+    assert torch.backends.cudnn.benchmark
+
+
 def fail_second_call(function):
     """Wrap a function so that its second call runs out of memory."""
     calls = iter([False, True])
