@@ -85,8 +85,8 @@ def test_nonsense_command_starts_nothing_and_names_its_mistakes(run_command, row
     assert_explained(run_command, *row)
 
 
-def test_missing_recipe_file_exits_with_3(capsys):
-    assert cli.train(["recipe=../x.yaml"]) == 3
+def test_missing_recipe_file_exits_with_2(capsys):
+    assert cli.train(["recipe=../x.yaml"]) == 2
     assert "recipe=../x.yaml does not exist" in capsys.readouterr().err
 
 

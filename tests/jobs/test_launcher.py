@@ -60,6 +60,11 @@ class StandInRun:
             time.sleep(0.01)
         then()
 
+    @property
+    def message(self) -> str:
+        """Everything that the user reads."""
+        return "\n".join(self.messages)
+
     def log(self, rank: int) -> str:
         """Return the log of a rank."""
         return (self.folder / f"logs/rank{rank}.log").read_text()
@@ -89,9 +94,9 @@ def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.atomic.write_text", fail)
     (tmp_path / "endings").touch()  # not a folder, so no ending can be written
     ended = StandInRun(tmp_path, "wrong@0")
-    assert "the run failed (No space left on device)" in ended.messages[0]
-    assert "cannot be written to, so no rank could report how it ended" in ended.messages[0]
-    assert "free some space, and resume" in ended.messages[0]
+    assert "the run failed (No space left on device)" in ended.message
+    assert "cannot be written to, so no rank could report how it ended" in ended.message
+    assert "free some space, and resume" in ended.message
 
 
 @pytest.mark.parametrize("verbose", [False, True])
@@ -160,14 +165,14 @@ exit@0 | 1 | SystemExit; 5
 def test_failure_is_one_message_with_its_cause(behavior, code, parts, tmp_path):
     run = StandInRun(tmp_path, behavior)
     assert run.ending.code == int(code)
-    (message,) = run.messages
+    message = run.message
     assert all(part in message for part in parts.split("; ")), message
     assert "Traceback" not in message
 
 
 def test_failed_measurement_is_not_resumable(tmp_path):
     (tmp_path / "task.json").write_text('{"task": "train"}')
-    (message,) = StandInRun(tmp_path, "bug@0").messages
+    message = StandInRun(tmp_path, "bug@0").message
     assert "rank0.log" in message
     assert "resume" not in message
 
@@ -236,7 +241,7 @@ def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
 
     run = StandInRun(tmp_path, "stuck@0", then=act_when_stuck(tmp_path, interrupt_twice))
     assert run.ending.code == 1
-    assert "stopped at once" in run.messages[-1]
+    assert "stopped at once" in run.message
     assert not list_running(tmp_path)
 
 
@@ -304,7 +309,7 @@ def test_failed_rank_is_named_and_stuck_rank_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "STOP_SECONDS", 0.5)
     run = StandInRun(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
-    (message,) = run.messages
+    message = run.message
     assert "rank 1 failed" in message
     assert "the other rank was stopped" in message
     assert run.log(1).startswith("output of 1\nlog of 1\n")
