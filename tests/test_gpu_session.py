@@ -128,6 +128,8 @@ def test_convolutions_run_in_channels_last(kernel, stride, session):
     parse_rows(
         """
 _reduce | BatchNorm
+_reduce_statistics | BatchNorm
+_compute_input_gradient | BatchNorm
 void at::native::batch_norm_collect_statistics_channels_last_kernel | BatchNorm
 _scatter | blur
 void at::native::conv_depthwise2d_forward_kernel | blur

@@ -15,7 +15,7 @@ WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
 #: Patterns of kernel names: ours, torch, cuDNN and cuBLAS. The first match is used.
 KINDS = {
     "blur": r"^_(gather|scatter)$|depthwise",
-    "BatchNorm": r"^_(statistics|apply|reduce|spread)$|batch_norm|bn_[fb]w",
+    "BatchNorm": r"^_(reduce_statistics|apply|reduce|compute_input_gradient)$|batch_norm|bn_[fb]w",
     "max pool": r"pool",
     "convolutions and last layer": r"xmma|cutlass|nvjet|cask|splitK|nhwcAddPadding|convolve",
     "others": "",
