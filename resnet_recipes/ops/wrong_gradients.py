@@ -13,10 +13,10 @@ def avoid_wrong_gradients(forward: Callable[[Tensor], Tensor]) -> Callable[[Tens
 
     On CPUs with AVX-512, torch 2.11 to 2.15 have bugs in two kinds of convolutions (oneDNN). First,
     if an output is 1 px wide or high, weights that only meet padding have gradient 0. With stride 2
-    in bf16, torch returns uninitialized memory. These weights are omitted: a 3x3 convolution of 1x1
-    px uses only the center of its weights. Second, the gradient of 1x1 convolutions with a stride
-    and fewer than 16 channels, in fp32 and channels_last, writes out of bounds from about 56 px.
-    These convolutions subsample their input first.
+    in bf16, torch can return uninitialized memory. These weights are omitted: a 3x3 convolution of
+    1x1 px uses only the center of its weights. Second, the gradient of 1x1 convolutions with a
+    stride and fewer than 16 channels, in fp32 and channels_last, writes out of bounds from about 56
+    px. These convolutions subsample their input first.
 
     On GPUs, torch until summer 2026 returns wrong gradients of average pools with padding in
     channels_last (pytorch/pytorch#188344). These pools get their input in NCHW.
