@@ -20,6 +20,7 @@ from resnet_recipes.commands.printing import (
     show,
 )
 from resnet_recipes.commands.run_paths import is_run
+from resnet_recipes.commands.runs import format_run_epochs
 from resnet_recipes.jobs.lookup import ROOT, find_run_path, find_runs
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
@@ -79,7 +80,11 @@ def run(arguments: Arguments) -> int:
         for kind, rows_of_kind in {"run": folders, **tables}.items()
         for name, row_values in rows_of_kind
     ]
-    lines = [*_format_lines(letters, runs, tables)]
+    lines = [
+        *_name_runs(letters, runs),
+        "",
+        *format_comparison("RESULTS", letters, tables["results"]),
+    ]
     unfinished = list(_describe_unfinished(letters, runs))
     if _has_other_images(groups):
         lines += ["", *wrap_text(_NOT_COMPARABLE, get_width())]
@@ -93,6 +98,7 @@ def run(arguments: Arguments) -> int:
             "",
             *(line for sentence in sentences for line in wrap_text(sentence, get_width())),
         ]
+    lines += _format_differences(letters, _merge_methods(tables["settings"]), tables["machine"])
     show(arguments, values, lines, rows)
     return 0
 
@@ -139,19 +145,42 @@ def _group_values(group: SeedGroup) -> dict[str, object]:
     }
 
 
-def _format_lines(
-    letters: Sequence[str],
-    runs: Sequence[RunRecord],
-    tables: dict[str, SettingRows],
+def _name_runs(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:
+    """Yield the letter, folder and recipe of each run."""
+    folders = [escape_controls(run.folder) for run in runs]
+    width = max(map(len, folders))
+    for letter, folder, one in zip(letters, folders, runs, strict=True):
+        yield f"{letter}  {folder:{width}}  recipe={escape_controls(one.recipe)}"
+
+
+def _format_differences(
+    letters: Sequence[str], settings: SettingRows, machine: SettingRows
 ) -> Iterator[str]:
-    for letter, one in zip(letters, runs, strict=True):
-        yield f"{letter}  {escape_controls(one.folder)}"
-    for name, rows in tables.items():
-        title = name.upper()
-        yield from (
-            "",
-            *(format_comparison(title, letters, rows) if rows else [f"{title}: identical"]),
-        )
+    """Yield the tables of the settings and of the machine facts that differ."""
+    settings = [row for row in settings if row[0] != "name"]  # the recipe
+    for title, rows in (("SETTINGS", settings), ("MACHINE", machine)):
+        yield ""
+        yield from format_comparison(title, letters, rows) if rows else [f"{title}: identical"]
+
+
+def _merge_methods(rows: SettingRows) -> SettingRows:
+    """Return the rows with a single row, "on" or "-", for a method that some runs do not use."""
+    used: dict[str, list[bool]] = {}
+    for key, values in rows:
+        if key.startswith("methods."):
+            method = key.split(".")[1]
+            before = used.get(method, [False] * len(values))
+            used[method] = [old or value != "-" for old, value in zip(before, values, strict=True)]
+    merged: dict[str, list[str]] = {}
+    for key, values in rows:
+        uses = used.get(key.split(".")[1], []) if key.startswith("methods.") else []
+        if uses and not all(uses):
+            method = ".".join(key.split(".")[:2])
+            merged[method] = ["on" if use else "-" for use in uses]
+            if len({*values} - {"-"}) < 2:
+                continue
+        merged[key] = values
+    return [*merged.items()]
 
 
 def _compare_groups(
@@ -168,26 +197,42 @@ def _compare_groups(
 
 
 def format_comparison(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
-    """Return a row per key and a column per run, or a few lines per key if that is too wide."""
+    """Return a row per key and a column per run; rows that are too wide name their runs."""
     heads = list(map(escape_controls, heads))
     rows = [
         (escape_controls(find_short_name(key)), list(map(escape_controls, values)))
         for key, values in rows
     ]
-    lines = format_table(
+    narrow = sorted(rows, key=lambda row: len("".join([row[0], *row[1]])))
+    while narrow and max(map(len, _align_rows(title, heads, narrow))) > get_width():
+        narrow.pop()
+    aligned = [row for row in rows if row in narrow]
+    head, *lines = _align_rows(title, heads, aligned) if aligned else [title]
+    left = iter(lines)
+    return [
+        head,
+        *(
+            line
+            for row in rows
+            for line in ([next(left)] if row in narrow else _stack(heads, *row))
+        ),
+    ]
+
+
+def _align_rows(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
+    return format_table(
         [{title: key, **dict(zip(heads, row_values, strict=True))} for key, row_values in rows]
     )
-    if max(map(len, lines)) > get_width():
-        return [title, *(line for row in rows for line in _stack(heads, *row))]
-    return lines
 
 
-def _stack(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[str]:
-    """Yield a key, then each value with its runs."""
-    yield f"  {key}"
+def _stack(heads: Sequence[str], key: str, values: Sequence[str]) -> list[str]:
+    """Return a key, and each value with its runs: in one line, or in several if it is too long."""
+    cells = []
     for value in dict.fromkeys(values):
         same = [head for head, run_value in zip(heads, values, strict=True) if run_value == value]
-        yield f"    {', '.join(same)}: {value}"
+        cells.append(f"{', '.join(same)}: {value}")
+    line = "  ".join([key, *cells])
+    return [line] if len(line) <= get_width() else [key, *(f"  {cell}" for cell in cells)]
 
 
 def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
@@ -200,7 +245,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
     costs = [format_or_dash(run.cost(), format_amount) for run in runs]
     return [
         ("state", [run.state for run in runs]),
-        ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
+        ("epochs", [format_run_epochs(run) for run in runs]),
         ("top-1", [format_or_dash(run.top1_percent, "{:.2f}%".format) for run in runs]),
         ("PFLOPs", [format_or_dash(run.pflops, format_number) for run in runs]),
         *(

@@ -173,7 +173,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
     """Yield the changes that all runs share, and a table with the other changes below each run."""
     shared = find_shared_changes(runs) if len(runs) > 1 else ()
     if shared:
-        yield from wrap_text(f"all with {'  '.join(shared)}", get_width(), rest="    ")
+        yield from wrap_text(f"all runs: {'  '.join(shared)}", get_width(), rest="    ")
         yield ""
     rows = [_make_cells(run, price) for run in runs]
     if price is None and all(run.price_per_hour is None for run in runs):
@@ -213,15 +213,21 @@ def _format_table(rows: list[dict[str, str]]) -> list[str]:
 
 
 def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
-    total = format_or_dash(run.epochs, format_epochs)
     return {
         "NAME": escape_controls(run.name),
         "RECIPE": escape_controls(run.recipe),
         "STATE": run.state,
-        "EPOCHS": total if run.state == "finished" else f"{format_epochs(run.epochs_done)}/{total}",
+        "EPOCHS": format_run_epochs(run),
         "TOP-1": format_or_dash(run.top1_percent, "{:.2f}%".format),
         "PFLOPs": format_or_dash(run.pflops, format_number),
         "TRAINING": format_or_dash(run.minutes, format_minutes),
         "WALL TIME": format_or_dash(run.wall_minutes, format_minutes),
         "COST": format_or_dash(run.cost(price), format_amount),
     }
+
+
+def format_run_epochs(run: RunRecord) -> str:
+    """Return the epochs of a run, after those that an unfinished run has done: 2 or 0.63/2."""
+    total = format_or_dash(run.epochs, format_epochs)
+    is_known = run.state not in ("finished", "unreadable")
+    return f"{format_epochs(run.epochs_done)}/{total}" if is_known else total

@@ -82,8 +82,14 @@ def read_settings(folder: Path) -> dict[str, str]:
 
 
 def format_settings(tree: dict[str, Any]) -> dict[str, str]:
-    """Return nested settings as text with dotted keys; a method without settings is "on"."""
-    return {key: "on" if value == {} else str(value) for key, value in flatten(tree).items()}
+    """Return nested settings as text with dotted keys.
+
+    A method without settings is "on", and an empty value is "-".
+    """
+    return {
+        key: "on" if value == {} else "-" if value in ("", None) else str(value)
+        for key, value in flatten(tree).items()
+    }
 
 
 def read_machine(folder: Path) -> dict[str, str]:

@@ -130,7 +130,7 @@ def test_compare_of_other_images_advises_no_seeds(compare):
     Path("other/data.json").write_text(json.dumps({"eval_digest": "three"}))
     message = compare(f"{names} ./other")
     assert "Not comparable: the runs were evaluated on different images." in message
-    assert "seed" not in message.partition("RESULTS")[2]
+    assert "seed" not in message.partition("RESULTS")[2].partition("SETTINGS")[0]
 
 
 def test_compare_judges_only_runs_with_image_results(judge, compare):
@@ -157,14 +157,41 @@ def test_compare_advises_how_to_settle_a_difference(judge, counts, advice):
     assert ("settle a difference" in message) is ("settle" in advice)
 
 
-def test_compare_stacks_tables_wider_than_terminal(compare, monkeypatch):
+def test_compare_names_runs_in_rows_wider_than_terminal(compare, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    long = "a-recipe-with-a-long-name"
-    out = compare(
-        f"{create_seeds('a', 70, 2, name=f'{long}-0')} {create_seeds('b', 70, 2, name=f'{long}-1')}"
-    )
-    assert f"  name\n    A, B: {long}-0\n    C, D: {long}-1\n" in out
-    assert "RESULTS         A " in out
+    long = f"/{'x' * 40}"
+    for name, root, weights in (("a", long, "w"), ("b", "/b", f"{long}/w")):
+        config = {"data": {"root": root}, "model": {"weights": weights}}
+        create_run_folder(Path(), name, config=config)
+    out = compare("./a ./b")
+    assert f"SETTINGS  {'A':41}  B\ndata      {long}  /b\n" in out
+    assert f"model.weights  A: w  B: {long}/w\n" in out
+    monkeypatch.setenv("COLUMNS", "50")
+    assert f"model.weights\n  A: w\n  B: {long}/w\n" in compare("./a ./b")
+
+
+def test_compare_prints_the_verdict_before_the_settings(compare):
+    create_run_folder(Path(), "a", recipe="mild", config={"optimizer": {"lr": 1.0}})
+    settings = {"optimizer": {"lr": 2.0}, "model": {"weights": ""}}
+    create_run_folder(Path(), "b", recipe="hot", config=settings, state="stopped", epochs=8)
+    out = compare("./a ./b")
+    assert out.startswith("A  a  recipe=mild\nB  b  recipe=hot\n\nRESULTS")
+    parts = ("RESULTS", "4/8", "B is not finished", "SETTINGS", "MACHINE")
+    assert sorted(parts, key=out.index) == list(parts)
+    assert "name " not in out
+
+
+def test_compare_prints_one_row_for_an_omitted_method(compare):
+    for name, methods in (
+        ("a", {}),
+        ("b", {"ema": {"half_life": "20ba", "delay": "0ba"}}),
+        ("c", {"ema": {"half_life": "40ba", "delay": "0ba"}}),
+    ):
+        create_run_folder(Path(), name, config={"methods": methods})
+    rows = [line.split() for line in compare("./a ./b ./c").splitlines()]
+    assert ["methods.ema", "-", "on", "on"] in rows
+    assert ["methods.ema.half_life", "-", "20ba", "40ba"] in rows
+    assert not any("methods.ema.delay" in row for row in rows)
 
 
 def test_compare_of_two_runs_prints_verdict(compare):

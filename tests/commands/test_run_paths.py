@@ -98,7 +98,7 @@ def test_iterate_records_accepts_runs_and_folders(runs):
     ("arguments", "message"),
     [
         ("watch last --once", "alpha: finished"),
-        ("compare beta last", "A  runs/beta\nB  runs/alpha"),
+        ("compare beta last", "A  runs/beta   recipe=mild\nB  runs/alpha  recipe=mild"),
         ("diff beta last", "\nseed        2     1\n"),
         ("diff mild last", "\nmax_duration                                  90ep     4ep\n"),
         ("runs last", "\nalpha"),

@@ -22,7 +22,7 @@ def three_runs(tmp_path: Path) -> Path:
 def test_runs_prints_shared_settings_once_above_the_table(three_runs, run_command):
     (three_runs / "better/overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
     lines = run_command(f"resnet-recipes runs {three_runs}").out.splitlines()
-    assert lines[:2] == ["all with seed=1", ""]
+    assert lines[:2] == ["all runs: seed=1", ""]
     assert [line for line in lines if "lr=3" in line] == ["    lr=3"]
     assert sum("seed=1" in line for line in lines) == 1
 
@@ -86,3 +86,10 @@ def test_runs_in_empty_folder_suggests_the_demo(run_command, run_json, tmp_path,
     monkeypatch.chdir(tmp_path)
     assert run_command("resnet-recipes runs").out == "no runs in runs\ntry:   resnet-train demo\n"
     assert run_json("resnet-recipes runs") == []
+
+
+def test_runs_prints_no_epochs_of_an_unreadable_run(run_command, tmp_path):
+    create_run_folder(tmp_path, "damaged")
+    tmp_path.joinpath("damaged", "summary.json").write_text("{")
+    out = run_command(f"resnet-recipes runs {tmp_path}").out
+    assert re.search(r"^damaged +unreadable +- +-", out, re.MULTILINE)

@@ -56,7 +56,7 @@ def test_damaged_run_folders_are_listed_and_rejected(file, faults, tmp_path, run
     good = create_run_folder(runs, "good", top1=76.54)
     bad = [create_faulty_run(runs, f"bad-{fault}", file, fault) for fault in faults]
     out = run_command(f"resnet-recipes runs {runs}").out
-    table = [line for line in out.splitlines() if line and not line.startswith((" ", "all with"))]
+    table = [line for line in out.splitlines() if line and not line.startswith((" ", "all runs"))]
     names = sorted(path.name for path in (*bad, good))
     assert sorted(line.split()[0] for line in table[1:]) == names
     assert "76.54%" in out

@@ -110,7 +110,7 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, run_command):
     assert err.count("\n  recipe ") == 1
     assert "\n    lr=1\n" in err
     assert "\n    lr=2\n" in err
-    assert out.startswith("all with seed=1\n\nNAME")
+    assert out.startswith("all runs: seed=1\n\nNAME")
     assert len([line for line in out.splitlines() if line.startswith("mild-lr")]) == 2
 
 
