@@ -307,10 +307,15 @@ class Note(NamedTuple):
     fix: Fix = ()  # as in a Problem
 
     def list_rows(self, label: str = "note") -> list[LabeledText]:
-        """Return the rows to show: the note, and each line of advice."""
+        """Return the rows to show: the note, and each line of advice; "or" before alternatives."""
+        advice = list_advice(self.fix)
+        labels = [get_label(each) for each in advice]
         return [
             (label, self.text),
-            *((get_label(each), _to_snippet(each, each)) for each in list_advice(self.fix)),
+            *(
+                ("or" if "use" == each in labels[:index] else each, _to_snippet(text, text))
+                for index, (each, text) in enumerate(zip(labels, advice, strict=True))
+            ),
         ]
 
 

@@ -45,7 +45,7 @@ USAGE = Usage(
 WARNING = "WARNING"
 
 #: Labels of rows about the machine that are printed last.
-_LAST = (WARNING, "use")
+_LAST = (WARNING, "use", "or")
 
 LabeledRows = Iterator[tuple[str, str]]
 
@@ -233,7 +233,8 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     price = plan.recipe.launch.price
     if forecast:
         result = forecast.estimate
-        bounds = ", without start-up" if result.other_minutes is None else ""
+        is_known = result.other_minutes is not None
+        bounds = ", checkpoints and start-up" if is_known else ", without start-up"
         if forecast.when:
             low, high = (format_clock(60 * minutes) for minutes in result.bounds)
             bounds += f", training {low} to {high}" if low != high else f", training about {low}"

@@ -217,13 +217,13 @@ def note_evaluations(plan: Plan, forecast: RunForecast) -> Note | None:
     expected, interval = forecast.estimate, plan.evaluations.interval
     evaluating, training = expected.evaluation_minutes or 0.0, expected.minutes
     is_long = expected.is_mostly_evaluation and 60 * evaluating >= MIN_NOTED_SECONDS
-    if not is_long or interval >= plan.total_steps:
+    times = [forecast.format_time(60 * minutes) for minutes in (evaluating, training)]
+    if not is_long or interval >= plan.total_steps or len({*times}) == 1:
         return None
     epochs = ceil(interval * ceil(evaluating / training) / plan.steps_per_epoch)
     is_last = epochs * plan.steps_per_epoch >= plan.total_steps
     return Note(
-        f"evaluations take {forecast.format_time(60 * evaluating)}, more than training: "
-        f"{forecast.format_time(60 * training)}",
+        f"evaluations take {times[0]}, more than training: {times[1]}",
         f"evaluation.interval={'1dur' if is_last else f'{epochs}ep'}",
     )
 

@@ -142,6 +142,12 @@ def test_budget_dry_run_prints_epochs_without_measuring(
     assert guessed != epochs
 
 
+def test_plan_names_the_parts_of_a_measured_time(run_command):
+    run_command(f"resnet-recipes estimate {ARGUMENTS}")
+    out = " ".join(run_command(f"resnet-recipes plan {ARGUMENTS}").out.split())
+    assert "with evaluations, checkpoints and start-up, training" in out
+
+
 def test_budget_under_torchrun_uses_speeds_of_estimate(run_command, monkeypatch):
     two = f"{ARGUMENTS} gpus=2 batch.bn_size=8"
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

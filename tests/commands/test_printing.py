@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from resnet_recipes.base.errors import Note, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, Note, NotReadyError, RecipeError
 from resnet_recipes.base.text import Snippet, format_facts
 from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.commands.printing import format_table, open_output, say
@@ -43,6 +43,11 @@ def test_say_keeps_advice_in_rows_on_one_line(capsys, monkeypatch):
     rows = Note("it is slow", "a=1 b=2 c=3 d=4 e=5").list_rows()
     say(*format_facts(rows, 20, 6))
     assert capsys.readouterr().err == "note  it is slow\nuse   a=1 b=2 c=3 d=4 e=5\n"
+
+
+def test_alternatives_of_a_note_have_their_own_label():
+    rows = Note("it is slow", ("a=1", "b=2", Hint("wait"), "c=3")).list_rows()
+    assert [label for label, _ in rows] == ["note", "use", "or", "hint", "or"]
 
 
 def test_format_table_drops_columns_in_order_until_fitting():
