@@ -100,19 +100,19 @@ def _describe_training(summary: Summary) -> Iterator[LabeledText]:
     data_wait = format_percent(summary.data_wait_share)
     speed = format_number(summary.images_per_second)
     yield "", f"{speed} images/s, data wait {data_wait}"
-    parts = {
-        "training": summary.training_seconds,
-        format_count(summary.evaluations, "evaluation"): summary.evaluation_seconds,
-        "start-up": summary.startup_seconds,
-        "checkpoints": summary.checkpoint_seconds,
+    parts = {  # in full seconds, which add up
+        "training": round(summary.training_seconds),
+        format_count(summary.evaluations, "evaluation"): int(summary.evaluation_seconds),
+        "start-up": int(summary.startup_seconds),
+        "checkpoints": int(summary.checkpoint_seconds),
     }
-    parts["other"] = summary.wall_seconds - sum(parts.values())
-    parts_text = ", ".join(
+    parts["other"] = round(summary.wall_seconds) - sum(parts.values())
+    parts_text = " + ".join(
         f"{name} {format_clock(seconds)}"
         for name, seconds in parts.items()
         if seconds >= 1 or name == "training"
     )
-    yield "wall time", f"{format_clock(summary.wall_seconds)}: {parts_text}"
+    yield "wall time", f"{format_clock(summary.wall_seconds)} = {parts_text}"
     if summary.cost is not None and summary.price_per_hour is not None:
         yield "cost", f"{format_cost(summary.cost, summary.price_per_hour)}, for the wall time"
 

@@ -178,8 +178,8 @@ class Ending:
         lines += [Snippet(f"  {line}") for line in self.message.splitlines()]
         if self.hint:
             lines.append(f"  {format_advice(Hint(self.hint))}")
-        log = f"  log: {get_log_path(folder, self.rank)}     {resume}".rstrip()
-        return [*lines, Snippet(log)]
+        last = [f"log: {get_log_path(folder, self.rank)}", *filter(None, [resume])]
+        return [*lines, *(Snippet(f"  {line}") for line in last)]
 
 
 def make_ending(error: BaseException) -> Ending:
