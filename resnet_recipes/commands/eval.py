@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import BadValidationImageError, Hint, RecipeError
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.base.text import escape_controls, format_csv_line, format_facts, format_number
+from resnet_recipes.base.text import (
+    escape_controls,
+    format_count,
+    format_csv_line,
+    format_facts,
+    format_number,
+)
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
 from resnet_recipes.commands.run_paths import is_run, open_network
@@ -259,12 +265,12 @@ def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow, means: "M
 
 
 def _format_tables(classes: Sequence[ResultRow], wrong: Sequence[ResultRow]) -> Iterator[str]:
-    yield from ("", f"worst classes of {len(classes):,}")
+    yield from ("", f"{format_count(len(classes), 'class')}, worst first")
     yield from format_table(
         [
             {
                 "TOP-1": f"{row['top1_percent']:.2f}%",
-                "OF": f"{row['images']:,}",
+                "IMAGES": f"{row['images']:,}",
                 "PRECISION": f"{row['precision_percent']:.2f}%",
                 "F1": f"{row['f1_percent']:.2f}%",
                 "CLASS": escape_controls(row["class"]),
@@ -279,8 +285,8 @@ def _format_tables(classes: Sequence[ResultRow], wrong: Sequence[ResultRow]) -> 
             [
                 {
                     "IMAGES": f"{row['images']:,}",
-                    "OF": escape_controls(row["class"]),
-                    "TAKEN FOR": escape_controls(row["predicted"]),
+                    "CLASS": escape_controls(row["class"]),
+                    "PREDICTED AS": escape_controls(row["predicted"]),
                 }
                 for row in wrong
             ]

@@ -41,8 +41,8 @@ _IMAGES = Hint("paths, folders, bytes, Pillow images, and uint8 arrays or tensor
 
 #: Advice about images whose classes the network does not have.
 _OTHER_CLASSES = Hint(
-    "resnet-train finetune trains a network for other classes; class folders with the names of "
-    "ImageNet's, as n01440764, are evaluated as these"
+    "resnet-train finetune trains a network for other classes; class folders named after ImageNet "
+    "classes, such as n01440764, are matched to those classes"
 )
 
 _MAX_PROBLEMS = 3  # shown for images in memory, which may be thousands
@@ -115,7 +115,7 @@ def _map_labels(
     if not classes and num_classes == len(get_wordnet_ids()) and {*folders} <= {*get_wordnet_ids()}:
         classes = get_wordnet_ids()
     if not classes:
-        clause = f"has {len(folders)} classes; the network has {num_classes} classes, unnamed"
+        clause = f"has {len(folders)} classes; the network has {num_classes:,} unnamed classes"
         raise make_error(root, clause, _OTHER_CLASSES)
     if unknown := sorted({*folders} - {*classes}):
         hint = Hint(f"its classes are {join_first(classes)}")

@@ -90,7 +90,7 @@ def test_eval_requests_no_address_from_a_run_folder(folder_with_weights, run_com
 
 
 def test_eval_wraps_lines_on_narrow_terminals(folder_with_weights, run_command, monkeypatch):
-    for columns, heads in ((36, "TOP-1 OF F1 CLASS"), (80, "TOP-1 OF PRECISION F1 CLASS")):
+    for columns, heads in ((36, "TOP-1 IMAGES F1 CLASS"), (80, "TOP-1 IMAGES PRECISION F1 CLASS")):
         monkeypatch.setenv("COLUMNS", str(columns))
         lines = run_command("resnet-recipes eval mine data=images").out.splitlines()
         assert heads.split() in [line.split() for line in lines]
@@ -225,7 +225,11 @@ def test_eval_prints_top5_only_above_five_classes(
     described = NetworkDescription("resnet18", count, CLASSES[:count], eval_resize=36, eval_size=32)
     write_weights(build_shallow_resnet18(count), tmp_path / "few.safetensors", described)
     line = "resnet-recipes eval few.safetensors data=images workers=0"
-    assert ("\ntop-5 " in run_command(line).out) == has_top5
+    out = run_command(line).out
+    assert ("\ntop-5 " in out) == has_top5
+    assert f"\n{count} classes, worst first\n" in out
+    assert "\nIMAGES  CLASS" in out
+    assert "PREDICTED AS\n" in out
     table = run_command(f"{line} evaluation.sizes=[32,64]").out
     assert ("TOP-5" in table.split()) == has_top5
 
