@@ -314,9 +314,9 @@ def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[s
     """Yield a note if some validation images are training images."""
     if (copies := find_copies(train, val)).paths:
         yield (
-            f"{len(copies.paths)} of {copies.compared} validation images that were compared are "
-            f"byte-identical to training images: {copies.paths[0]}; accuracy will be too "
-            f"high: resnet-recipes doctor data {shlex.quote(config.root)} compares all"
+            f"{len(copies.paths)} of the {copies.compared} compared validation images "
+            f"{'is' if len(copies.paths) == 1 else 'are'} identical to training images: "
+            f"{copies.paths[0]}; resnet-recipes doctor data {shlex.quote(config.root)} compares all"
         )
 
 

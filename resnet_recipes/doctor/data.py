@@ -159,9 +159,9 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     if shared := [f"{val[digest]}  {train[digest]}" for digest in both]:
         what = f"validation images that are identical to training images: {len(shared):,}"
         yield Finding("warn", what, Hint("delete one image of each pair"), list_few(shared))
-    yield Finding(
-        "ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded"
-    )
+    failed = sum(map(len, bad.values()))
+    decoded = f"{len(files) - failed:,} of {len(files):,} images were decoded"
+    yield Finding("warn" if failed else "ok", decoded)
 
 
 class DecodedImages(NamedTuple):

@@ -1,5 +1,6 @@
 """`resnet-recipes doctor`: topics, exit codes, and output for people and programs."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def test_doctor_data_names_unreadable_image_with_code_3(data, run_command):
     (data / "train/pattern1/0.jpg").write_bytes(b"\xff\xd8 no image")
     out = run_command(f"resnet-recipes doctor data {data}", 3).out
     assert "pattern1/0.jpg" in out
+    assert re.search(r"\nwarn  (\d+) of (?!\1)\d+ images were decoded", out)
     assert "\n      hint:  add data.on_bad_image=skip to the command that trains\n" in out
     assert "\n      hint:  or replace or delete them\n" in out
     run_command(f"resnet-recipes doctor data {data} --no-images")

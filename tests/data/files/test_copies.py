@@ -25,12 +25,12 @@ def copied_folder(image_folder: Path, tmp_path: Path) -> Path:
 def get_note(root: Path, **changes) -> str:
     """Return the note about copies, or ""."""
     notes = data.survey_images(make_small_config(root, **changes)).notes
-    return next((one for one in notes if "byte-identical" in one), "")
+    return next((one for one in notes if "identical" in one), "")
 
 
 def test_plan_notes_validation_equal_to_training(copied_folder, image_folder):
     assert get_note(copied_folder).startswith(
-        "32 of 32 validation images that were compared are byte-identical"
+        "32 of the 32 compared validation images are identical to training images: "
     )
     assert f"resnet-recipes doctor data {copied_folder} compares all" in get_note(copied_folder)
     assert not get_note(image_folder)
@@ -39,14 +39,14 @@ def test_plan_notes_validation_equal_to_training(copied_folder, image_folder):
 def test_copies_are_found_under_other_names_and_links(copied_folder, image_folder):
     for number, path in enumerate(sorted((copied_folder / "val").glob("*/*"))):
         path.rename(path.with_name(f"renamed{number}.jpg"))
-    assert get_note(copied_folder).startswith("32 of 32 ")
+    assert get_note(copied_folder).startswith("32 of the 32 ")
     shutil.rmtree(copied_folder / "val")
     (copied_folder / "val").symlink_to(copied_folder / "train")
-    assert get_note(copied_folder).startswith("32 of 32 ")
+    assert get_note(copied_folder).startswith("32 of the 32 ")
     (copied_folder / "val").unlink()
     shutil.copytree(image_folder / "val", copied_folder / "val")
     shutil.copy(copied_folder / "val/bee/001.jpg", copied_folder / "train/ant/copy.jpg")
-    assert get_note(copied_folder).startswith("1 of 11 ")
+    assert get_note(copied_folder).startswith("1 of the 11 compared validation images is identical")
     assert str(copied_folder / "val/bee/001.jpg") in get_note(copied_folder)
 
 
