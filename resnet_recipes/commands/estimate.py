@@ -5,6 +5,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import (
@@ -324,9 +325,10 @@ def _format_candidates(
         }
         for row in rows
     ]
-    if not any(row["cost"] is not None for row in rows):
-        for row in cells:
-            del row["COST"]
+    for key, heads in (("cost", ["COST"]), ("top1_percent", ["TOP-1", "ACCURACY"])):
+        if all(row[key] is None for row in rows):
+            for row, head in product(cells, heads):
+                del row[head]
     if cells:
         yield from format_table(cells, ("ACCURACY", "COST"))
     elif reach is not None:

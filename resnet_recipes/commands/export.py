@@ -90,7 +90,7 @@ def run(arguments: Arguments) -> int:
         if TARGETS[to].use_preprocessed:
             size += " (any size: --with-preprocessing)"
     facts = {
-        "network": f"{TARGETS[to].file} for {to}, {format_bytes(exported.bytes)}, {size}",
+        "network": f"{TARGETS[to].file}, {to} format, {format_bytes(exported.bytes)}, {size}",
         "compared": exported.comparison,
         "saved": folder,
     }

@@ -53,8 +53,9 @@ def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
         text = "PUBLISHED is the ImageNet result whose duration is closest to the recipe's."
         yield from wrap_text(text, get_width())
     if clocks:
-        names = " or ".join(f"{clock}'s" for clock in sorted(clocks))
-        yield from wrap_text(f"* on {names} clock; other times are training time.", get_width())
+        names = " or ".join(sorted(clocks))
+        text = f"* time as defined by {names}; other times are training time."
+        yield from wrap_text(text, get_width())
     yield from wrap_text(
         "All results, with hardware and source: resnet-recipes show NAME", get_width()
     )

@@ -39,6 +39,7 @@ def test_export_is_compared_and_has_a_card(folder_with_weights, tmp_path, run_co
         r"in resnet_recipes: logits differ by at most \S+ \(largest logit \S+\) on\s+30 validation",
         output,
     )
+    assert "network   model.safetensors, safetensors format, " in output
     out = tmp_path / "new/folder"
     assert sorted(path.name for path in out.iterdir()) == ["README.md", "model.safetensors"]
     assert load(out / "model.safetensors").about == load(folder_with_weights).about

@@ -53,7 +53,7 @@ def test_ls_shows_nearest_published_result_of_own_recipe(run_subcommand, recipes
     ours = out.partition("BASELINES")[0]
     assert "25.3 min," in ours
     assert "23.8 min*," in out
-    assert "* on DAWNBench's or MLPerf's clock; other times are training time." in out
+    assert "* time as defined by DAWNBench or MLPerf; other times are training time." in out
 
 
 def test_ls_survives_hostile_recipe_descriptions(run_subcommand, recipes):
