@@ -313,9 +313,10 @@ def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
 def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:
     """Yield a note if some validation images are training images."""
     if (copies := find_copies(train, val)).paths:
+        is_one = len(copies.paths) == 1
+        same = "is identical to a training image" if is_one else "are identical to training images"
         yield (
-            f"{len(copies.paths)} of the {copies.compared} compared validation images "
-            f"{'is' if len(copies.paths) == 1 else 'are'} identical to training images: "
+            f"{len(copies.paths)} of the {copies.compared} compared validation images {same}: "
             f"{copies.paths[0]}; resnet-recipes doctor data {shlex.quote(config.root)} compares all"
         )
 

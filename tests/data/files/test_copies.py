@@ -46,7 +46,8 @@ def test_copies_are_found_under_other_names_and_links(copied_folder, image_folde
     (copied_folder / "val").unlink()
     shutil.copytree(image_folder / "val", copied_folder / "val")
     shutil.copy(copied_folder / "val/bee/001.jpg", copied_folder / "train/ant/copy.jpg")
-    assert get_note(copied_folder).startswith("1 of the 11 compared validation images is identical")
+    start = "1 of the 11 compared validation images is identical to a training image: "
+    assert get_note(copied_folder).startswith(start)
     assert str(copied_folder / "val/bee/001.jpg") in get_note(copied_folder)
 
 
