@@ -139,7 +139,8 @@ def _change_settings(
     changes, problems = overrides.parse(arguments)
     keys = [change.key for change in changes]
     # images in another folder are not split, unless requested
-    if "data.root" in keys:
+    roots = [change.value for change in changes if change.key == "data.root"]
+    if roots and roots[-1] != recipe.data.root:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
     before = frozen_recipe.to_tree(recipe)
     arguments = [change.argument for change in changes]

@@ -4,9 +4,11 @@ import pytest
 from torch import nn
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.inference import open as opening
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
+from resnet_recipes.recipe.schema import Recipe
 from tests.checks import get_problem
 
 
@@ -36,3 +38,10 @@ def test_setting_of_training_is_rejected_with_a_hint(network):
     problem = get_problem(RecipeError, opening.open_trained, network, ["data.mean=[1,2,3]"])
     assert (problem.key, problem.fixes) == ("data.mean", ())
     assert problem.valid == opening.SETTINGS["export"]
+
+
+@pytest.mark.parametrize(("root", "val_share"), [("/photos", 0.1), ("/others", 0.0)])
+def test_only_another_folder_resets_val_share(root, val_share):
+    recipe = Recipe("small", data=DataConfig(root="/photos", val_share=0.1))
+    changed = opening.apply_changes(recipe, [f"data={root}"], opening.SETTINGS["eval"])
+    assert (changed.data.root, changed.data.val_share) == (root, val_share)
