@@ -31,7 +31,7 @@ def read_tensors(path: Path, max_bytes: float = math.inf) -> TensorFile:
         try:
             header = parse_json(file.read(min(length, _MAX_HEADER_BYTES)).decode())
         except ValueError:
-            raise ValueError("it is not a .safetensors file, or is cut short") from None
+            raise ValueError("it is not a .safetensors file, or is incomplete") from None
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
     if len(header) > MAX_ENTRIES:
@@ -42,4 +42,4 @@ def read_tensors(path: Path, max_bytes: float = math.inf) -> TensorFile:
             tensors = {name: opened.get_tensor(name) for name in names}
             return TensorFile(tensors, opened.metadata() or {})
     except SafetensorError as error:
-        raise ValueError(f"it is damaged, or cut short ({str(error)[:200]})") from None
+        raise ValueError(f"it is damaged or incomplete ({str(error)[:200]})") from None

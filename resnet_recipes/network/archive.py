@@ -80,7 +80,7 @@ class ForeignObjectError(ArchiveError):
 class DamagedError(ArchiveError):
     """The file cannot be parsed."""
 
-    fix = (Hint("copy or download the file again"),)
+    fix = (Hint("copy it again, or use another file that torch.save or safetensors wrote"),)
 
 
 def read(path: Path, check_crc: bool = True) -> State:

@@ -247,6 +247,8 @@ def _find_run_weights(folder: Path) -> Path:
         fix = Value(shlex.quote(str(places[-1])))
     is_unfinished = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
     clause = "is a run that is not finished" if is_unfinished else f"has no {WEIGHTS}"
+    if not is_unfinished and any(folder.glob(f"*/{CONFIG}")):
+        clause = "is a folder of runs, not a run"
     raise NotReadyError.at(folder, clause, fix)
 
 

@@ -185,6 +185,10 @@ def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
     (problem,) = get_error(NotReadyError, load, tmp_path).problems
     assert problem.advice == (f"{tmp_path}/checkpoints/step-00000008.pt",)
     assert problem.clause == "has no weights.safetensors"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/config.yaml").touch()
+    (problem,) = get_error(NotReadyError, load, tmp_path).problems
+    assert problem.clause == "is a folder of runs, not a run"
     (tmp_path / "config.yaml").touch()
     assert "not finished" in get_error(NotReadyError, load, tmp_path).problems[0].clause
 

@@ -287,8 +287,8 @@ def rewrite_soft_labels(path: Path, description: dict[str, str], **tensors: torc
 
 
 DAMAGE = [
-    ("damaged, or cut short", lambda path: path.write_bytes(path.read_bytes()[:-8])),
-    ("damaged, or cut short", lambda path: path.write_bytes(path.read_bytes() + b"more")),
+    ("damaged or incomplete", lambda path: path.write_bytes(path.read_bytes()[:-8])),
+    ("damaged or incomplete", lambda path: path.write_bytes(path.read_bytes() + b"more")),
     ("not a .safetensors file", lambda path: path.write_bytes(b"\x80\x04K\x01.")),
     ("not a .safetensors file", lambda path: path.write_bytes(b"\xff" * 9)),
     ("not a .safetensors file", lambda path: flip_bit(path, 9)),
