@@ -14,6 +14,7 @@ if sys.platform == "win32":  # before modules that Windows lacks
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
+from itertools import zip_longest
 from traceback import walk_tb
 from typing import NoReturn
 
@@ -174,8 +175,11 @@ def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequenc
         return "\n".join(_format_lines(error.lines(), "error: "))
     count = len(error.problems)
     lines = [] if count == 1 else [f"error: {count} problems", ""]
-    for problem in error.problems:
+    for problem, following in zip_longest(error.problems, error.problems[1:]):
         start = "  " if lines else "error: "
-        lines += _format_lines(name_as_typed(problem, argv).lines(), start)
+        text = name_as_typed(problem, argv).lines()
+        if following and following._replace(clause=problem.clause) == problem:
+            text = text[:1]  # the advice is printed once, below the last
+        lines += _format_lines(text, start)
     status = "Nothing was started.  " if starts else ""
     return "\n".join([*lines, "", f"{status}[exit {error.exit_code}]"])

@@ -23,6 +23,14 @@ def run_shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_advice_that_two_problems_share_is_printed_once():
+    problems = [Problem("--to", "timm", clause, ("--to onnx",)) for clause in ("is old", "is slow")]
+    text = cli.format_error(RecipeError(problems), False, [])
+    assert text.count("--to onnx") == 1
+    assert "is old" in text
+    assert "is slow" in text
+
+
 @pytest.mark.parametrize("entry", [cli.train, cli.main])
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"]])
 def test_help_and_version_go_to_stdout(capsys, entry, arguments):
