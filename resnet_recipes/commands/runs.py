@@ -91,8 +91,10 @@ def run(arguments: Arguments) -> int:
     ]
     runs.sort(key=KEYS[order])
     rows = [run.as_dict() | {"cost": run.cost(price)} for run in runs]
-    none = [f"no runs in {', '.join(sources)}", "try:   resnet-train demo"]
-    lines = format_runs(runs, price) if runs else ["no runs match"] if filters else none
+    where = f"no runs in {', '.join(sources)}"
+    unmatched = f"{where} match {' '.join(map('='.join, filters))}"
+    none = [unmatched] if filters else [where, "try:   resnet-train demo"]
+    lines = format_runs(runs, price) if runs else none
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0
 
