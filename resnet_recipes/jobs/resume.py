@@ -133,6 +133,8 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     config = folder / CONFIG
     if not config.is_file():
         clause = "is not a run folder: it has no config.yaml"
+        if folder.is_file():
+            clause = "is a file, not a run folder"
         is_inside = (folder.parent / CONFIG).is_file()  # weights or a checkpoint of a run
         fix = f"--resume {shlex.quote(str(folder.parent))}" if is_inside else "resnet-recipes runs"
         raise RecipeError.of("--resume", str(folder), clause, fix)

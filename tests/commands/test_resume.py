@@ -105,6 +105,12 @@ def test_resume_rejects_folder_of_a_measurement(text, started_runs, explain_reje
     assert "which cannot be resumed" in explain_rejected_resume("")
 
 
+def test_resume_rejects_a_file(run_command, tmp_path):
+    (tmp_path / "net.pth").touch()
+    message = run_command(f"resnet-train --resume {tmp_path / 'net.pth'}", 2).err
+    assert "net.pth is a file, not a run folder" in message
+
+
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     parse_rows(
