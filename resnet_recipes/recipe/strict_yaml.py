@@ -106,9 +106,11 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         reader.check(yaml.parse(text, Loader=_LOADER))
         tree = reader.read_tree(yaml.compose(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        lines, mark = text.splitlines(), error.problem_mark or error.context_mark
+        if mark and mark.line >= len(lines):  # the end of the file: something is not closed
+            mark = error.context_mark or mark
         number = mark.line + 1 if mark else 1
-        has_tab = re.match(r" *\t", [*text.splitlines(), "", ""][number - 1])
+        has_tab = re.match(r" *\t", [*lines, "", ""][number - 1])
         why = "is indented with a tab" if has_tab else f"is not YAML: {error.problem}"
         hint = "indent with spaces, two for each level"
         reader.reject(
