@@ -199,8 +199,7 @@ def split(
         else:
             arguments.flags[name] = ""
     undecodable = [text for text in argv if re.search("[\ud800-\udfff]", text)]  # not UTF-8
-    for text in undecodable:
-        problems.append(Problem(text, None, "is not UTF-8", Hint("rename the file or folder")))
+    problems += map(_explain_undecodable, undecodable)
     spaced, arguments.positional = _join_spaced(arguments.positional, usage)
     problems += spaced
     if problems or settings:
@@ -214,6 +213,13 @@ def split(
         fix = _complete_example(arguments.positional, usage)
         raise RecipeError.of("COMMAND", command.split()[-1], f"needs {usage.takes}", fix)
     return arguments
+
+
+def _explain_undecodable(text: str) -> Problem:
+    is_path = os.path.lexists(text.rpartition("=")[2])
+    typed = os.fsencode(text).decode("utf-8", "backslashreplace")
+    fix = Hint("rename the file or folder") if is_path else ""
+    return Problem(text, None, "is not UTF-8", fix, typed=typed)
 
 
 def _find_place(key: str, argv: Sequence[str]) -> int:

@@ -262,7 +262,8 @@ def _choose_recipe(arguments: Arguments) -> Choice:
                 library.read_chain(name)  # reports a missing file
         several = f"recipe={','.join(dict.fromkeys(names))}"
         others = [argument for argument in changes if argument not in recipes]
-        fix = (f"recipe={names[0]}", shlex.join(["resnet-train", "-m", several, *others]))
+        single = _format_command(arguments.command, [names[0], *others], arguments)
+        fix = (single, shlex.join(["resnet-train", "-m", several, *others]))
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
     is_folder = os.path.isdir(names[0])
     if names[0] not in recipes and (is_folder or names[0] in NETWORKS):

@@ -64,7 +64,7 @@ def run(arguments: Arguments) -> int:
             *(f"{path}-ffcv" for path in typed_paths),
         ]
         fix = shlex.join(command) if len(typed_paths) == 1 else Hint(USAGE.line)
-        raise RecipeError.of("COMMAND", "convert", "needs a source and a target", fix)
+        raise RecipeError.of("COMMAND", "convert", "needs SRC and DST", fix)
     changes = [argument for argument in arguments.positional if argument not in typed_paths]
     options = _read_options(changes, names)
     source, target = map(parse_path, ("SRC", "DST"), typed_paths)

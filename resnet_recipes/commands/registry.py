@@ -113,6 +113,9 @@ def train(argv: Sequence[str]) -> int:
         raise RecipeError.of("--parallel", arguments.flags["--parallel"], clause, "-m")
     name = _choose_module(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
+    if "--json" in arguments and name == "train":
+        fix = shlex.join(["resnet-train", *argv, "--dry-run"]) if starts else Hint("remove it")
+        raise RecipeError.of("--json", None, "needs --dry-run or --list", fix)
     if starts and external_launcher.find_launcher():
         # only rank 0 composes; other ranks do not import Hydra
         return external_launcher.train_as_rank(
@@ -137,6 +140,11 @@ def run(argv: Sequence[str]) -> int:
     if name == "train":
         return train(rest)
     if name == "slurm":
+        if any(argument.partition("=")[0] == "--for" for argument in rest):
+            clause = "does not go with `slurm`, which is short for `job --for slurm`"
+            raise RecipeError.of(
+                "--for", None, clause, shlex.join(["resnet-recipes", "job", *rest])
+            )
         name, rest = "job", ["--for", "slurm", *rest]
     if name == "help":
         return run([*rest[:1], "--help"])

@@ -121,7 +121,10 @@ def compose_points(
                 say(f"note: two values of the sweep are equal: {name} is trained once")
             runs[name] = point, point_arguments
         except RecipeError as error:
-            problems += [problem for problem in error.problems if problem not in problems]
+            seen = {(one.key, one.value, one.clause) for one in problems}
+            problems += [
+                one for one in error.problems if (one.key, one.value, one.clause) not in seen
+            ]
     RecipeError.raise_if_any(problems)
     return runs
 

@@ -13,8 +13,8 @@ from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, 
 from resnet_recipes.base.paths import is_fetched
 
 LAYOUT = (
-    "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg, or with "
-    "data.val_share=0.1 ROOT/CLASS/image.jpg"
+    "the layout is FOLDER/train/CLASS/image.jpg and FOLDER/val/CLASS/image.jpg, or with "
+    "data.val_share=0.1 FOLDER/CLASS/image.jpg"
 )
 SPLITS = ("train", "val")
 CONVERT_COMMAND = "resnet-recipes convert SRC DST"
@@ -167,7 +167,7 @@ def _explain_missing(root: Path) -> Problem:
             return _make_absent_problem(root, Value(meant))
     listed = ", ".join(sorted(names.values())[:8])
     is_here = there.absolute() == Path.cwd()
-    subject = "this folder" if is_here else there
+    subject = "the current folder" if is_here else there
     fix: Fix = Hint(f"{subject} contains {listed}" if listed else LAYOUT)
     if not is_here and (rest or there == Path(there.anchor)):  # a listing from far away is noise
         fix = Hint(f"there is no folder {there / wrong}") if rest else ()

@@ -74,8 +74,9 @@ def _find_batch_problems(
 ) -> Iterator[Problem]:
     size = recipe.batch.global_size
     if size > facts.train_examples:
+        where = "" if "batch.global_size" in origin.settings else f"in {recipe.name} "
         clause = (
-            f"is more than the {facts.train_examples:,} training images in "
+            f"{where}is more than the {facts.train_examples:,} training images in "
             f"{_get_image_location(recipe, facts)}, so an epoch has no steps"
         )
         fix = (
@@ -164,7 +165,9 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
 def _suggest_finetuning(recipe: Recipe, facts: DataFacts, origin: Origin) -> Iterator[str]:
     """Yield the command that fine-tunes on a folder of images, unless the recipe has weights."""
     if recipe.data.root and not recipe.model.weights:
-        changes = [argument for argument in origin.arguments if argument.startswith("data")]
+        changes = [
+            each for each in origin.arguments if each.startswith(("data", "run=", "run.name="))
+        ]
         yield shlex.join(["resnet-train", "finetune", *changes])
         yield Hint(f"{facts.train_examples:,} images are too few to train from random weights")
 

@@ -274,8 +274,9 @@ def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[P
     for override in changed:
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on | allowed_names:
-            clause = Statement(f"{name} is not on in {links[-1][0].name}")
-            yield Problem(override.typed, None, clause, describe_enabled_methods(on))
+            recipe = links[-1][0].name
+            clause = Statement(f"{recipe} does not use {name}")
+            yield Problem(override.typed, None, clause, describe_enabled_methods(recipe, on))
 
 
 def _list_methods(links: Links) -> set[str]:

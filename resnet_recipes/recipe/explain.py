@@ -84,7 +84,8 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
         if context.allowed:
             return problem._replace(valid=tuple(context.allowed))
         return problem._replace(fix=suggest_printing_settings(context.name))
-    before, source = context.before(problem.key), f"{context.name} uses"
+    key = "epochs" if argument.startswith("epochs=") else problem.key
+    before, source = context.before(key), f"{context.name} uses"
     if before is None:
         section, _, name = problem.key.rpartition(".")
         defaults = [
@@ -119,9 +120,9 @@ def _drop_typed(meaning: Meaning, others: Iterable[str]) -> Meaning:
     )
 
 
-def describe_enabled_methods(methods: Iterable[str]) -> Hint:
+def describe_enabled_methods(recipe: str, methods: Iterable[str]) -> Hint:
     """Return the names of the methods that a recipe uses, as a hint."""
-    return Hint(f"methods that are on: {', '.join(sorted(methods)) or 'none'}")
+    return Hint(f"{recipe} uses {', '.join(sorted(methods)) or 'no methods'}")
 
 
 def _list_siblings(argument: str) -> tuple[str, ...]:
@@ -243,7 +244,7 @@ def _read_malformed(argument: str, context: Context) -> Meaning | None:
     if argument[0] == "~":
         method = _find_method(argument[1:].removeprefix("methods."), context.methods)
         if not method and argument[1:].startswith("methods."):
-            return Meaning("", describe_enabled_methods(context.methods))
+            return Meaning("", describe_enabled_methods(context.name, context.methods))
         return Meaning(shlex.quote(f"~{method}")) if method else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
         return _make_setting(key, value)
@@ -370,4 +371,7 @@ def _read_several_values(name: str, value: str, setting_type: Any) -> Meaning | 
         return None
     if re.fullmatch(r"\[[^\[\]]+\]", value):
         return Meaning(f"-m {name}={value[1:-1]}")
+    if bounds := re.fullmatch(r"(\d{1,2})\.\.(\d{1,2})", value):
+        values = range(int(bounds[1]), int(bounds[2]) + 1)
+        return Meaning(f"-m {name}={','.join(map(str, values))}") if values else None
     return None

@@ -37,6 +37,7 @@ _NEEDED = dict.fromkeys(("data", "data.root", "run.root"), "PATH") | dict.fromke
     ("budget", "launch.budget", "launch.max_wall"), "2h"
 )
 
+_EMPTY = re.compile(r"\s*(['\"]?)\s*\1\s*")
 MAX_LENGTH = 4096  # characters per argument
 MAX_BRACKETS = 32  # opening brackets per argument, since the Hydra parser recurses for each
 _SWEEP = SweepHint("resnet-train -m trains several values")
@@ -158,6 +159,8 @@ def _find_argument_problem(argument: str) -> Problem | None:
             Statement("only a method or a setting of the optimizer can be removed"),
             Hint("the forms are '~methods.NAME' and '~optimizer.NAME'"),
         )
+    if not argument:
+        return Problem("''", None, EMPTY_CLAUSE)
     if not equals:
         return Problem(argument, None, Statement("settings are written key=value"))
     if not _KEY.fullmatch(key):
@@ -180,7 +183,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
         )
     elif "???" in value:
         clause, fix = Statement("??? means a missing value"), Hint("write the value out")
-    elif (key in _NEEDED or key in SHORT_NAMES) and not value.strip("'\" "):
+    elif (key in _NEEDED or key in SHORT_NAMES) and _EMPTY.fullmatch(value):
         clause, fix = EMPTY_CLAUSE, f"{key}={_NEEDED[key]}" if key in _NEEDED else ()
     elif key == "epochs" and (value == "curve" or "," in value):
         clause, fix = "means several durations: a sweep", _SWEEP

@@ -223,9 +223,6 @@ class LaunchConfig(Section):
                 if value.isdecimal() and float(value):
                     forms = (f"{value}h", f"{value}m", f"${value}")
                     fix = tuple(map(Value, forms if is_budget else forms[:2]))
-                elif not fix:  # a shell makes 0 of an unquoted $20
-                    quotes = "; an amount needs quotes: '$20'" if is_budget else ""
-                    fix = Hint(f"for example, 2h{quotes}")
                 yield Problem(key, value, error.clause, fix)
 
 

@@ -54,6 +54,7 @@ recipe= | recipe= is missing
 recipe=../x | unknown recipe ../x
 recipe=/etc/passwd | recipe files end in .yaml
 recipe=a.yml | rename it to a.yaml
+recipe=mild '' | '' is empty
 recipe=mild recipe=hot | a run uses one recipe
 lr=1 | recipe | is missing
 mild | data is missing | data=FOLDER
@@ -101,7 +102,7 @@ learning_rate=1 | unknown setting learning_rate=1; did you mean lr=1?
 +optimizer.lr=1 | settings need no '+' | optimizer.lr=1
 ++optimizer.lr=1 | settings need no '+'
 ~data.root | only a method or a setting of the optimizer can be removed
-~methods.sam | ~methods.sam | is not on in mild
+~methods.sam | ~methods.sam: mild does not use sam
 ~methods.emma | unknown setting
 hydra.run.dir=/tmp/x | Hydra itself cannot be configured
 hydra/launcher=joblib | Hydra itself cannot be configured
@@ -112,7 +113,9 @@ optimizer@x=adam | unknown setting
 lr=${oc.env:HOME} | references are only read from recipe files
 lr | written key=value
 lr= | lr= | is empty
+lr=' | cannot be read
 lr=abc | lr=abc | must be a number
+epochs=1e9 | mild uses epochs=36
 lr=nan | lr=nan | finite
 lr=1,2 | lr=1,2 | must be one value
 lr=[1 | lr=[1 | cannot be read

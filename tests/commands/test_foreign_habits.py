@@ -76,7 +76,7 @@ model.name=resent50 | model.name=resnet50
 data.batch_size=64 | bs=64
 precision.fp16=true | precision.dtype=fp16
 schedule.warmup_epochs=5 | schedule.warmup=5ep
---nnodes 2 | torchrun, srun or a job of 'resnet-recipes job' starts several
+--nnodes 2 | to train on several machines
 --train-batch 64 | bs=64
 --val-batch-size 64 | batch.eval_size=64
 --min-lr 1e-6 | schedule.final=FRACTION
@@ -229,7 +229,7 @@ resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=va
 resnet-recipes convert images images | `images` already exists
 resnet-recipes convert images b write_mode=propotion | write_mode=proportion
 resnet-recipes convert images b write_mode=jgp | write_mode=jpg
-resnet-train mild data=images ~methods.mixpu | methods that are on: 
+resnet-train mild data=images ~methods.mixpu | mild uses 
 resnet-train mild data=images ~optimizer.lr | mild uses lr=2.048
 resnet-train mild data=images gpus=100 | for several machines: resnet-recipes job
 resnet-train mild data=images --optimizer AdamW | optimizer=adamw

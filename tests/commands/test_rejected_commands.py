@@ -48,13 +48,14 @@ slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
 slurm -m mild data=/data gpus=1,2 | 2 | all jobs of an array must request the same GPUs
 slurm mild data=/data nodes=1:2 | 2 | nodes=1:2 must be a whole number from 1
 slurm mild data=/data nodes=2 launch.max_restarts=1 | 2 | works on one node only
-slurm mild data=/data launch.nodes=2 | 2 | torchrun, srun or a job
+slurm mild data=/data launch.nodes=2 | 2 | job --for slurm NAME data=PATH nodes=2
 slurm -m mild data=/data --parallel 0 | 2 | --parallel 0 must be a whole number from 1
 slurm mild data=/data --parallel 2 | 2 | --parallel 2 is only for a sweep
+slurm --for kubernetes mild data=x | 2 | resnet-recipes job --for kubernetes mild data=x
 slurm hot data=/data run=mine | 2 | is set by the job
 slurm hot data=/data lrr=1 | 2 | lrr=1
 slurm data=/data | 2 | recipe is missing
-slurm hot data=/caf\udce9 | 2 | error: data=/caf\\udce9 is not UTF-8
+slurm hot data=/caf\udce9 | 2 | error: data=/caf\\xe9 is not UTF-8
 slurm hot data=/data --time soon | 2 | --time soon must be a time limit as Slurm accepts it
 slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit as Slurm
 slurm hot data=/data --time 2:00 | 2 | --time 2:00 must be at least 5 minutes
@@ -164,8 +165,12 @@ convert . s3://b/x | 2 | is an address, but only local files
 convert a b shufle=true workers=x | 2 | did you mean shuffle=true?
 convert a b shufle=true workers=x | 2 | workers=x must be a whole number
 convert im=g out=b workers=1 | 3 | `im=g` does not exist
-convert im=g max_resoltion=500 | 2 | needs a source and a target
+convert im=g max_resoltion=500 | 2 | needs SRC and DST
 convert a b quality=90 | 2 | unknown option quality=90
+train mild data=x --json | 2 | try:   resnet-train mild data=x --json --dry-run
+train -m mild data=x seed=1..3 | 2 | -m seed=1,2,3
+train -m recipe=mild,hot data=x lr=abc,1 | 2 | error: lr=abc must be
+train mild hot data=x | 2 | try:   resnet-train mild data=x
 train mild data=x ... gpus=2 | 2 | is a placeholder, not an argument
 train mild data=x budget=0h | 2 | budget=0h must be positive
 cp hot mine.txt | 2 | must end in .yaml

@@ -465,4 +465,4 @@ def test_method_that_weights_enable_can_be_removed():
     arguments = [DATA, "model.weights=hf:someone/network"]
     assert compose("finetune", [*arguments, "~methods.blurpool"]).recipe.methods.blurpool is None
     problem = get_problem(RecipeError, compose, "finetune", [*arguments, "~methods.mixup"])
-    assert problem.advice == ("methods that are on: none",)
+    assert problem.advice == ("finetune uses no methods",)
