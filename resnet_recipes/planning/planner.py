@@ -74,7 +74,7 @@ def _find_batch_problems(
 ) -> Iterator[Problem]:
     size = recipe.batch.global_size
     if size > facts.train_examples:
-        where = "" if "batch.global_size" in origin.settings else f"in {recipe.name} "
+        where = "" if "batch.global_size" in origin.settings else "in the recipe "
         clause = (
             f"{where}is more than the {facts.train_examples:,} training images in "
             f"{_get_image_location(recipe, facts)}, so an epoch has no steps"

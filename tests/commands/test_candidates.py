@@ -156,7 +156,9 @@ def test_skipped_recipes_with_one_problem_share_a_line(tmp_path, run_command):
     """Mild uses bs=2048 and FFCV's recipe bs=4096, more than these images; finetune uses bs=16."""
     create_random_images(tmp_path / "images", train=2)
     out = run_command(f"resnet-recipes estimate data=images {CPU}").out
-    (names,) = re.findall("skipped: ([a-z0-9_, ]+): bs is more than", " ".join(out.split()))
+    (names,) = re.findall(
+        "skipped: ([a-z0-9_, ]+): bs in the recipe is more than", " ".join(out.split())
+    )
     assert {"mild", "ffcv_rn50"} <= {*names.split(", ")}
 
 

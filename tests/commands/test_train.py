@@ -66,7 +66,7 @@ def test_missing_gpus_are_reported_with_plan_problems(
 
 def test_too_large_batch_suggests_finetuning_with_run_name(image_folder, run_command):
     err = run_command(f"resnet-train small data={image_folder} run=mine", 2).err
-    assert "bs=128 in small is more than the 10 training images" in " ".join(err.split())
+    assert "bs=128 in the recipe is more than the 10 training images" in " ".join(err.split())
     assert f"resnet-train finetune data={image_folder} run=mine" in err
 
 
