@@ -64,7 +64,7 @@ def test_similar_class_folders_are_accepted_when_confirmed(half_folders):
     ("ants", "bees", "parts"),
     parse_rows(
         """
-ant/train ant/val | bee/train bee/val | a split for each class  # ROOT/train/CLASS
+ant/train ant/val | bee/train bee/val | a split for each class  # FOLDER/train/CLASS
 ant_train ant_test | bee_train bee_test | with names of splits: ant_test, ant_train
 trainset | valset | with names of splits: trainset, valset
 A/ant B/ant C/ant | A/bee B/bee C/bee | in A, B, C: they look like splits  # data={root}/A data.val
