@@ -9,6 +9,7 @@ from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import open_output
 from resnet_recipes.commands.run_paths import iterate_records
 from resnet_recipes.commands.runs import read_price
+from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
 from resnet_recipes.report.page.html import build_page, is_ours
 from resnet_recipes.report.sections import build_sections
@@ -55,6 +56,8 @@ def run(arguments: Arguments) -> int:
         where = " ".join(arguments.positional or ["runs"])
         fix = ("resnet-recipes report --published", Hint("resnet-recipes report RUN"))
         raise NotReadyError.of(where, None, "has no runs", fix)
+    if runs and all(run.state == "unreadable" for run in runs):
+        read_all([run.folder for run in runs])
     sections = list(build_sections(runs, price))
     title = format_count(len(runs), "run")
     if "--published" in arguments:

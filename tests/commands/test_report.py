@@ -276,6 +276,14 @@ def test_report_names_damaged_run_and_shows_others(render_page):
     assert "70.00% top-1" in text
 
 
+def test_report_of_damaged_runs_keeps_older_page(render_page, run_command):
+    (create_run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
+    older = render_page("--published")
+    error = run_command("resnet-recipes report runs --out r.html", 3).err
+    assert "runs/damaged: summary.json cannot be read" in error
+    assert Path("r.html").read_text() == older
+
+
 def test_report_png_writes_plots_into_a_new_folder(render_page, run_command):
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     create_run_folder(RUNS, "a")
