@@ -248,7 +248,7 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
             about = "" if forecast.when or text.startswith("<") else "about "
             yield "cost", f"{about}{text.replace('<', 'less than ')}"
         return
-    text = "not predicted without a GPU"
+    text = "not predicted without a GPU" if plan.recipe.launch.device != "cpu" else "not predicted"
     if cuda.find_gpus().count:
         text = "`resnet-recipes estimate` measures this run"
     if published := find_published_time(plan):

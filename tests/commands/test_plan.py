@@ -99,6 +99,8 @@ def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
     assert "1 x GPU (this machine has no GPU)" in run_command("resnet-recipes plan mild gpus=1").out
     text = run_command("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
     assert "time       not predicted without a GPU\n" in text
+    text = run_command("resnet-recipes plan mild launch.device=cpu gpus=2 model.name=resnet18").out
+    assert "time       not predicted\n" in text
 
 
 @pytest.mark.parametrize(
