@@ -1,5 +1,6 @@
 """Open a trained network with the settings of its run and the user's changes."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -139,8 +140,8 @@ def _change_settings(
     changes, problems = overrides.parse(arguments)
     keys = [change.key for change in changes]
     # images in another folder are not split, unless requested
-    roots = [change.value for change in changes if change.key == "data.root"]
-    if roots and roots[-1] != recipe.data.root:
+    roots = [change.value for change in changes if change.key == "data.root" and change.value]
+    if roots and os.path.realpath(roots[-1]) != os.path.realpath(recipe.data.root):
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
     before = frozen_recipe.to_tree(recipe)
     arguments = [change.argument for change in changes]

@@ -40,8 +40,10 @@ def test_setting_of_training_is_rejected_with_a_hint(network):
     assert problem.valid == opening.SETTINGS["export"]
 
 
-@pytest.mark.parametrize(("root", "val_share"), [("/photos", 0.1), ("/others", 0.0)])
-def test_only_another_folder_resets_val_share(root, val_share):
-    recipe = Recipe("small", data=DataConfig(root="/photos", val_share=0.1))
+@pytest.mark.parametrize(("name", "val_share"), [("photos", 0.1), ("link", 0.1), ("others", 0.0)])
+def test_only_another_folder_resets_val_share(tmp_path, name, val_share):
+    (tmp_path / "link").symlink_to("photos")
+    recipe = Recipe("small", data=DataConfig(root=str(tmp_path / "photos"), val_share=0.1))
+    root = str(tmp_path / name)
     changed = opening.apply_changes(recipe, [f"data={root}"], opening.SETTINGS["eval"])
     assert (changed.data.root, changed.data.val_share) == (root, val_share)
