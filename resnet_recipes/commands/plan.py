@@ -152,7 +152,8 @@ def _note_image_size(plan: "Plan") -> LabeledRows:
         yield from Note(text, "recipe=finetune").list_rows()
     elif 0 < size <= MAX_SMALL_SIZE < data.train_size:
         text = f"the images have {size:g} px, and data.train_size={data.train_size} enlarges them"
-        yield from Note(text, "recipe=small").list_rows()
+        # whether small images gain from trained weights at a larger size was not measured
+        yield from Note(text, () if plan.recipe.model.weights else "recipe=small").list_rows()
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:

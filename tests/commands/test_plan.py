@@ -61,6 +61,9 @@ def test_plan_notes_images_smaller_than_the_recipe_expects(run_command, tmp_path
     text = " ".join(run_command(line).out.split())
     assert "the images have 32 px, and data.train_size=176 enlarges them use recipe=small" in text
     assert "enlarges" not in run_command(f"{line} data.train_size=32").out
+    text = " ".join(run_command(f"{line} model.weights=torchvision").out.split())
+    assert "enlarges them" in text
+    assert "recipe=small" not in text
 
 
 @pytest.mark.parametrize(
