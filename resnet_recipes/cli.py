@@ -92,10 +92,10 @@ def _describe_os_error(error: BaseException) -> str:
     memory = "\n  if memory is limited:  ulimit -v unlimited"
     if isinstance(error, MemoryError):
         return f"there is not enough memory{memory}"
-    if isinstance(error, RuntimeError) and _is_raised_in(error, "threading"):
+    if isinstance(error, RuntimeError) and _is_raised_by_thread_start(error):
         processes = "\n  if processes are limited:  ulimit -u unlimited"
         return f"a thread cannot be started: {error}{processes}{memory}"
-    if isinstance(error, ImportError) and _is_from_torch(error):
+    if isinstance(error, ImportError) and _is_load_failure(error):
         fix = "try:   pip install --force-reinstall torch torchvision"
         return f"a library cannot be loaded: {error}\n      {fix}{memory}"
     if isinstance(error, RuntimeError) and _is_raised_by_import(error, "torchvision"):
@@ -118,13 +118,13 @@ def _describe_os_error(error: BaseException) -> str:
     raise error
 
 
-def _is_raised_in(error: BaseException, module: str) -> bool:
-    """Return whether code of a module raised an error."""
+def _is_raised_by_thread_start(error: BaseException) -> bool:
+    """Return whether `Thread.start` raised an error."""
     *_, (frame, _) = walk_tb(error.__traceback__)
-    return frame.f_globals.get("__name__") == module
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) == ("threading", "start")
 
 
-def _is_from_torch(error: ImportError) -> bool:
+def _is_load_failure(error: ImportError) -> bool:
     """Return whether a library or a module of torch failed to load, for example without memory."""
     return str(error.path).endswith(".so") or str(error.name).startswith("torch")
 
