@@ -15,12 +15,16 @@ from resnet_recipes.run_folder.ending import Ending, read_ending, write_ending
 from resnet_recipes.run_folder.lock import is_running
 from tests.run_folders import create_run_folder
 
-#: A run that ends on request.
+#: A run that ends on request, and copies the reason.
 RUN = """
 import pathlib, signal, sys
 from resnet_recipes.run_folder.lock import LockedFolder
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-with LockedFolder(pathlib.Path(sys.argv[1])):
+folder = pathlib.Path(sys.argv[1])
+def leave(*_):
+    (folder / "seen.txt").write_text((folder / "stop.txt").read_text())
+    sys.exit(75)
+signal.signal(signal.SIGTERM, leave)
+with LockedFolder(folder):
     signal.pause()
 """
 
@@ -42,6 +46,7 @@ def test_stop_sends_the_signal_of_a_scheduler(live_run, run_command):
     out = run_command("resnet-recipes stop first").out
     assert out == "stopped\nresume: resnet-train --resume runs/first\n"
     assert process.wait(10) == 75
+    assert (folder / "seen.txt").read_text() == "`resnet-recipes stop`"
     assert not (folder / STOP).exists()
 
 

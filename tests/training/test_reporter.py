@@ -122,6 +122,16 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
     assert len(images.flags) == run.eval_data.examples
 
 
+def test_evaluation_shows_images_of_every_rank(make_run):
+    """Rank 0 of 2 has 3 of 5 images, since an odd number is padded."""
+    run, recorder = make_run(), Mock()
+    run.rank, run.eval_data = replace(run.rank, world_size=2), Mock(examples=5)
+    for images in (0, 2, 3):
+        RunReporter(run, (recorder, Mock()), Interruption(), Mock())._show_evaluating(7, images)
+    calls = [call.args for call in recorder.show_evaluating.call_args_list]
+    assert calls == [(7, 0, 5), (7, 4, 5), (7, 5, 5)]
+
+
 def test_correct_images_cover_images_of_every_rank(make_run, monkeypatch):
     """Rank 1 of 2 has images 1 and 3 of 5; rank 0 adds its images."""
     run, recorder = make_run(), Mock()
