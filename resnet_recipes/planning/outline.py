@@ -202,16 +202,13 @@ def _describe_lr(plan: Plan) -> str:
 
 
 def _format_interval(plan: Plan, duration: str) -> str:
-    """Return a description of an interval: "every epoch", "every 10% of the run", "at the end".
-
-    A fraction of the run that is rounded up to one step is "every step".
-    """
+    """Return a description of an interval: "every epoch", "every 2 steps", "at the end"."""
     steps = plan.horizon.interval(Duration.parse(duration))
-    if duration.endswith("dur") and steps == 1:
-        return "every step"
     if steps >= plan.total_steps:
         return "at the end"
-    return f"every {Duration.parse(duration).to_words().removeprefix('1 ')}"
+    epochs, rest = divmod(steps, plan.steps_per_epoch)
+    count = format_count(steps, "step") if rest else format_count(epochs, "epoch")
+    return f"every {count.removeprefix('1 ')}"
 
 
 def _summarize(method: Method) -> str:

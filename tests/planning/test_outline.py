@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from resnet_recipes.planning import outline
 from tests.plans import plan_imagenet
 
@@ -61,10 +63,17 @@ def test_outline_reports_rounding_only_of_rounded_epochs():
     assert "28 epochs (90 x 0.32, rounded down) of" in write_outline("mild_mlperf")
 
 
-def test_outline_calls_interval_of_one_step_every_step():
-    arguments = "mild max_duration=10ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur"
-    outline_text = " ".join(write_outline(f"{arguments} checkpoint.interval=0.5dur").split())
-    assert "evaluate every step, save a checkpoint every 50% of the run" in outline_text
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        (10, "evaluate every step, save a checkpoint every 5 steps"),
+        (15, "evaluate every 2 steps, save a checkpoint every 8 steps"),
+        (6250, "evaluate every epoch, save a checkpoint every 5 epochs"),
+    ],
+)
+def test_outline_counts_steps_of_fractional_interval(steps, text):
+    arguments = f"mild max_duration={steps}ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur"
+    assert text in " ".join(write_outline(f"{arguments} checkpoint.interval=0.5dur").split())
 
 
 def test_outline_omits_rate_of_a_frozen_backbone():
