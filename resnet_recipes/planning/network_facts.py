@@ -92,14 +92,12 @@ class BuiltNetworkFacts:
             weight.numel() for name, weight in self._plain.named_parameters() if not is_frozen(name)
         )
         self.count_flops = cache(self._count_flops)
-        is_resnet = backbones.is_resnet(self._plain)
-        self.is_random_in_forward = not is_resnet
+        self.is_random_in_forward = not backbones.is_resnet(self._plain)
         library = backbones.get_library(model.name)
         is_initialized_by_library = model.init == "library" and not model.weights
         origin = f", initialized by {library}" if is_initialized_by_library else ""
-        kernels = "" if is_resnet else "; fused GPU operations exist only for ResNets"
         arguments = "".join(f", {key}={str(value).lower()}" for key, value in model.args.items())
-        self.text = arguments + origin + kernels
+        self.text = arguments + origin
 
     @cached_property
     def _changed_network(self) -> nn.Module:
