@@ -218,11 +218,10 @@ class LaunchConfig(Section):
                 if value := getattr(self, key):
                     seconds(value)
             except BrokenRuleError as error:
-                likely_value, is_budget = read_budget(value), key == "budget"
+                likely_value = read_budget(value)
                 fix: Fix = Value(likely_value) if likely_value != value else ()
                 if value.isdecimal() and float(value):
-                    forms = (f"{value}h", f"{value}m", f"${value}")
-                    fix = tuple(map(Value, forms if is_budget else forms[:2]))
+                    fix = Value(f"{value}h"), Value(f"{value}m")
                 yield Problem(key, value, error.clause, fix)
 
 
