@@ -4,6 +4,9 @@ import re
 
 _PRICE = re.compile(r"\$?([\d.][^$/]*)\$?(?:/h)?")
 
+#: Smaller amounts are shown as "<$0.01".
+MIN_AMOUNT = 0.005
+
 
 def clean_price(text: str) -> str:
     """Return the number in a price per hour such as $32.77/h; other text is unchanged."""
@@ -22,8 +25,8 @@ def format_price(price: float) -> str:
 
 
 def format_amount(cost: float) -> str:
-    """Format an amount of money in cents; "<$0.01" below half a cent."""
-    return f"${cost:,.2f}" if cost >= 0.005 or cost <= 0 else "<$0.01"
+    """Format an amount of money in cents."""
+    return f"${cost:,.2f}" if cost >= MIN_AMOUNT or cost <= 0 else "<$0.01"
 
 
 def format_cost(cost: float, price: float) -> str:

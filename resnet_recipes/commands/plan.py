@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.errors import Note, format_advice, list_advice
-from resnet_recipes.base.money import compute_cost, format_cost
+from resnet_recipes.base.money import MIN_AMOUNT, compute_cost, format_cost
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.compose import compose_recipe, plan_demo
@@ -245,9 +245,9 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
             f"{forecast.source}",
         )
         if price is not None:
-            text = format_cost(result.cost(price), price)
-            about = "" if forecast.when or text.startswith("<") else "about "
-            yield "cost", f"{about}{text.replace('<', 'less than ')}"
+            cost = result.cost(price)
+            about = "" if forecast.when or cost < MIN_AMOUNT else "about "
+            yield "cost", f"{about}{format_cost(cost, price)}"
         return
     text = "not predicted without a GPU" if plan.recipe.launch.device != "cpu" else "not predicted"
     if cuda.find_gpus().count:

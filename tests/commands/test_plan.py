@@ -124,7 +124,7 @@ def test_plan_with_a_price_explains_the_cost(arguments, cost, run_command, monke
 
 def test_plan_of_a_tiny_cost_is_in_words(run_command):
     out = run_command("resnet-recipes plan demo launch.device=cpu launch.price=0.0001").out
-    assert "\n  cost       less than $0.01 at $0.0001 per hour\n" in out
+    assert "\n  cost       <$0.01 at $0.0001 per hour\n" in out
 
 
 def test_plan_of_unknown_gpu_shows_published_time(print_plan):
