@@ -9,7 +9,6 @@ import csv
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping
-from math import log
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ MIN_SIMILAR_LETTERS = 4
 class Meaning(NamedTuple):
     """The arguments to use, and a note for users of other programs."""
 
-    #: {} is the value, {half_life} its half-life; rows of jobs use {flag} and {count}
+    #: {} is the value; rows of jobs use {flag} and {count}
     replacement: str
     hint: str = ""
 
@@ -54,9 +53,6 @@ MEANINGS, _OFF_MEANINGS = _read_rows("setting"), _read_rows("off")
 
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
 TRAINED_MEANINGS = MEANINGS | _read_rows("trained")
-
-#: Keys with another meaning for a timm network, which has its own dropout.
-TIMM_MEANINGS = MEANINGS | _read_rows("timm")
 
 #: Foreign names of values, by setting; and units, with the resulting values.
 FOREIGN_VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_rows("unit")
@@ -247,19 +243,11 @@ def find_meaning(
     setting = expand_short_name(re.split("[ =]", replacement)[0], "1")[0].partition("=")[0]
     values = FOREIGN_VALUES.get(candidates[0], FOREIGN_VALUES.get(setting, {}))
     ours = values.get(value.lower()) if "{" in replacement else None
-    value = re.sub("^timm/", "timm:", value)
     value = value.strip("[]()") if "[{}]" in replacement else value
     if ours:
         return Meaning(" ".join(map(shlex.quote, ours.replacement.split())), ours.hint or hint)
-    half_life = _to_half_life(value)
-    filled = (shlex.quote(word.format(value, half_life=half_life)) for word in replacement.split())
+    filled = (shlex.quote(word.format(value)) for word in replacement.split())
     return Meaning(" ".join(filled), hint)
-
-
-def _to_half_life(decay: str) -> str:
-    """Return the half-life of a moving average as a setting; `decay` is per step, else 0.999."""
-    per_step = float(decay) if re.fullmatch(r"0?\.\d+", decay) and float(decay) else 0.999
-    return f"{max(1, round(log(2) / (1 - per_step)))}ba"
 
 
 def _get_leaf(name: str) -> str:

@@ -14,8 +14,6 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Stateme
 from resnet_recipes.base.names import expand_short_name
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
-    MEANINGS,
-    TIMM_MEANINGS,
     add_key_meaning,
     apply_meaning,
 )
@@ -68,10 +66,9 @@ def _add_suggestions(
     problems: Sequence[Problem], changes: Sequence[str], recipe: Recipe, links: Links
 ) -> list[Problem]:
     """Return the problems of a recipe and of changes, with suggestions."""
-    meanings = TIMM_MEANINGS if recipe.model.name.startswith("timm:") else MEANINGS
     methods, before = tuple(_list_methods(links)), partial(_find_value, links)
     chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
-    context = Context(recipe.name, before, methods, meanings=meanings, chosen=chosen)
+    context = Context(recipe.name, before, methods, chosen=chosen)
     suggested = [
         _fit_to_images(add_suggestion(problem, changes, context), recipe) for problem in problems
     ]

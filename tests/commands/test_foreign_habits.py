@@ -39,7 +39,7 @@ gpu=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
 gpu=8 | gpus=8
 --gpu 8 | gpus=8
 gpu_ids=3 | CUDA_VISIBLE_DEVICES=3 resnet-train ... gpus=1
-dropout=0.1 | drops residual blocks; ResNets here have no dropout
+dropout=0.1 | methods.stochastic_depth.drop_rate=0.1
 gpus=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
 gpus=-1 | gpus=auto
 gpus=a100 | gpus=1
@@ -48,7 +48,6 @@ gpus=H100:8 | gpus=8
 launch.gpu=a100 | gpus=1
 gpus=0 | launch.device=cpu
 launch.device=gpu | launch.device=cuda
-launch.device=rocm | launch.device=cuda
 launch.device=mps | launch.device=cpu
 --accelerator gpu | launch.device=cuda
 --accelerator=mps | launch.device=cpu
@@ -56,7 +55,7 @@ ema=false | '~methods.ema'
 ema=0 | '~methods.ema'
 --use_ema true | 'methods.ema={}'
 mixup=true | 'methods.mixup={}'
-ema.decay=0.999 | methods.ema.half_life=693ba
+ema.decay=0.999 | methods.ema.half_life=DURATION
 img_size=[160,160] | data.train_size=160
 --train-size 128 | data.train_size=128
 log=wandb | 'log.to=[wandb]'
@@ -68,7 +67,6 @@ freeze=10 | model.freeze=backbone model.weights=torchvision
 freeze=none | model.freeze=none
 --sync-bn | remove it
 --local-rank 0 | remove it
-task=classify | resnet-train trains a classifier with one label for each image
 weight_decay=none | wd=0
 workers 4 | workers=4
 model.name=resnet-50 | model.name=resnet50
@@ -90,7 +88,6 @@ hsv_v=0.4 | methods.color_jitter.brightness=0.4 methods.color_jitter.contrast=0.
 optim=sgd | optimizer=sgd
 fliplr=0.5 | data.flip=true
 fliplr=0 | data.flip=false
-gradient_clip=0 | optimizer.clip_norm=null
 mixup=0 | remove it: mild does not use mixup
 img=128 | data.train_size=128
 train=images | data.val_share=0.1 splits a folder without val/
@@ -103,8 +100,6 @@ methods.colout | 'methods.colout={}'
 +methods/mixup=0.2 | methods.mixup.alpha=0.2
 lr:0.1 | lr=0.1
 --weights IMAGENET1K_V2 | model.weights=torchvision
-depth=18 | model.name=resnet18
-grayscale=true | model.in_channels=1
 wandb.project=x | WANDB_PROJECT=x resnet-train ... 'log.to=[wandb]'
 --batch-sze 64 | bs=64
 max_time=90 | budget=90s
@@ -147,9 +142,7 @@ resnet-recipes job --slurm mild | --for slurm
 resnet-train finetune data=images momentum=0.9 | optimizer.momentum is not a setting of adamw
 resnet-train mild data=images optimizer.decay=0.1 | wd= is the weight decay, schedule.gamma=
 resnet-train mild data=images schedule.time=2 | name, warmup, start
-resnet-train mild data=images model.name=timm:resnet18 dropout=0.2 | model.args.drop_rate=0.2
 resnet-train resnet34 data=images | model.name=resnet34 data=images
-resnet-train mild data=images optimizer.type=sgd | optimizer=sgd
 resnet-recipes logs first | resnet-recipes watch first
 resnet-recipes settings | resnet-train mild --cfg
 resnet-recipes sweep mild seed=1,2 | resnet-train -m mild seed=1,2
@@ -174,7 +167,6 @@ resnet-recipes compare first | resnet-recipes compare RUN RUN ...
 resnet-recipes mild data=images | resnet-train mild data=images
 resnet-recipes resume | resnet-train --resume last
 resnet-recipes bottleneck mild data=x | resnet-recipes estimate mild data=x
-resnet-recipes measure mild data=x | resnet-recipes estimate --sample=10 mild data=x
 resnet-recipes profile mild data=x | resnet-recipes estimate mild data=x
 resnet-recipes fit mild | resnet-train mild
 resnet-recipes new wider | resnet-recipes cp mild recipes/wider.yaml
@@ -244,7 +236,6 @@ resnet-recipes predict --model first images --topk 2 | resnet-recipes predict fi
 resnet-recipes export first --half | --dtype TYPE
 resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
 resnet-recipes slurm mild data=/d -p gpu | then: sbatch -p gpu job.sh
-resnet-train mild data=/d --partition gpu | for Slurm: resnet-recipes slurm NAME > job.sh
 resnet-recipes slurm mild data=/d --nodes 2 | nodes=2
 resnet-recipes slurm mild data=/d --gres=gpu:a100:2 | gpus=2
 resnet-recipes slurm mild data=/d -t 1:00:00 | --time 1:00:00
@@ -260,7 +251,6 @@ resnet-recipes plan mild nodes=2 | as in gpus=16
 resnet-train val model=first data=images | resnet-recipes eval first data=images
 resnet-train finetune data=images data.val_share=20 | data.val_share=0
 resnet-recipes export first onnx | resnet-recipes export first --to onnx --out exported
-resnet-recipes export first --to timm --out x --push-to-hub me/it | --push me/it
 resnet-recipes export first --to timm --out x --push me/it | --push hf:me/it
 resnet-recipes ls mild | resnet-recipes show mild
 resnet-train --list mild | resnet-recipes show mild

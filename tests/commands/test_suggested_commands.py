@@ -68,9 +68,6 @@ train mild data=images model=vit_base | model.name=timm:vit_base_
 classify train data=images model=resnet18.pt | resnet-train ...
 classify first images | resnet-recipes predict first images
 eval last first lr=0.5 |
-info | resnet-recipes runs
-info first | resnet-recipes runs first
-info mild | resnet-recipes show mild
 show first | recipe=runs/first/config.yaml
 train first data=images | recipe=runs/first/config.yaml
 convert images out.zip | resnet-recipes convert images out

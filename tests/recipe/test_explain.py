@@ -59,7 +59,6 @@ def test_overridden_wrong_reference_does_not_hide_wrong_value(tmp_path, monkeypa
 opt=adamw | optimizer=adamw
 opt_betas=[0.9,0.95] | optimizer=adamw 'optimizer.betas=[0.9,0.95]'
 decay_milestones=[30,60] | schedule=step 'schedule.milestones=[30ep,60ep]'
-sched_on_updates=true | schedule.interval=step
 time_limit=600 | budget=600s
 time=2 | budget=2h
 auto_augment=ta_wide | 'methods.trivial_augment={}'
@@ -70,15 +69,10 @@ num_labels=3 | model.num_classes=auto
 device_train_microbatch_size=auto | batch.bn_size=auto
 batch=-1 | batch.bn_size=auto
 mixed_precision=float8 | precision.dtype=bf16
-backbone_lr_factor=0.05 | optimizer.backbone_rate=0.05
 bce_target_thresh=0.2 | methods.bce_loss.threshold=0.2
-mixup_switch_prob=0.5 | methods.mixup_or_cutmix.switch=0.5
 bias_weight_decay=0 | optimizer.no_decay=one_dimensional
-model_name_or_path=microsoft/resnet-50 | model.name=resnet50
-val=False | evaluation.interval=1dur
 data.cache_ram=true | cache=auto
 autoresume=true | --resume auto
-fine_tune=5 | recipe=finetune epochs=5
 """
     ),
 )
@@ -174,7 +168,6 @@ optimizer=sgd,lr=0.1 | optimizer=sgd lr=0.1
 optimizer=torch.optim.SGD | optimizer=sgd
 ep=5 | epochs=5
 pretrained | model.weights=torchvision
-warmup=none | schedule.warmup=0ep
 weight_decay=0 | wd=0
 data.crop_scale=0.25-1 | 'data.crop_scale=[0.25,1]'
 data.crop_scale=[1,0.25] | 'data.crop_scale=[0.25,1.0]'
