@@ -9,6 +9,7 @@ from pathlib import Path
 from resnet_recipes import data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import (
+    Fix,
     Hint,
     Kind,
     NotReadyError,
@@ -56,13 +57,13 @@ def find_match(composed: Composed, say: Say) -> Path | None:
         if not (folder / CONFIG).is_file():
             return None
         problems = _find_changes(folder, composed)
-        resume = format_resume(folder)
+        resume = () if (folder / SUMMARY).exists() else (format_resume(folder),)
         for problem in problems:
             if problem.key == "name":  # another recipe differs in many settings
                 clause = f"is a run of another recipe, {frozen_recipe.read(folder / CONFIG).name}"
-                raise RecipeError.of("run.name", folder.name, clause, (resume, "run=another"))
+                raise RecipeError.of("run.name", folder.name, clause, (*resume, "run=another"))
         RecipeError.raise_if_any(
-            problem._replace(fix=(resume, "run=another")) for problem in problems
+            problem._replace(fix=(*resume, "run=another")) for problem in problems
         )
         return folder
     difference = ""
@@ -152,11 +153,14 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         settings = changes
         recipe = _apply_changes(original, changes) if changes else original
     recipe = replace(recipe, run=original.run)
-    resume = format_resume(folder)
-    start = shlex.join(["resnet-train", str(config), *settings])
-    resume_or_start = (resume, Hint(f"or start a new run: {start}"))
+    fix: Fix = (
+        format_resume(folder),
+        Hint(f"or start a new run: {shlex.join(['resnet-train', str(config), *settings])}"),
+    )
+    if (folder / SUMMARY).exists():
+        fix = shlex.join(["resnet-train", str(config), f"model.weights={folder}", *settings])
     changed = find_changed_settings(asdict(original), recipe)
-    problems = [problem._replace(fix=resume_or_start) for problem in changed]
+    problems = [problem._replace(fix=fix) for problem in changed]
     if recipe.launch.budget:
         clause = "needs a new run: this one keeps its duration"
         problems.append(Problem("budget", recipe.launch.budget, clause, kind=Kind.UNUSED))

@@ -200,7 +200,11 @@ def test_resume_of_finished_run_trains_nothing(started_runs, run_command):
         )
     message = run_command("resnet-train --resume runs/mine lr=1", 2).err
     assert "lr=1 differs from the run, which uses 0.05" in message
-    assert "try:   resnet-train --resume runs/mine\n" in message
+    command = "resnet-train runs/mine/config.yaml model.weights=runs/mine lr=1\n"
+    assert f"try:   {command}" in message
+    message = run_command(f"{START} lr=1 run=mine --resume auto", 2).err
+    assert "\n      use:   run=another\n" in message
+    assert "try:" not in message
     assert len(started_runs) == 1
 
 
