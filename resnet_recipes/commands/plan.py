@@ -77,13 +77,15 @@ def run(arguments: Arguments) -> int:
 
 
 def _describe_resumption(folder: Path, plan: "Plan") -> tuple[str, float | None]:
-    """Return a run folder, with the epoch of its newest checkpoint, and the seconds left.
+    """Return a run folder, with the epoch of its newest intact checkpoint, and the seconds left.
 
-    The run estimated the seconds; None if it did not.
+    The run estimated the seconds; None if it did not. Raises TrainingError if there are checkpoints
+    but none can be read.
     """
     from resnet_recipes.training.checkpoint import Checkpoints
 
-    done = max(Checkpoints(folder / CHECKPOINTS).iterate_steps(), default=0)
+    newest = Checkpoints(folder / CHECKPOINTS, note=say).load_newest()
+    done = newest.step if newest else 0
     steps = filter_kind(read_metrics(folder / METRICS), "step")
     left = [record.get("seconds_left") for record in steps if record["step"] <= done]
     text = f"{folder}, resumed at epoch {done / plan.steps_per_epoch:.2f} of {plan.epochs:.4g}"

@@ -126,8 +126,8 @@ class Checkpoints:
     def load_newest(self, last_step: float = inf) -> SavedState | None:
         """Return the newest intact checkpoint up to `last_step`, or None.
 
-        The state is memory-mapped: copy the tensors that you keep. Each skipped checkpoint is
-        noted. Raises TrainingError if there are checkpoints but none can be read, or if a newer
+        The state is memory-mapped: copy the tensors that you keep. Checkpoints skipped before it
+        are noted. Raises TrainingError if there are checkpoints but none can be read, or if a newer
         version wrote one.
         """
         self._finish()
@@ -143,9 +143,10 @@ class Checkpoints:
                 reason = f"it cannot be read ({error.strerror})"
             else:
                 self._good.add(step)
+                for text in skipped:
+                    self._note(text)
                 return SavedState(step, state)
             skipped.append(f"the checkpoint of step {step:,} was skipped: {reason}")
-            self._note(skipped[-1])
         if steps:
             summary = f"none of the {len(steps)} checkpoints in {self.folder} can be used"
             raise TrainingError(summary, tuple(map(Hint, skipped)))

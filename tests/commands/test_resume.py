@@ -15,6 +15,7 @@ from resnet_recipes.jobs.resume import iterate_unfinished_runs
 from resnet_recipes.recipe.frozen_recipe import freeze_with_digest, read
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import StepMetrics
+from resnet_recipes.training.checkpoint import Checkpoints
 from tests.data.loaders import requires_engine
 from tests.data.remote.web_server import serve_folder
 from tests.fixtures import Streams
@@ -146,8 +147,11 @@ def test_resume_dry_run_changes_nothing(started_runs, run_command):
     plan = run_command("resnet-train --resume runs/mine --dry-run workers=3").out
     assert "4 steps" in plan
     assert "runs/mine, resumed at epoch 0.00 of 0.5;" in plan
-    Path("runs/mine/checkpoints").mkdir()
-    Path("runs/mine/checkpoints/step-00000002.json").touch()
+    checkpoints = Checkpoints(Path("runs/mine/checkpoints"), keep=2)
+    checkpoints.open_for_writing()
+    for step in (2, 3):
+        checkpoints.save(step, {}, wait=True)
+    Path("runs/mine/checkpoints/step-00000003.pt").write_bytes(b"")
     assert (
         "resumed at epoch 0.25 of 0.5"
         in run_command("resnet-train --resume runs/mine --dry-run").out
@@ -166,6 +170,10 @@ def test_resume_dry_run_changes_nothing(started_runs, run_command):
     run_command("resnet-train --resume runs/mine --dry-run lr=1", 2)
     run_command("resnet-train --resume runs/other --dry-run", 3)
     run_command(f"{START} --resume auto --dry-run")
+    Path("runs/mine/checkpoints/step-00000002.pt").write_bytes(b"")
+    message = run_command("resnet-train --resume runs/mine --dry-run", 1).err
+    assert "none of the 2 checkpoints in runs/mine/checkpoints can be used" in message
+    assert message.count("step 2 was skipped") == 1
     assert len(started_runs) == 1
     assert CONFIG.read_bytes() == before
 
