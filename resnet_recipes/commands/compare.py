@@ -98,7 +98,7 @@ def run(arguments: Arguments) -> int:
             "",
             *(line for sentence in sentences for line in wrap_text(sentence, get_width())),
         ]
-    lines += _format_differences(letters, _merge_methods(tables["settings"]), tables["machine"])
+    lines += _format_differences(letters, tables["settings"], tables["machine"])
     show(arguments, values, lines, rows)
     return 0
 
@@ -157,30 +157,28 @@ def _format_differences(
     letters: Sequence[str], settings: SettingRows, machine: SettingRows
 ) -> Iterator[str]:
     """Yield the tables of the settings and of the machine facts that differ."""
-    settings = [row for row in settings if row[0] != "name"]  # the recipe
+    settings = [row for row in _merge_methods(settings) if row[0] != "name"]  # the recipe
     for title, rows in (("SETTINGS", settings), ("MACHINE", machine)):
         yield ""
         yield from format_comparison(title, letters, rows) if rows else [f"{title}: identical"]
 
 
-def _merge_methods(rows: SettingRows) -> SettingRows:
-    """Return the rows with a single row, "on" or "-", for a method that some runs do not use."""
-    used: dict[str, list[bool]] = {}
-    for key, values in rows:
-        if key.startswith("methods."):
-            method = key.split(".")[1]
-            before = used.get(method, [False] * len(values))
-            used[method] = [old or value != "-" for old, value in zip(before, values, strict=True)]
-    merged: dict[str, list[str]] = {}
-    for key, values in rows:
-        uses = used.get(key.split(".")[1], []) if key.startswith("methods.") else []
-        if uses and not all(uses):
-            method = ".".join(key.split(".")[:2])
-            merged[method] = ["on" if use else "-" for use in uses]
-            if len({*values} - {"-"}) < 2:
-                continue
-        merged[key] = values
-    return [*merged.items()]
+def _merge_methods(rows: SettingRows) -> Iterator[tuple[str, list[str]]]:
+    """Yield the rows; a method that some runs do not use has a row with "on" or "-".
+
+    Of its settings, only those that differ between runs that use it have rows.
+    """
+    groups: dict[str, SettingRows] = {}  # by method
+    for row in rows:
+        groups.setdefault(".".join(row[0].split(".")[:2]), []).append(row)
+    for method, settings in groups.items():
+        columns = zip(*(values for _, values in settings), strict=True)
+        uses = [{*column} != {"-"} for column in columns]
+        if all(uses) or not method.startswith("methods."):
+            yield from settings
+        else:
+            yield method, ["on" if is_used else "-" for is_used in uses]
+            yield from ((key, values) for key, values in settings if len({*values} - {"-"}) > 1)
 
 
 def _compare_groups(
@@ -203,20 +201,15 @@ def format_comparison(title: str, heads: Sequence[str], rows: SettingRows) -> li
         (escape_controls(find_short_name(key)), list(map(escape_controls, values)))
         for key, values in rows
     ]
-    narrow = sorted(rows, key=lambda row: len("".join([row[0], *row[1]])))
-    while narrow and max(map(len, _align_rows(title, heads, narrow))) > get_width():
-        narrow.pop()
-    aligned = [row for row in rows if row in narrow]
-    head, *lines = _align_rows(title, heads, aligned) if aligned else [title]
-    left = iter(lines)
-    return [
-        head,
-        *(
-            line
-            for row in rows
-            for line in ([next(left)] if row in narrow else _stack(heads, *row))
-        ),
-    ]
+    narrow, table = list(rows), [title]
+    while narrow and max(map(len, table := _align_rows(title, heads, narrow))) > get_width():
+        narrow.remove(max(narrow, key=lambda row: len("".join([row[0], *row[1]]))))
+    head, *lines = table if narrow else [title]
+    aligned = dict(zip((key for key, _ in narrow), lines, strict=True))
+    result = [head]
+    for key, values in rows:
+        result += [aligned[key]] if key in aligned else _stack(heads, key, values)
+    return result
 
 
 def _align_rows(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
