@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Statement
 from resnet_recipes.base.names import DOCS
 
-_RESPONSE_SECONDS = 90  # seconds for a response without a body; gcsfs retries for a minute
+_RESPONSE_SECONDS = 90  # seconds for a response without a body, including the retries of gcsfs
 _MIN_RATE = 32 << 10  # bytes per second of a body; slower responses count as stalled
 
 _T = TypeVar("_T")

@@ -123,7 +123,7 @@ class Bucket(Store):
         super().__init__(address)
         self._scheme = address.partition("://")[0]
         if self._scheme == "gs":
-            self.waits = ()  # gcsfs retries for a minute
+            self.waits = ()  # gcsfs retries
         # an error already reports failures
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         self._files = fsspec.filesystem(
