@@ -50,6 +50,7 @@ _FORMAT_KEYS = ("format", "to")
 
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
+    from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.export import (
         COMPARED_IMAGES,
         ExportOptions,
@@ -75,6 +76,8 @@ def run(arguments: Arguments) -> int:
     # the programs that read the file do not use autocast
     positional = [*arguments.positional, "launch.device=cpu", "precision.dtype=fp32"]
     network = open_network(positional, USAGE)
+    if lose:  # fetches the images
+        require_trusted_url(network.recipe.data, positional[1:])
     preprocesses = "--with-preprocessing" in arguments
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None)
     RecipeError.raise_if_any(find_problems(network.network, to, options))

@@ -158,6 +158,8 @@ class TrainedNetwork:
 
 
 def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
+    if not fetches:  # a run folder from anyone may name any URL: do not even request it
+        data.require_trusted_url(config, [])
     local = data.fetch(config, stopped=lambda: not fetches)
     if local is None:
         raise NotReadyError.of("data.root", config.root, "has no complete copy on this machine")

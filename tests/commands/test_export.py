@@ -29,6 +29,7 @@ from resnet_recipes.inference.export import (
 )
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
+from resnet_recipes.recipe.frozen_recipe import freeze, read
 
 pytestmark = pytest.mark.usefixtures("folder_with_weights")
 
@@ -49,6 +50,22 @@ def test_export_compares_without_fetching_remote_images(run_command, monkeypatch
     monkeypatch.setattr("resnet_recipes.data.fetch", lambda config, **_: None)
     output = run_command("resnet-recipes export mine --to safetensors --out out").out
     assert "on 64 random images" in output
+
+
+def test_export_requests_no_address_from_a_run_folder(
+    folder_with_weights, run_command, monkeypatch
+):
+    recipe = read(folder_with_weights / "config.yaml")
+    recipe.data.root = "http://127.0.0.1:9/images"
+    (folder_with_weights / "config.yaml").write_text(freeze(recipe))
+    monkeypatch.setattr("resnet_recipes.data.fetch", None)
+    output = run_command("resnet-recipes export mine --to safetensors --out out").out
+    assert "on 64 random images" in output
+    command = "resnet-recipes export mine --to safetensors --dtype float16 --out half"
+    message = run_command(command, 3).err
+    assert "comes from the run folder alone" in message
+    assert "use:   data=http://127.0.0.1:9/images\n" in message
+    assert not Path("half").exists()
 
 
 def test_export_records_settings_and_drops_their_old_accuracy(run_command, folder_with_weights):
