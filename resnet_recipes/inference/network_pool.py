@@ -70,19 +70,16 @@ def check_pool(networks: Sequence[TrainedNetwork]) -> None:
     Raises NotReadyError if the images of a network cannot be opened.
     """
     first, *others = networks
+    hint = Hint("evaluate one run at a time")
     for network in others:
         if network.network.classes != first.network.classes:
             clause = f"has other classes than {first.path}"
-            raise RecipeError.of("RUN", str(network.path), clause)
+            raise RecipeError.of("RUN", str(network.path), clause, hint)
     with open_pool(networks) as images:
         paths = [os.path.realpath(image.path) for image in images]
     if twice := len(paths) - len({*paths}):
-        clause = f"cannot be pooled: they have {twice:,} validation images in common"
+        clause = f"have {twice:,} images in common; only runs on different images are pooled"
         names = " ".join(str(network.path) for network in networks)
-        hint = Hint(
-            "resnet-recipes compare  compares runs on the same images; "
-            "resnet-train -m data.fold=1/5,2/5,3/5,4/5,5/5  trains runs that can be pooled"
-        )
         raise RecipeError.of("RUN", names, clause, hint)
 
 

@@ -89,14 +89,14 @@ def test_pooled_gallery_sorts_networks_by_confidence(folds, run_json):
 
 def test_pool_rejects_networks_of_other_images_or_classes(folds, run_command):
     message = run_command("resnet-recipes eval first second data=images", 2).err
-    assert "`first second` cannot be pooled: they have 30 validation images in common" in message
-    assert "resnet-recipes compare" in message
+    assert "`first second` have 30 images in common; only runs on different" in message
+    assert "hint:  evaluate one run at a time\n" in message
     Path("linked").symlink_to("images")  # the same images under another name
     recipe = read(folds[1] / "config.yaml")
     recipe.data.root, recipe.data.fold = str(Path("linked/val").absolute()), "1/2"
     (folds[1] / "config.yaml").write_text(freeze(recipe))
     message = run_command("resnet-recipes eval first second", 2).err
-    assert "cannot be pooled: they have 15 validation images in common" in message
+    assert "`first second` have 15 images in common; only runs on different" in message
     network = load(folds[1])
     classes = ("another", *network.about.classes[1:])
     write_weights(network.model, folds[1] / WEIGHTS, replace(network.about, classes=classes))
