@@ -127,10 +127,15 @@ def find_existing_parent(path: Path) -> Path:
 
 
 def find_similar_path(path: Path) -> str:
-    """Return the path in the same folder with the name most similar to a missing one, or ""."""
+    """Return the path in the same folder with the name most similar to a missing one, or "".
+
+    Extensions are not compared, but files with the same extension are preferred.
+    """
     with suppress(OSError):
-        names = get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.7)
-        return "".join(str(path.with_name(name)) for name in names)
+        names = sorted(path.parent.iterdir(), key=lambda other: other.suffix == path.suffix)
+        others = {other.stem: other for other in names}
+        similar = get_close_matches(path.stem, others, n=1, cutoff=0.7)
+        return "".join(str(others[stem]) for stem in similar)
     return ""
 
 

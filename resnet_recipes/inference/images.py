@@ -5,7 +5,6 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from resnet_recipes.base.errors import (
     Statement,
     Value,
 )
-from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.paths import find_similar_path, parse_path
 from resnet_recipes.base.text import join_first
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.beton.samples import Samples, open_samples
@@ -171,7 +170,8 @@ def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
             if source.name == "-":
                 clause = "images are read from files, not from a pipe"
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
-            problems.append(Problem(str(source), None, clause, _suggest_path(source), kind=kind))
+            fix = shlex.quote(near) if (near := find_similar_path(source)) else ""
+            problems.append(Problem(str(source), None, clause, fix, kind=kind))
     NotReadyError.raise_if_any(problems)
     return images
 
@@ -188,13 +188,6 @@ def _list_folder(folder: Path) -> list[str]:
     if not names:
         raise NotReadyError.at(folder, "has no images", Hint("pass images, or folders of images"))
     return [str(folder / name) for name in names]
-
-
-def _suggest_path(missing: Path) -> str:
-    """Return the path with the most similar name in the same folder, for a shell, or ""."""
-    names = os.listdir(missing.parent) if missing.parent.is_dir() else []
-    similar = get_close_matches(missing.name, names, n=1)
-    return shlex.quote(str(missing.with_name(similar[0]))) if similar else ""
 
 
 def _list_matches(pattern: Path) -> list[Path]:

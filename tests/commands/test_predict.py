@@ -117,6 +117,9 @@ def test_predict_suggests_name_like_missing_folder(
     streams = run_command(f"resnet-recipes predict {folder_with_weights} plain_disk", code=3)
     assert "plain_disk does not exist" in streams.err
     assert "use:   plain_disc" in streams.err
+    (tmp_path / "rose.jpg").touch()  # has the same extension, but another name
+    streams = run_command(f"resnet-recipes predict {folder_with_weights} nope.jpg", code=3)
+    assert "use:" not in streams.err
 
 
 def test_predict_pattern_finds_linked_image_once(run_predict):
