@@ -3,10 +3,9 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from string import ascii_uppercase
 
-from resnet_recipes.base.errors import Hint, RecipeError
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
@@ -19,9 +18,8 @@ from resnet_recipes.commands.printing import (
     get_width,
     show,
 )
-from resnet_recipes.commands.run_paths import is_run
 from resnet_recipes.commands.runs import format_run_epochs
-from resnet_recipes.jobs.lookup import ROOT, find_run_path, find_runs
+from resnet_recipes.jobs.lookup import LIST, find_run_path, find_runs
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
@@ -36,7 +34,7 @@ from resnet_recipes.report.comparison import (
 from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
 from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.correct_images import CorrectImages
-from resnet_recipes.run_folder.runs import RunRecord, iterate_newest_runs
+from resnet_recipes.run_folder.runs import RunRecord
 
 USAGE = Usage(
     "resnet-recipes compare RUN RUN ...",
@@ -105,26 +103,16 @@ def run(arguments: Arguments) -> int:
 
 def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
     """Read the runs to compare. Raises RecipeError unless they are at least two."""
-    if len(arguments) < 2:
-        find_runs(arguments)
-        newest = [folder.name for folder in iterate_newest_runs(ROOT)]
-        typed = [*filter(is_run, arguments)]
-        others = [name for name in newest if name not in [Path(run).name for run in typed]]
-        names = [*typed, *others][:2]
-        fix = shlex.join(["resnet-recipes", "compare", *names])
-        fix = fix if len(names) == 2 else Hint(USAGE.line)
-        raise RecipeError.of("COMMAND", "compare", "needs at least two runs", fix)
     others = [argument for argument in arguments if not find_run_path("RUN", argument)]
     if others and {*others} <= {*Library().list_names()}:
         fix = shlex.join(["resnet-recipes", "diff", *arguments[:2]])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
     folders = {folder.resolve(): folder for folder in find_runs(arguments)}
-    runs = read_all(list(folders.values()))
-    if len(runs) < 2:
-        fix = "resnet-recipes runs"
-        raise RecipeError.of("RUN", " ".join(arguments), "names the same run twice", fix)
-    return runs
+    if len(folders) < 2:
+        clause = "needs at least two different runs"
+        raise RecipeError.of("COMMAND", shlex.join(["compare", *arguments]), clause, LIST)
+    return read_all(list(folders.values()))
 
 
 def _has_other_images(groups: Sequence[SeedGroup]) -> bool:

@@ -28,7 +28,7 @@ from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
 
 USAGE = Usage(
-    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT] | rm RUN ...",
+    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
     "list runs, with state, accuracy, time and cost, or delete them",
     "resnet-recipes runs --sort top1 recipe=mild",
     {

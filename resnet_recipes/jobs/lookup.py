@@ -66,7 +66,7 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
         )
     name = re.sub(r"\.(pth?|safetensors)$", "", argument.rpartition("/")[2])
     name = FOREIGN_VALUES["RUN"].get(name, Meaning(name)).replacement
-    nearest = find_closest(name, [*runs, LAST] if runs else ())
+    nearest = LAST if runs and name == LAST else find_closest(name, runs)
     longer = [run for run in runs if name and run.startswith(name)]
     nearest = nearest or (longer[0] if len(longer) == 1 else find_similar_path(Path(argument)))
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")

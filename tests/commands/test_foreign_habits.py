@@ -163,7 +163,7 @@ resnet-train mild data=images model.config=hot | recipe=hot
 resnet-train mild --resume | --resume last
 resnet-recipes eval first --csv | --csv eval.csv
 resnet-recipes convert images | resnet-recipes convert images images-ffcv
-resnet-recipes compare first | resnet-recipes compare RUN RUN ...
+resnet-recipes compare first | resnet-recipes runs
 resnet-recipes mild data=images | resnet-train mild data=images
 resnet-recipes resume | resnet-train --resume last
 resnet-recipes bottleneck mild data=x | resnet-recipes estimate mild data=x
@@ -207,7 +207,7 @@ resnet-recipes export first --to onnx --out model.onnx | --out model
 resnet-recipes runs --state finished | state=finished
 resnet-recipes runs --format json | --json
 resnet-recipes report --out report.pdf | --out report.html
-resnet-recipes compare first last | names the same run twice
+resnet-recipes compare first last | `compare first last` needs at least two different runs
 resnet-train --resume auto run=other data=images | there is no run runs/other
 resnet-train images mild | data=images
 resnet-recipes compare mild hot | resnet-recipes diff mild hot

@@ -180,7 +180,7 @@ methods mixupp | 2 | did you mean mixup?
 valdate | 2 | did you mean validate?
 evaluate best.pth | 2 | unknown command evaluate
 compare a | 3 | error: `a` does not exist
-compare RUN | 2 | error: `compare` needs at least two runs
+compare RUN | 2 | needs at least two different runs
 eval best.pth | 3 | a run (`resnet-recipes runs` lists them), a checkpoint
 """
 )

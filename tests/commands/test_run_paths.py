@@ -73,10 +73,15 @@ def test_unknown_run_suggests_the_nearest_name(runs, argument):
         find_runs([argument])
 
 
-@pytest.mark.parametrize("argument", ["best", "latest"])
+@pytest.mark.parametrize("argument", ["latest", "newest"])
 def test_word_for_a_run_suggests_last(runs, argument):
     with pytest.raises(RecipeError, match=r"does not exist; did you mean last"):
         find_runs([argument])
+
+
+def test_other_words_do_not_suggest_last(runs):
+    with pytest.raises(RecipeError, match=r"`list` does not exist\n.*try: +resnet-recipes runs"):
+        find_runs(["list"])
 
 
 def test_find_runs_reports_all_missing_names(runs):
