@@ -36,6 +36,7 @@ from resnet_recipes.jobs.lookup import (
     find_runs,
     make_missing_run_problem,
 )
+from resnet_recipes.report.comparison import read_settings
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import RunRecord, iterate_runs, read_run
 
@@ -57,15 +58,27 @@ class Resumption(NamedTuple):
 def iterate_records(arguments: Iterable[str]) -> Iterator[RunRecord]:
     """Yield the runs given by arguments: runs, and folders of runs.
 
+    A run whose recipe cannot be read has the state "unreadable".
+
     Raises NotReadyError if a folder cannot be listed.
     """
     for folder in find_runs(arguments):
         one = read_run(folder)
         try:
-            yield from [one] if one else iterate_runs(folder)
+            yield from map(_check_recipe, [one] if one else iterate_runs(folder))
         except OSError as error:
             clause = f"cannot be listed: {error.strerror}"
             raise NotReadyError.at(folder, clause, LIST) from None
+
+
+def _check_recipe(run: RunRecord) -> RunRecord:
+    try:
+        if run.state != "unreadable":
+            read_settings(run.folder)
+    except NotReadyError as error:
+        reason = error.problems[0].about(CONFIG)
+        return RunRecord(folder=run.folder, state="unreadable", reason=reason)
+    return run
 
 
 def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":

@@ -93,8 +93,9 @@ def test_runs_in_empty_folder_suggests_the_demo(run_command, run_json, tmp_path,
     assert run_json("resnet-recipes runs") == []
 
 
-def test_runs_prints_no_epochs_of_an_unreadable_run(run_command, tmp_path):
+@pytest.mark.parametrize("name", ["summary.json", "config.yaml"])
+def test_runs_prints_no_epochs_of_an_unreadable_run(name, run_command, tmp_path):
     create_run_folder(tmp_path, "damaged")
-    tmp_path.joinpath("damaged", "summary.json").write_text("{")
+    tmp_path.joinpath("damaged", name).write_text("{")
     out = run_command(f"resnet-recipes runs {tmp_path}").out
     assert re.search(r"^damaged +unreadable +- +-", out, re.MULTILINE)
