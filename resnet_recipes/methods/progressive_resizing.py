@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from math import ceil
 from typing import Annotated
 
@@ -151,7 +152,11 @@ class ProgressiveResizing(Method):
         delay = _parse_run_fraction(self.delay)
         finetune = _parse_run_fraction(self.finetune)
         initial = parse_fraction(self.initial_scale)
-        progress = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
+        if elapsed <= delay:
+            return self._scale_size(full_size, initial)
+        if elapsed >= 1 - finetune:
+            return self._scale_size(full_size, Fraction(1))
+        progress = (elapsed - delay) / (1 - finetune - delay)
         return self._scale_size(full_size, initial + (1 - initial) * progress)
 
     def _scale_size(self, full_size: int, scale: Fraction) -> int:
@@ -177,6 +182,7 @@ class ProgressiveResizing(Method):
         return batch._replace(images=select_pixels(batch.images, rows, columns))
 
 
+@cache
 def _parse_run_fraction(text: str) -> Fraction:
     """Return a duration given as a fraction of the run.
 

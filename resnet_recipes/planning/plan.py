@@ -158,7 +158,7 @@ class Plan:
         stable = self.stable_steps
         return self._saves.count() + (stable > 0 and not self._saves.is_due(stable))
 
-    @property
+    @cached_property
     def passes(self) -> float:
         """Compute of a run in training passes of its images.
 
