@@ -23,7 +23,6 @@ from resnet_recipes.base.names import SHORT_NAMES, expand_short_name, find_short
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
-    FOREIGN_FORMATS,
     IMAGE_FLAGS,
     JOB_FLAGS,
     MEANINGS,
@@ -56,9 +55,6 @@ _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 #: Keys of the image folder, of the number of GPUs, and of the budget.
 DATA_KEYS, GPUS_KEYS = ("data", "data.root"), ("gpus", "launch.gpus")
 BUDGET_KEYS = ("budget", "launch.budget")
-
-#: Formats of `export`, as separate flags.
-_FORMATS = {meaning.replacement for meaning in FOREIGN_FORMATS.values()}
 
 #: The start of an argument inside another argument: a flag or a setting.
 _SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT_NAMES)}|[a-z_]+\.[a-z_.]+)=)")
@@ -394,7 +390,6 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     clause, kind, valid = "unknown flag", Kind.UNKNOWN, tuple[str, ...]()
     rest = _drop_flag(name, usage, argv)
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
-    is_data = MEANINGS.get(key, Meaning("")).replacement == "data={}"
     if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
         fix: Fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
     elif "RUN|FILE" in usage.line and key in RUN_FLAGS:
@@ -404,25 +399,13 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         clause, kind = "is not a flag here", Kind.WRONG
         fix = shlex.join([*command.split(), *(rest or ["last"]), value or "IMAGE"])
         fix = fix if value else Hint(fix)
-    elif "[PATH]" in usage.line and is_data and value:
-        clause, kind = "is not a flag here", Kind.WRONG
-        rest = [argument for argument in rest if argument != "data"]
-        fix = shlex.join([*command.split(), "data", value, *rest])
     elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
         count = value.rpartition(":")[2]  # --gres=gpu:a100:2
         ours = Meaning(*(text.format(shlex.quote(value), count=count, flag=typed) for text in ours))
         fix = ours.replacement, Hint(ours.hint)
-    elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
-        fix = f"'~methods.{off[1] or off[2]}'"
-    elif flag := _find_flag(key, value, takes, "-m" in map(HYDRAS.get, argv, argv)):
+    elif flag := _find_flag(key, value, takes):
         is_complete = value or not takes[flag]
         fix = f"{flag} {value}".strip() if is_complete else _explain_missing_value(flag, usage).fix
-    elif "--to" in takes and (
-        meant := key if key in _FORMATS else FOREIGN_FORMATS.get(key, ("",))[0]
-    ):
-        fix = f"--to {meant}"
-    elif takes.get(f"--{value}") == "":  # --format json
-        fix = f"--{value}"
     elif f"[{key}=" in usage.line:
         fix = shlex.quote(f"{key}={value}")
     elif "option=value" in usage.line:
@@ -454,17 +437,16 @@ def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
             continue
         if (key := _to_key(flag)) in {*RUN_FLAGS, *IMAGE_FLAGS}:
             others += values
-        elif ours := _find_flag(key, values[0], usage.values, "-m" in argv):
+        elif ours := _find_flag(key, values[0], usage.values):
             others += [ours, *values]
         elif (setting := _format_setting(flag, values)).startswith("data="):
             others.append(setting)
     return others
 
 
-def _find_flag(key: str, value: str, takes: Mapping[str, str], sweeps: bool) -> str:
+def _find_flag(key: str, value: str, takes: Mapping[str, str]) -> str:
     """Return our flag for another program's flag; among several, the flag for that file ending."""
     ours = [flag for flag in FLAGS.get(key, ("",))[0].split() if flag in takes]
-    ours = [flag for flag in ours if sweeps or flag != "--parallel"]
     ending = Path(value).suffix
     fitting = [flag for flag in ours if ending and takes[flag].endswith(ending)]
     return next(iter(fitting or ours), "")

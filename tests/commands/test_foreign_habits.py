@@ -205,7 +205,6 @@ resnet-recipes eval first --gallery worst.png | --gallery worst.html
 resnet-recipes predict first images --out x.csv | --csv x.csv
 resnet-recipes export first --to onnx --out model.onnx | --out model
 resnet-recipes runs --state finished | state=finished
-resnet-recipes runs --format json | --json
 resnet-recipes report --out report.pdf | --out report.html
 resnet-recipes compare first last | `compare first last` needs at least two different runs
 resnet-train --resume auto run=other data=images | there is no run runs/other
@@ -228,7 +227,6 @@ resnet-train mild data=images --optimizer AdamW | optimizer=adamw
 resnet-recipes predict first images --conf 0.5 | --top, --csv
 resnet-recipes doctor data=images | resnet-recipes doctor data images
 resnet-recipes doctor data data=images | resnet-recipes doctor data images
-resnet-recipes doctor --data images --no-images | resnet-recipes doctor data images --no-images
 resnet-recipes job slurm mild data=/d | resnet-recipes job --for slurm recipe=mild data=/d
 resnet-recipes eval --model first --data images | resnet-recipes eval first data=images
 resnet-recipes eval --data --model first | resnet-recipes eval first
