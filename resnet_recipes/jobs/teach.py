@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, parse_new_path, parse_path
 from resnet_recipes.base.text import Say, format_bytes, format_count
@@ -27,7 +27,6 @@ from resnet_recipes.planning.teachers import (
     make_cycle,
     make_missing_teacher_problem,
 )
-from resnet_recipes.recipe.schema import get_enabled
 from resnet_recipes.training import distributed
 
 if TYPE_CHECKING:  # ranks never import Hydra
@@ -62,28 +61,6 @@ class SoftLabelsPlan(NamedTuple):
         return self.path
 
 
-def _make_plan(composed: "Composed", say: Say) -> Plan:
-    """Return the plan of the runs that use the labels.
-
-    Its RecipeError also reports a missing teacher, and suggests no command that trains.
-    """
-    try:
-        return plan_here(composed, say)
-    except RecipeError as error:
-        methods = get_enabled(composed.recipe.methods).values()
-        problems = []
-        for problem in error.problems:
-            fixes = (fix for fix in problem.advice if not fix.startswith("resnet-train "))
-            problems.append(problem._replace(fix=tuple(fixes)))
-        if not any(method.network_setting for method in methods):
-            problems += _list_missing_teacher_problems()
-        raise type(error)(problems) from None
-
-
-def _list_missing_teacher_problems() -> list[Problem]:
-    return [make_missing_teacher_problem(method) for method in ORDER if method.network_setting]
-
-
 def plan_soft_labels(
     composed: "Composed", top: str, cycle: str, out: str, say: Say
 ) -> SoftLabelsPlan:
@@ -98,10 +75,11 @@ def plan_soft_labels(
     outputs = "1" if top == "all" else top
     problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
     RecipeError.raise_if_any([problem, find_number_problem("--cycle", cycle, 0, fix="--cycle 10")])
-    plan = _make_plan(composed, say)
+    plan = plan_here(composed, say)
     RecipeError.raise_if_any(find_soft_label_problems(plan))
     if not any(teacher.network for teacher in plan.teachers):
-        raise RecipeError(_list_missing_teacher_problems())
+        teaching = (method for method in ORDER if method.network_setting)
+        raise RecipeError(map(make_missing_teacher_problem, teaching))
     sizes, classes = make_cycle(plan, int(cycle)).image_sizes, plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples
     outputs_per_image = classes if top == "all" else min(int(top), classes)

@@ -1,6 +1,5 @@
 """Make a plan, and find conflicts between a recipe, its data and its ranks."""
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -80,8 +79,8 @@ def _find_batch_problems(
             f"{_get_image_location(recipe, facts)}, so an epoch has no steps"
         )
         fix = (
-            *_suggest_finetuning(recipe, facts, origin),
             _suggest_batch(recipe, facts.train_examples, world_size, origin),
+            "" if recipe.model.weights else Hint("recipe=finetune needs fewer images"),
         )
         yield Problem("batch.global_size", size, clause, fix)
     elif size % world_size:
@@ -160,16 +159,6 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
     if horizon.steps(Duration.parse(recipe.schedule.warmup)) >= horizon.total_steps:
         changes.append(_suggest_warmup(horizon))
     return " ".join(changes)
-
-
-def _suggest_finetuning(recipe: Recipe, facts: DataFacts, origin: Origin) -> Iterator[str]:
-    """Yield the command that fine-tunes on a folder of images, unless the recipe has weights."""
-    if recipe.data.root and not recipe.model.weights:
-        changes = [
-            each for each in origin.arguments if each.startswith(("data", "run=", "run.name="))
-        ]
-        yield shlex.join(["resnet-train", "finetune", *changes])
-        yield Hint(f"{facts.train_examples:,} images are too few to train from random weights")
 
 
 def _suggest_warmup(horizon: Horizon) -> str:

@@ -64,10 +64,11 @@ def test_missing_gpus_are_reported_with_plan_problems(
     assert "2 problems" in err
 
 
-def test_too_large_batch_suggests_finetuning_with_run_name(image_folder, run_command):
+def test_too_large_batch_suggests_settings_of_same_command(image_folder, run_command):
     err = run_command(f"resnet-train small data={image_folder} run=mine", 2).err
     assert "bs=128 in the recipe is more than the 10 training images" in " ".join(err.split())
-    assert f"resnet-train finetune data={image_folder} run=mine" in err
+    assert "use:   bs=8 lr=" in err
+    assert "resnet-train" not in err
 
 
 def test_verbose_flag_is_passed_to_the_launcher(monkeypatch, run_command):
