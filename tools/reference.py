@@ -197,7 +197,7 @@ def describe_commands() -> Iterator[str]:
         about = get_usage(name).about
         title = _name_command(name)
         yield f"| [`{title}`](#{title.replace(' ', '-')}) | {_format_text(about)} |"
-    yield "| [`resnet-recipes slurm`](#resnet-recipes-job) | short for `job --for slurm` |\n"
+    yield ""
     for name in names:
         page = get_usage(name).format_page().rstrip()
         yield f"## {_name_command(name)}\n\n```text\n{page}\n```\n"

@@ -1,7 +1,6 @@
 """`resnet-recipes job --for ENGINE NAME [key=value ...]`: print a run or a sweep as a job."""
 
 import os
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -51,9 +50,11 @@ USAGE = Usage(
         "--parallel N": "slurm: with -m, at most N jobs at a time",
     },
     "The job resumes the run until it is finished. nodes=N is the number of machines (default 1),\n"
-    "gpus=N the number of GPUs in each (default 8, or 1 for fewer than 64 images per step).\n"
-    "'resnet-recipes slurm' is short for 'resnet-recipes job --for slurm'.",
+    "gpus=N the number of GPUs in each (default 8, or 1 for fewer than 64 images per step).",
 )
+
+#: How to train with any other scheduler.
+_TORCHRUN = Hint("`resnet-train --help` shows how to train with torchrun")
 
 #: Functions that write a single run as a job, for engines without job arrays.
 _ENGINES = {
@@ -118,9 +119,9 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         say(f"the job logs in with {', '.join(absent)}: not set here")
     if engine not in _STORAGE:
         title = "warning: with the images on this machine, the job will fail"
-        _say_problems(title, _find_image_problems(point, allocation), settings, engine)
+        _say_problems(title, _find_image_problems(point, allocation), settings)
         title = "note: the job needs files that this machine does not have"
-        _say_problems(title, _find_absent_files(point), settings, engine)
+        _say_problems(title, _find_absent_files(point), settings)
     if engine == "slurm":
         return _format_slurm(arguments, settings, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
@@ -129,7 +130,7 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         raise RecipeError.of("recipe", recipe, clause, fix)
     if engine in _STORAGE:
         title = "warning: without the images on its machines, the job will fail"
-        _say_problems(title, _find_unmounted(config.data.root), settings, engine)
+        _say_problems(title, _find_unmounted(config.data.root), settings)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](
         Job(name, drop_arguments(settings, *GPUS_KEYS), allocation, storage, list(extras), secrets)
@@ -151,15 +152,9 @@ def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Pro
     return ()
 
 
-def _say_problems(
-    title: str, problems: Iterable[Problem], arguments: Sequence[str], engine: str
-) -> None:
-    """Print problems below a title, if there are any; commands write jobs instead of training."""
-    command, lines = f"resnet-recipes job --for {engine} ", list[str]()
-    for one in problems:
-        fix = tuple(type(fix)(re.sub("^resnet-train ", command, fix)) for fix in one.advice)
-        lines += name_as_typed(one._replace(fix=fix), arguments).lines()
-    if lines:
+def _say_problems(title: str, problems: Iterable[Problem], arguments: Sequence[str]) -> None:
+    """Print problems below a title, if there are any."""
+    if lines := [line for one in problems for line in name_as_typed(one, arguments).lines()]:
         say(title, *(type(line)(f"      {line}") for line in lines))
 
 
@@ -246,7 +241,7 @@ def find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
         if not engine and engine_name:
             fix: Fix = shlex.join(["resnet-recipes", "job", "--for", engine_name, *rest])
         else:
-            fix = meanings[engine].replacement if engine in meanings else unknown.fix
+            fix = meanings[engine].replacement if engine in meanings else unknown.fix or _TORCHRUN
         yield unknown._replace(fix=fix)
         return
     if engine == "slurm":

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -139,13 +138,6 @@ def run(argv: Sequence[str]) -> int:
         return _print_version()
     if name == "train":
         return train(rest)
-    if name == "slurm":
-        if any(argument.partition("=")[0] == "--for" for argument in rest):
-            clause = "does not go with `slurm`, which is short for `job --for slurm`"
-            raise RecipeError.of(
-                "--for", None, clause, shlex.join(["resnet-recipes", "job", *rest])
-            )
-        name, rest = "job", ["--for", "slurm", *rest]
     if name == "help":
         return run([*rest[:1], "--help"])
     if name not in COMMANDS:
@@ -156,7 +148,7 @@ def run(argv: Sequence[str]) -> int:
         raise RecipeError(
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
         )
-    usage = get_usage(name) if argv[0] != "slurm" else _get_slurm_usage()
+    usage = get_usage(name)
     if words := _move_run_first(name, rest):
         clause = "is not a setting here; the run comes first"
         fix = shlex.join(["resnet-recipes", name, *words])
@@ -171,19 +163,6 @@ def run(argv: Sequence[str]) -> int:
     if usage.composes and (is_named(name_recipe(arguments)) or "[NAME]" not in usage.line):
         choose_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
-
-
-def _get_slurm_usage() -> Usage:
-    """Return the usage of `job --for slurm`, under its short name."""
-    usage = get_usage("job")
-    flags = dict(usage.flags)
-    del flags["--for ENGINE"], flags["--storage NAME"]
-    example = usage.example.replace("job --for slurm", "slurm")
-    line = "resnet-recipes slurm NAME [key=value ...]"
-    flags = {flag: text.removeprefix("slurm: ") for flag, text in flags.items()}
-    return replace(
-        usage, line=line, about="print a job file for Slurm", example=example, flags=flags
-    )
 
 
 def _parse_training(argv: Sequence[str]) -> Arguments:
@@ -342,7 +321,7 @@ def _format_overview() -> str:
             *rows,
             "",
             "Help for one command: resnet-recipes COMMAND --help",
-            "To train: resnet-train NAME data=/path/to/images",
+            "To train: resnet-train NAME data=/path/to/images; or resnet-recipes train ...",
             "",
         ]
     )

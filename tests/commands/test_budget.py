@@ -188,12 +188,12 @@ def test_budget_sweep_runs_keep_their_names(measurements, run_command):
 
 
 def test_job_with_budget_requests_more_time(run_command):
-    out = run_command(f"resnet-recipes slurm {ARGUMENTS} budget=90m").out
+    out = run_command(f"resnet-recipes job --for slurm {ARGUMENTS} budget=90m").out
     assert "#SBATCH --time=1:45:00 " in out
     assert "budget=90m" in out
     assert (
         "#SBATCH --time=2:15:00 "
-        in run_command(f"resnet-recipes slurm -m {ARGUMENTS} budget=1h,2h").out
+        in run_command(f"resnet-recipes job --for slurm -m {ARGUMENTS} budget=1h,2h").out
     )
 
 

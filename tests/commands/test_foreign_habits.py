@@ -233,10 +233,10 @@ resnet-recipes eval --data --model first | resnet-recipes eval first
 resnet-recipes predict --model first images --topk 2 | resnet-recipes predict first images --top 2
 resnet-recipes export first --half | --dtype TYPE
 resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
-resnet-recipes slurm mild data=/d -p gpu | then: sbatch -p gpu job.sh
-resnet-recipes slurm mild data=/d --nodes 2 | nodes=2
-resnet-recipes slurm mild data=/d --gres=gpu:a100:2 | gpus=2
-resnet-recipes slurm mild data=/d -t 1:00:00 | --time 1:00:00
+resnet-recipes job --for slurm mild data=/d -p gpu | then: sbatch -p gpu job.sh
+resnet-recipes job --for slurm mild data=/d --nodes 2 | nodes=2
+resnet-recipes job --for slurm mild data=/d --gres=gpu:a100:2 | gpus=2
+resnet-recipes job --for slurm mild data=/d -t 1:00:00 | --time 1:00:00
 resnet-recipes predict --model first --source images | resnet-recipes predict first images
 resnet-recipes eval first --verbose | --json, --csv, --png
 resnet-recipes eval | resnet-recipes eval last
@@ -287,7 +287,7 @@ resnet-train smal data=images lr=high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data is missing
 resnet-train mild --config mine.yml.yaml data=images | did you mean recipe= | does not exist
 resnet-recipes test --weights X --data Y | resnet-recipes eval ... | eval X data=Y | data=Y
-resnet-recipes slurm mild data=/d --mem 32G --time 2h | sbatch --mem 32G job.sh | --time 2:00:00
+resnet-recipes job --for slurm mild data=/d --mem 32G --time 2h | sbatch --mem 32G | --time 2:00:00
 resnet-recipes copy mild | resnet-recipes cp ... | resnet-recipes cp mild recipes/mine.yaml
 resnet-recipes export --to onnx | FILE is missing: a run folder | --out is missing
 resnet-train mild data=images lr 0.1 bs 64 | lr=0.1 | bs=64
