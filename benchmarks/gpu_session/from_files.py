@@ -52,7 +52,7 @@ def _measure(
         _, seconds = time_steps(steps, count, device)
     finally:
         run.train_data.close()
-    note = f"{count_cores()} cores; {' '.join(facts.notes)}"
+    note = f"{count_cores()} cores; {' '.join(note.text for note in facts.notes)}"
     yield {"value": count * batch / seconds, "unit": "images/s", "note": note}
 
 

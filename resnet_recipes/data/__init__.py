@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, Note, NotReadyError, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, do_nothing
 from resnet_recipes.data import remote, synthetic
@@ -53,12 +53,12 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
         except NotReadyError as error:
             raise error.with_path_replaced(root, config.root) from None
 
-        def replace_root(texts: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(text.replace(str(root), config.root) for text in texts)
+        def replace_root(text: str) -> str:
+            return text.replace(str(root), config.root)
 
-        return replace(
-            facts, notes=(note, *replace_root(facts.notes)), details=replace_root(facts.details)
-        )
+        notes = (each._replace(text=replace_root(each.text)) for each in facts.notes)
+        details = tuple(map(replace_root, facts.details))
+        return replace(facts, notes=(Note(note), *notes), details=details)
     NotReadyError.raise_if_any([find_root_problem(config.root)])
     backend, details = config.backend, []
     if backend == "auto":
@@ -69,10 +69,10 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
     facts = survey_betons(config) if backend == "ffcv" else survey_files(config, on_progress)
     notes, details = [*facts.notes], [*details, *facts.details]
     if why := find_engine_fault():
-        slow = (
+        text = (
             f"JPEGs are decoded in Python, at less than 40% of the speed: the native decoder {why}"
         )
-        notes.append(f"{slow}; resnet-recipes doctor native")
+        notes.append(Note(text, "resnet-recipes doctor native"))
     else:
         details.append(f"JPEGs are decoded natively ({describe()})")
     notes += find_oversubscription(config)

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Problem, Value
+from resnet_recipes.base.errors import Note, Problem, Value
 from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.reading import make_read_error, read_json
@@ -207,7 +207,7 @@ class DataFacts:
     train_examples: int
     eval_examples: int
     classes: tuple[str, ...]  # class names in label order
-    notes: tuple[str, ...] = ()  # advice, one sentence each
+    notes: tuple[Note, ...] = ()
     train_digest: str = ""  # SHA-256 of the names and sizes of the training images
     eval_digest: str = ""
     class_images: tuple[int, ...] = ()  # training images of each class; empty if unknown

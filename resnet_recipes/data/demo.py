@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
 from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import Note
 from resnet_recipes.data.base import DataFacts
 
 TRAIN_IMAGES = 260  # training images per class
@@ -29,7 +30,7 @@ DEMO_FACTS = DataFacts(
     TRAIN_IMAGES * len(DEMO_CLASSES),
     VAL_IMAGES * len(DEMO_CLASSES),
     DEMO_CLASSES,
-    ("the images do not exist yet: the run generates them",),
+    (Note("the images do not exist yet: the run generates them"),),
 )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
+from resnet_recipes.base.errors import Fix, Hint, Note, NotReadyError, Problem, Value
 from resnet_recipes.base.text import Say, do_nothing, format_bytes, join_first
 from resnet_recipes.data.base import SAMPLE_SIZE, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
@@ -282,43 +282,37 @@ def _list_single_classes(config: DataConfig, train: Listing, val: Listing) -> li
 
 def _iterate_notes(
     config: DataConfig, train: Listing, val: Listing, has_table: bool
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Yield advice on these images."""
     if others := train.others + val.others:
-        command, hint = _HEIC_ADVICE
-        more = f"; {command}  {hint}" if ".heic" in others else ""
-        yield f"ignored because of their suffixes: {_count_kinds(others)}{more}"
+        text = f"ignored because of their suffixes: {_count_kinds(others)}"
+        yield Note(text, _HEIC_ADVICE if ".heic" in others else ())
     if not (has_table or config.nested_classes) and _has_nested_classes(train):
-        yield (
-            "some class folders contain folders: data.nested_classes=true makes each of "
-            "these a class"
+        yield Note(
+            "some class folders contain folders, which can be classes", "data.nested_classes=true"
         )
     yield from describe_imbalance(train.counts, config)
 
 
-def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
+def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[Note]:
     """Yield a note if the largest class has at least three times the images of the smallest."""
     largest, smallest = int(counts.max()), int(counts[counts > 0].min())
-    if largest < 3 * smallest:
+    if largest < 3 * smallest or config.sampling != "natural":
         return
     few = int(((counts > 0) & (counts < MIN_CLASS_IMAGES)).sum())
     rare = f"; {few} of them fewer than {MIN_CLASS_IMAGES}" if few else ""
-    note = f"data.sampling={config.sampling} shows images of rare classes more often"
-    if config.sampling == "natural":
-        note = "data.sampling=sqrt shows images of rare classes more often"
-        note += ", 'methods.class_weights={}' gives them a larger weight"
-    yield f"classes have from {smallest:,} to {largest:,} training images{rare}: {note}"
+    text = f"classes have from {smallest:,} to {largest:,} training images{rare}"
+    yield Note(text, "data.sampling=sqrt")
 
 
-def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:
+def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[Note]:
     """Yield a note if some validation images are training images."""
     if (copies := find_copies(train, val)).paths:
         is_one = len(copies.paths) == 1
         same = "is identical to a training image" if is_one else "are identical to training images"
-        yield (
-            f"{len(copies.paths)} of the {copies.compared} compared validation images {same}: "
-            f"{copies.paths[0]}; resnet-recipes doctor data {shlex.quote(config.root)} compares all"
-        )
+        text = f"{len(copies.paths)} of the {copies.compared} compared validation images {same}"
+        command = f"resnet-recipes doctor data {shlex.quote(config.root)}"
+        yield Note(f"{text}: {copies.paths[0]}", command)
 
 
 def _has_nested_classes(listing: Listing) -> bool:
@@ -331,7 +325,7 @@ def _has_nested_classes(listing: Listing) -> bool:
     return len(folders) == len({*folders}) and any(len(names) > 1 for names in inside)
 
 
-def _describe_source(root: Path, parts: dict[str, Part]) -> Iterator[str]:
+def _describe_source(root: Path, parts: dict[str, Part]) -> Iterator[Note]:
     """Yield the source of labels if a folder also has tables."""
     labels = [
         str(part.path) if part.is_table else f"the names of folders in {part.path}"
@@ -340,7 +334,7 @@ def _describe_source(root: Path, parts: dict[str, Part]) -> Iterator[str]:
     unread = [str(path) for path in _list_tables(root) if str(path) not in labels]
     if unread or (root.is_dir() and any(part.is_table for part in parts.values())):
         unread_note = f", not from {join_first(unread)}" if unread else ""
-        yield f"labels come from {' and '.join(dict.fromkeys(labels))}{unread_note}"
+        yield Note(f"labels come from {' and '.join(dict.fromkeys(labels))}{unread_note}")
 
 
 def _describe_details(
@@ -420,7 +414,7 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
         yield Problem("data.val_share", config.val_share, clause, fix)
     for key, default in {"share": 1.0, "fold": ""}.items():
         if (value := getattr(config, key)) != default:
-            fix = Hint("data=FOLDER, the image files")
+            fix = Hint("data=PATH, the image files")
             yield Problem(f"data.{key}", value, "applies only to image files", fix)
     if config.on_bad_image == "skip":
         clause = (
@@ -432,28 +426,24 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
         yield problem
 
 
-def _iterate_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
+def _iterate_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[Note]:
     """Yield notes about these files on this machine."""
     train = samples.beton
     yield from describe_imbalance(np.bincount(train.labels), config)
     if not fits_memory(train):
-        hint = (
-            ""
-            if config.order == "quasi_random"
-            else "; data.order=quasi_random reads larger pieces"
-        )
-        yield (
+        text = (
             f"train.beton ({format_bytes(train.content.size)}) does not fit into memory "
-            f"({format_bytes(get_available_memory())} free): os_cache=false, read every epoch{hint}"
+            f"({format_bytes(get_available_memory())} free): os_cache=false, read every epoch"
         )
+        yield Note(text, "" if config.order == "quasi_random" else "data.order=quasi_random")
     if samples.small:
-        yield (
+        yield Note(
             "crops twice as large as their output, or larger, are read from "
             f"{samples.small.path.name}"
         )
     for beton in (train, val):
         if beton.sidecar is None:
-            yield (
+            yield Note(
                 f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class "
                 "names, and damage may go unnoticed"
             )

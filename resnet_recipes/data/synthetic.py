@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from resnet_recipes.base.errors import Note
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch
 from resnet_recipes.data.loading import BatchSource
 from resnet_recipes.data.order import BatchOrder
@@ -80,7 +81,7 @@ def make_facts(config: DataConfig) -> DataFacts:
         TRAIN_EXAMPLES,
         EVAL_EXAMPLES,
         tuple(f"pattern{number}" for number in range(SYNTHETIC_CLASSES)),
-        ("images are synthetic, so accuracies are meaningless",),
+        (Note("images are synthetic, so accuracies are meaningless"),),
         class_images=tuple(
             len(range(one, TRAIN_EXAMPLES, SYNTHETIC_CLASSES)) for one in range(SYNTHETIC_CLASSES)
         ),

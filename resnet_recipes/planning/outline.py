@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import LabeledText, Note
+from resnet_recipes.base.errors import LabeledText
 from resnet_recipes.base.text import format_bytes, format_count, format_facts, format_number
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
@@ -71,7 +71,7 @@ def describe_published_time(plan: Plan) -> str:
 
 def iterate_notes(plan: Plan) -> Iterator[LabeledText]:
     """Yield notes on settings that a user may want to change before the start."""
-    for note in (*map(Note, plan.facts.notes), *plan.notes):
+    for note in (*plan.facts.notes, *plan.notes):
         yield from note.list_rows()
 
 

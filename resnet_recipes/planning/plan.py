@@ -34,7 +34,7 @@ IMAGENET_FACTS = DataFacts(
     IMAGENET_IMAGES,
     50_000,
     get_wordnet_ids(),
-    ("data= is missing, so this plan assumes ImageNet-1k",),
+    (Note("data= is missing, so this plan assumes ImageNet-1k"),),
 )
 
 
@@ -356,7 +356,8 @@ class Plan:
             },
             "disk_bytes": self.disk.total_bytes,
             "data": {key: value for key, value in asdict(self.facts).items() if key != "sample"}
-            | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
+            | {"root": str(self.facts.root), "classes": len(self.facts.classes)}
+            | {"notes": [note.text for note in self.facts.notes]},
             "hooks": self.hooks,
             "notes": [{"text": note.text, "fix": list_advice(note.fix)} for note in self.notes],
         }

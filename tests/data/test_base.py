@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from resnet_recipes.base.errors import NotReadyError, Value
+from resnet_recipes.base.errors import Note, NotReadyError, Value
 from resnet_recipes.data.base import (
     MEAN,
     STD,
@@ -18,7 +18,9 @@ from resnet_recipes.data.base import (
     relate_normalizations,
 )
 
-FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
+FACTS = DataFacts(
+    "ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), (Note("a note"),), "one", "two"
+)
 
 
 def test_data_facts_round_trip_without_notes(tmp_path):

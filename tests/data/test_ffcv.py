@@ -106,7 +106,7 @@ def test_files_of_ffcv_are_read(ffcv, tmp_path):
     settings = make_small_config(tmp_path, "ffcv", eval_resize=32, **whole)
     facts = survey_images(settings)
     assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 37, ("0", "1", "2"))
-    assert "has no sidecar" in "".join(facts.notes)
+    assert "has no sidecar" in str(facts.notes)
     drawn = [
         np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8) for index in range(37)
     ]

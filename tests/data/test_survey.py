@@ -141,11 +141,9 @@ def test_files_of_unknown_kinds_are_counted_and_named(copied_images):
     for number in range(3):
         (copied_images / "train" / "ant" / f"{number}.HEIC").touch()
     (copied_images / "val" / "bee" / "README").touch()
-    text = (
-        "ignored because of their suffixes: 3 .heic, 1 without a suffix; "
-        "pip install pillow-heif  makes .heic readable; rename JPEG files to .jpg"
-    )
-    assert data.survey_images(make_small_config(copied_images)).notes[0] == text
+    text = "ignored because of their suffixes: 3 .heic, 1 without a suffix"
+    fix = ("pip install pillow-heif", "makes .heic readable; rename JPEG files to .jpg")
+    assert data.survey_images(make_small_config(copied_images)).notes[0] == (text, fix)
     for path in (copied_images / "train" / "ant").glob("*.jpg"):
         path.unlink()
     message = explain_rejected_folder(copied_images)
@@ -198,6 +196,7 @@ def test_files_are_sorted_by_class_and_name(copied_images):
 
 def test_unequal_classes_suggest_a_setting():
     (note,) = describe_imbalance(np.array([400, 90, 9, 1]), DataConfig())
-    assert note.startswith("classes have from 1 to 400 training images; 2 of them fewer than 20")
-    assert "data.sampling=sqrt" in note
+    text = "classes have from 1 to 400 training images; 2 of them fewer than 20"
+    assert note == (text, "data.sampling=sqrt")
+    assert not list(describe_imbalance(np.array([400, 90]), DataConfig(sampling="sqrt")))
     assert not list(describe_imbalance(np.array([100, 150]), DataConfig()))

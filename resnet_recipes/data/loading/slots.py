@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 import torch
 
 from resnet_recipes.base.cores import count_cores
+from resnet_recipes.base.errors import Note
 from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.loading.storage import Rows
@@ -33,16 +34,17 @@ def count_fair_workers(ranks: int) -> int:
     return max(1, min(_MAX_WORKERS, count_cores() // ranks))
 
 
-def find_oversubscription(config: DataConfig) -> Iterator[str]:
+def find_oversubscription(config: DataConfig) -> Iterator[Note]:
     """Yield a note if a recipe requests more workers per rank than the rank's part of the cores."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     # a rank always needs at least one
     if config.workers != "auto" and int(config.workers) > max(1, count_cores() // ranks):
         each = f" for each of {ranks} ranks" if ranks > 1 else ""
-        yield (
+        text = (
             f"data.workers={config.workers}{each} is more than the {count_cores()} cores of this "
-            f"machine, which slows loading; use data.workers={count_fair_workers(ranks)}"
+            "machine, which slows loading"
         )
+        yield Note(text, f"data.workers={count_fair_workers(ranks)}")
 
 
 class Capacity(NamedTuple):

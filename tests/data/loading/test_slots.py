@@ -19,9 +19,8 @@ def _assume_8_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def format_loader_notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
     """Return the notes about these images."""
-    return "\n".join(
-        data.survey_images(DataConfig(backend=backend, root=str(root), workers=workers)).notes
-    )
+    config = DataConfig(backend=backend, root=str(root), workers=workers)
+    return str(data.survey_images(config).notes)
 
 
 def test_workers_split_cores_unless_recipe_sets_them(monkeypatch):
@@ -34,7 +33,7 @@ def test_workers_split_cores_unless_recipe_sets_them(monkeypatch):
 def test_more_workers_than_cores_are_noted(image_folder, betons):
     for notes in (format_loader_notes(image_folder, 64), format_loader_notes(betons, 64, "ffcv")):
         assert "data.workers=64 is more than the 8 cores of this machine" in notes
-        assert "which slows loading; use data.workers=8" in notes
+        assert "fix='data.workers=8'" in notes
     assert "cores" not in format_loader_notes(image_folder, 8) + format_loader_notes(
         image_folder, "auto"
     ) + format_loader_notes(image_folder, 0)
@@ -50,8 +49,8 @@ def test_workers_count_local_ranks_or_gpus(image_folder, monkeypatch, launched):
         "data.workers=3 for each of 4 ranks is more than the 8 cores of this machine"
         in format_loader_notes(image_folder, 3)
     )
-    assert "use data.workers=2" in format_loader_notes(image_folder, 3)
+    assert "fix='data.workers=2'" in format_loader_notes(image_folder, 3)
     assert "cores" not in format_loader_notes(image_folder, 2)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")  # more ranks than cores: one worker each
     assert "cores" not in format_loader_notes(image_folder, 1)
-    assert "use data.workers=1" in format_loader_notes(image_folder, 2)
+    assert "fix='data.workers=1'" in format_loader_notes(image_folder, 2)

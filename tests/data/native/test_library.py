@@ -45,7 +45,7 @@ def test_library_with_other_pixels_is_not_used(reload_library, image_folder, mon
     monkeypatch.setitem(known.PIXELS, "gray", (0, *known.PIXELS["gray"][1:]))
     assert "decodes wrong pixels (gray cropped; 1 of 30 trials)" in find_engine_fault()
     (note,) = data.survey_images(make_small_config(image_folder)).notes
-    assert "in Python, at less than 40% of the speed: the native decoder with " in note
+    assert "in Python, at less than 40% of the speed: the native decoder with " in note.text
     assert (
         "decodes wrong pixels" in check_native()[-1].what
         or "decodes wrong" in check_native()[0].what

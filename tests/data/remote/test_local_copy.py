@@ -138,14 +138,15 @@ def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkey
     monkeypatch.setattr("resnet_recipes.data.remote._SAMPLE_SECONDS", -1.0)
     facts, local = data.survey_images(config), data.survey_images(DataConfig(root=str(betons)))
     assert replace(facts, root=betons, notes=()) == replace(local, notes=())
-    assert "are still to be fetched before the first step" in facts.notes[0]
+    assert "are still to be fetched before the first step" in facts.notes[0].text
     asked = len(list_requested_ranges(site))
     assert asked < sum(-(-(betons / name).stat().st_size // PIECE_BYTES) for name in FILES)
     monkeypatch.setattr("resnet_recipes.data.remote._SAMPLE_SECONDS", 1e9)
     size = sum((betons / name).stat().st_size for name in FILES)
-    assert data.survey_images(config).notes[0].startswith(f"all {format_bytes(size)} are fetched, ")
+    (note, *_) = data.survey_images(config).notes
+    assert note.text.startswith(f"all {format_bytes(size)} are fetched, ")
     fetch_folder(config)
-    assert "read from a copy on this machine" in data.survey_images(config).notes[0]
+    assert "read from a copy on this machine" in data.survey_images(config).notes[0].text
 
 
 @pytest.mark.parametrize("trouble", ["cuts", "stalls", "busy"])
@@ -364,7 +365,7 @@ def test_remote_tables_label_images_in_class_folders(config, origin):
     (origin / "metadata.csv").write_text("file_name,caption\ntrain/a/0.png,a sky\n")
     notes = data.survey_images(config).notes
     message = f"labels come from {config.root}/train.csv and {config.root}/val.csv"
-    assert sum(message in note for note in notes) == 1
+    assert sum(message in note.text for note in notes) == 1
     listing = list_split(replace(config, root=str(fetch_folder(config))), "val")
     assert (listing.names, listing.classes) == (["val/b/0.png", "val/a/0.png"], ("a", "b"))
 
@@ -392,7 +393,9 @@ def test_remote_table_errors_name_the_address(table, origin):
 def test_plan_notes_uncompared_copies(table, origin):
     fetch_folder(table)
     Image.new("RGB", (9, 9)).save(origin / "img" / "a b%1.png")
-    assert "whether its images still are was not compared" in data.survey_images(table).notes[0]
+    assert (
+        "whether its images still are was not compared" in data.survey_images(table).notes[0].text
+    )
 
 
 def test_fetch_without_package_suggests_installation(tmp_path, monkeypatch):
