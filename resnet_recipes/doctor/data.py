@@ -24,21 +24,15 @@ from resnet_recipes.data.survey import survey_files
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 from resnet_recipes.doctor.beton import check_betons
 
-#: Unusual kinds of images: the level of the finding, and a description.
+#: Unusual kinds of images.
 ODDITIES = {
-    "misnamed": (
-        "warn",
-        "images whose suffix does not match their contents (read by their contents)",
-    ),
-    "cmyk": ("warn", "CMYK images (converted to RGB)"),
-    "gray": ("ok", "grayscale images (converted to RGB)"),
-    "deep": ("warn", "images with more than 8 bits per channel (reduced to 8)"),
-    "transparent": ("warn", "images with transparency or a palette (converted to RGB)"),
-    "animated": ("warn", "animated images (only the first frame is read)"),
-    "rotated": (
-        "warn",
-        "images with an EXIF orientation (ignored, as in torchvision ImageFolder)",
-    ),
+    "misnamed": "images whose suffix does not match their contents (read by their contents)",
+    "cmyk": "CMYK images (converted to RGB)",
+    "gray": "grayscale images (converted to RGB)",
+    "deep": "images with more than 8 bits per channel (reduced to 8)",
+    "transparent": "images with transparency or a palette (converted to RGB)",
+    "animated": "animated images (only the first frame is read)",
+    "rotated": "images with an EXIF orientation (ignored, as in torchvision ImageFolder)",
 }
 
 _MODES = {
@@ -128,7 +122,7 @@ def _check_folders(config: DataConfig, compares: bool) -> Iterator[Finding]:
             )
             yield Finding("warn", what, Hint("check that everything was unpacked"))
     yield from (Finding("ok", detail) for detail in facts.details)
-    yield from (Finding("warn", note) for note in facts.notes)
+    yield from (Finding("warn" if note.fix else "ok", *note) for note in facts.notes)
 
 
 def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
@@ -152,8 +146,9 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
             what = f"unreadable images in {split}: {len(unreadable):,}"
             yield Finding("fix", what, fix, list_few(unreadable))
     for name, paths in odd.items():
-        level, what = ODDITIES[name]
-        yield Finding(level, f"{what}: {len(paths):,}", paths=list_few(paths))
+        fix = Hint("exiftran -ai FILES rotates JPEGs in place") if name == "rotated" else ""
+        what = f"{ODDITIES[name]}: {len(paths):,}"
+        yield Finding("warn" if fix else "ok", what, fix, list_few(paths))
     train, val = digests["train"], digests["val"]
     both = val.keys() & train.keys() - {b""}
     if shared := [f"{val[digest]}  {train[digest]}" for digest in both]:

@@ -100,10 +100,10 @@ def ruin_image(kind: str, path: Path) -> None:
         """
 cut short | fix | unreadable images in train: 1
 no image | fix | unreadable images in train: 1
-png | warn | suffix does not match
-CMYK | warn | CMYK
+png | ok | suffix does not match
+CMYK | ok | CMYK
 rotated | warn | EXIF
-I;16 | warn | more than 8 bits
+I;16 | ok | more than 8 bits
 L | ok | grayscale
 """
     ),
@@ -114,6 +114,7 @@ def test_doctor_reports_unusual_image_with_its_level(image_folder, kind, level, 
     findings = check_data(image_folder)
     (finding,) = (finding for finding in findings if meaning in finding.what)
     assert finding.level == level
+    assert bool(finding.fix) == (level != "ok")
     assert [place[: len(str(path))] for place in finding.paths] == [str(path)]
     assert (get_exit_code(findings) == 0) == (level != "fix")
 
