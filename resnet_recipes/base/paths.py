@@ -45,8 +45,8 @@ def make_missing_data_problem() -> Problem:
     """Return the problem of a recipe that does not set data.root."""
     clause = "pass a folder of images, or a table of paths and labels"
     hints = (
-        "data=FOLDER for FOLDER/train/CLASS/image.jpg and FOLDER/val/CLASS/image.jpg",
-        "data=FOLDER data.val_share=0.1 for FOLDER/CLASS/image.jpg",
+        "data=PATH for PATH/train/CLASS/image.jpg and PATH/val/CLASS/image.jpg",
+        "data=PATH data.val_share=0.1 for PATH/CLASS/image.jpg",
         "data=TABLE.csv data.val_share=0.1 for a table with the columns path and label",
     )
     return Problem("data.root", None, clause, tuple(map(Hint, hints)), kind=Kind.MISSING)

@@ -72,7 +72,7 @@ def parse_json(text: str) -> Any:
             text, parse_constant=_reject_constant, parse_float=_parse_float, parse_int=_parse_int
         )
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error}") from None
+        raise ValueError(f"not JSON in line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise ValueError(_DEEP) from None
     level = [value]

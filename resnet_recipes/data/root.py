@@ -13,8 +13,8 @@ from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, 
 from resnet_recipes.base.paths import is_fetched
 
 LAYOUT = (
-    "the layout is FOLDER/train/CLASS/image.jpg and FOLDER/val/CLASS/image.jpg, or with "
-    "data.val_share=0.1 FOLDER/CLASS/image.jpg"
+    "the layout is PATH/train/CLASS/image.jpg and PATH/val/CLASS/image.jpg, or with "
+    "data.val_share=0.1 PATH/CLASS/image.jpg"
 )
 SPLITS = ("train", "val")
 CONVERT_COMMAND = "resnet-recipes convert SRC DST"
@@ -170,7 +170,7 @@ def _explain_missing(root: Path) -> Problem:
     subject = "the current folder" if is_here else there
     fix: Fix = Hint(f"{subject} contains {listed}" if listed else LAYOUT)
     if not is_here and (rest or there == Path(there.anchor)):  # a listing from far away is noise
-        fix = Hint(f"there is no folder {there / wrong}") if rest else ()
+        fix = Hint(f"there is no folder {there / wrong}" if rest else LAYOUT)
     if root.match("data/demo"):
         fix = "resnet-train demo"
     return _make_absent_problem(root, fix)

@@ -63,6 +63,11 @@ def test_non_finite_or_large_numbers_are_rejected(text):
         parse_json(text)
 
 
+def test_json_errors_name_line_and_column():
+    with pytest.raises(ValueError, match=r"^not JSON in line 2, column 6$"):
+        parse_json('{"a": 1,\n"b": ')
+
+
 def test_values_within_limits_match_json():
     value = {"a": [1, -(1 << 63), (1 << 64) - 1, 0.5, -0.0, None, True, "\ud800"], "b": {}}
     assert (

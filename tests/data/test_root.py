@@ -53,6 +53,7 @@ cifar/train/cat | is one class; use the folder containing train/ and val/ | data
 . | a folder in it does | data={0}
 half | has only train.beton | convert
 data/demo | does not exist | resnet-train demo
+/nowhere | does not exist | the layout is PATH/train
 """
     ),
 )
