@@ -40,7 +40,7 @@ WIDTH = 80  # columns of a help page in the documentation
 NARROW_COLUMNS = 60
 
 #: Flags and descriptions of RUN that several pages share.
-RECIPES = {"--recipes DIR": "folder of your own recipes (default ./recipes)"}
+RECIPES = {"--recipes FOLDER": "folder of your own recipes (default ./recipes)"}
 CSV = {"--csv FILE.csv": "also write the table as CSV"}
 JSON = {"--json": "print JSON"}
 RUN_HELP = "RUN is a run folder, the name of a run in ./runs, or `last`, the most recent run."
@@ -67,7 +67,7 @@ class Usage:
     line: str  # "resnet-recipes cp NAME FILE"
     about: str  # one sentence
     example: str  # a complete command that works
-    flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes DIR": "your own recipes"
+    flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes FOLDER": "your own recipes"
     more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
     positional: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
     takes: str = ""  # description of the positional arguments: "two recipes or run folders"
@@ -80,7 +80,7 @@ class Usage:
 
     @property
     def values(self) -> dict[str, str]:
-        """The value of each flag: "DIR", or "" for none."""
+        """The value of each flag: "FOLDER", or "" for none."""
         return {name: value for name, _, value in (flag.partition(" ") for flag in self.flags)}
 
     def format_page(self, width: int = WIDTH) -> str:
@@ -385,7 +385,7 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     flags = {_to_key(flag): flag for flag in (*takes, "--help")}
     near = flags.get(find_closest(key, flags), "")
     default = takes.get(near, "")
-    argument = default if default in ("", "DIR") else value or default
+    argument = default if default in ("", "FOLDER") else value or default
     meant = near and f"{near} {argument}".strip()
     clause, kind, valid = "unknown flag", Kind.UNKNOWN, tuple[str, ...]()
     rest = _drop_flag(name, usage, argv)

@@ -47,7 +47,7 @@ Topics:
 Without a topic: native, gpu and run.""",
 )
 
-_FORM = Hint("resnet-recipes doctor data FOLDER")
+_FORM = Hint("resnet-recipes doctor data PATH")
 
 #: The start of the only setting that the check of a folder accepts.
 _NESTED = "data.nested_classes="

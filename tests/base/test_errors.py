@@ -57,7 +57,7 @@ recipe=a.yml | rename it to a.yaml
 recipe=mild '' | '' is empty
 recipe=mild recipe=hot | a run uses one recipe
 lr=1 | recipe | is missing
-mild | data is missing | data=FOLDER
+mild | data is missing | data=PATH
 recipe=mild --lr 0.1 | --lr | lr=0.1
 recipe=mild --batch-size=3 | --batch-size | bs=3
 recipe=mild --dryrun | --dryrun | --dry-run
