@@ -66,6 +66,7 @@ def run(arguments: Arguments) -> int:
     ]
     from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.network_pool import check_pool, pool_results
+    from resnet_recipes.inference.trained_network import make_recipe
     from resnet_recipes.jobs.checks import check_validation_folder
     from resnet_recipes.jobs.evaluate import evaluate
 
@@ -91,6 +92,10 @@ def run(arguments: Arguments) -> int:
         if Path(data.root, "val").is_dir():
             check_validation_folder(data)  # counts all unreadable images
         raise
+    for source, network in zip(sources, networks, strict=True):
+        is_split = make_recipe(network.path, network.network).data.sets_aside
+        if is_split and not network.recipe.data.sets_aside:
+            say(f"note: {data.root} may contain training images of {source}")
     results = [pool_results(group) for group in zip(*by_network, strict=True)]
     rows = [
         _make_row(networks, size, result) for size, result in zip(test_sizes, results, strict=True)

@@ -31,7 +31,7 @@ from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.images import build_eval_pipeline
 from resnet_recipes.data.images.decode import BadImageError, Pixels, read_pixels
 from resnet_recipes.data.loading import EvalLoader
-from resnet_recipes.data.root import LAYOUT, explain_unreadable, find_root_problem, make_error
+from resnet_recipes.data.root import find_root_problem, make_error
 
 #: An image as an argument of the Python API: a path, the bytes of a file, or pixels.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray | Tensor
@@ -43,6 +43,8 @@ _OTHER_CLASSES = Hint(
     "resnet-train finetune trains a network for other classes; class folders named after ImageNet "
     "classes, such as n01440764, are matched to those classes"
 )
+
+_LAYOUT = Hint("the layout is FOLDER/CLASS/image.jpg or FOLDER/val/CLASS/image.jpg")
 
 _MAX_PROBLEMS = 3  # shown for images in memory, which may be thousands
 
@@ -56,19 +58,15 @@ def open_labeled(
 
     Class folders are matched by name, and may be some of the network's classes. Without names
     (`classes` is empty), their number must match, or they must be some of the 1,000 ImageNet
-    classes. Raises NotReadyError if there are no images or their classes do not match.
+    classes. Raises NotReadyError if there are no images or their classes do not match, OSError if
+    a folder cannot be read.
     """
     root = Path(config.root)
     root = root.parent if root.name == "val.beton" else root
-    try:
-        if (root / "val.beton").is_file():
-            source: Samples | Files = _open_samples(root / "val.beton", classes, num_classes)
-        else:
-            source = _open_files(config, root, classes, num_classes)
-    except OSError as error:
-        if error.filename is None:  # an error of the process, such as too many threads
-            raise
-        raise NotReadyError([find_root_problem(str(root)) or explain_unreadable(error)]) from None
+    if (root / "val.beton").is_file():
+        source: Samples | Files = _open_samples(root / "val.beton", classes, num_classes)
+    else:
+        source = _open_files(config, root, classes, num_classes)
     return EvalLoader(config, batching, build_eval_pipeline(source, config, batching))
 
 
@@ -87,7 +85,9 @@ def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Sampl
 def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_classes: int) -> Files:
     listing = _list_files(config, root)
     if not len(listing):
-        raise make_error(root, "has no images in class folders", Hint(LAYOUT))
+        if root.name in classes:
+            raise make_error(root, "is the folder of one class", Value(root.parent))
+        raise make_error(root, "has no images in class folders", _LAYOUT)
     files = Files(listing, config.root)
     files.labels[:] = _map_labels(root, listing.classes, classes, num_classes)[files.labels]
     return files

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import NamedTuple
 
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.names import expand_short_name
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.inference.inputs import is_size_accepted
 from resnet_recipes.inference.trained_network import TrainedNetwork, make_recipe
 from resnet_recipes.network.load import Network
@@ -20,6 +24,7 @@ from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.explain import Context, add_suggestion
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder import DATA
 
 #: Settings that choose labeled images; the other settings of a command also apply to any images.
 _LABELED = (
@@ -76,7 +81,9 @@ def open_trained(
     if model and model.name != name:
         clause = f"is not the network of {source}, which is {name}"
         raise RecipeError.of("model.name", model.name, clause, f"model.name={name}")
-    recipe = apply_changes(make_recipe(path, network), others, settings)
+    facts = read_json(path / DATA, may_be_absent=True) if path and path.is_dir() else {}
+    original, val_digest = make_recipe(path, network), facts.get("eval_digest", "")
+    recipe = apply_changes(original, others, settings, val_digest)
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
         if size != eval_size and not (
             is_resnet(network.model) or is_size_accepted(network.model, size, size)
@@ -112,9 +119,14 @@ def parse_model(arguments: Sequence[str]) -> ParsedModel:
     return ParsedModel(changed.model, others)
 
 
-def apply_changes(recipe: Recipe, arguments: Sequence[str], settings: Sequence[str]) -> Recipe:
-    """Return a recipe with some of `settings` changed. Raises RecipeError with all problems."""
-    changed, problems = _change_settings(recipe, settings, arguments)
+def apply_changes(
+    recipe: Recipe, arguments: Sequence[str], settings: Sequence[str], val_digest: str = ""
+) -> Recipe:
+    """Return a recipe with some of `settings` changed. Raises RecipeError with all problems.
+
+    `val_digest` is the digest of the recipe's validation images, to recognize a copied folder.
+    """
+    changed, problems = _change_settings(recipe, settings, arguments, val_digest)
     context = Context(
         recipe.name,
         partial(_get_setting, recipe),
@@ -133,15 +145,25 @@ def _get_setting(recipe: Recipe, key: str) -> object:
     return value
 
 
+def _has_same_images(config: DataConfig, root: str, val_digest: str) -> bool:
+    """Return whether `root` is the folder of `config`, or has the same validation images."""
+    if os.path.realpath(root) == os.path.realpath(config.root):
+        return True
+    with suppress(NotReadyError, OSError):
+        if config.sets_aside:
+            return list_split(replace(config, root=root), "val").digest == val_digest
+    return False
+
+
 def _change_settings(
-    recipe: Recipe, settings: Sequence[str], arguments: Sequence[str]
+    recipe: Recipe, settings: Sequence[str], arguments: Sequence[str], val_digest: str
 ) -> tuple[Recipe, list[Problem]]:
     """Return a recipe with changed settings, and the problems of the changes."""
     changes, problems = overrides.parse(arguments)
     keys = [change.key for change in changes]
-    # images in another folder are not split, unless requested
+    # other images are not split, unless requested
     roots = [change.value for change in changes if change.key == "data.root" and change.value]
-    if roots and os.path.realpath(roots[-1]) != os.path.realpath(recipe.data.root):
+    if roots and not _has_same_images(recipe.data, roots[-1], val_digest):
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
     before = frozen_recipe.to_tree(recipe)
     arguments = [change.argument for change in changes]

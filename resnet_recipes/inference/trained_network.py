@@ -18,6 +18,7 @@ from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.loading import EvalLoader
+from resnet_recipes.data.root import explain_unreadable, find_root_problem
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.inference.images import UnlabeledImages, open_labeled
 from resnet_recipes.network.about import NetworkDescription, select_image_settings
@@ -119,15 +120,20 @@ class TrainedNetwork:
         original, about = make_recipe(self.path, self.network).data, self.network.about
         is_own = all(getattr(config, key) == getattr(original, key) for key in _SELECTORS)
         facts = self.path and self.path / DATA
-        if facts and os.path.lexists(facts) and is_own:
-            read = data.DataFacts.read(facts, _find_local_copy(config, fetches).root)
-            return data.open_eval(config, read, batching)
-        if not config.root:
+        has_facts = bool(facts and os.path.lexists(facts) and is_own)
+        if not (has_facts or config.root):
             clause = "the folder that contains the images"
             raise NotReadyError.of("data.root", None, clause, Hint("data=PATH"), Kind.MISSING)
-        return open_labeled(
-            _find_local_copy(config, fetches), about.classes, about.num_classes, batching
-        )
+        local = _find_local_copy(config, fetches)
+        try:
+            if facts and has_facts:
+                return data.open_eval(config, data.DataFacts.read(facts, local.root), batching)
+            return open_labeled(local, about.classes, about.num_classes, batching)
+        except OSError as error:
+            if error.filename is None:  # an error of the process, such as too many threads
+                raise
+            problem = find_root_problem(local.root) or explain_unreadable(error)
+            raise NotReadyError([problem]) from None
 
     def evaluate(self, progress: Progress = do_nothing) -> EvaluationResult:
         """Evaluate as in training, with all ranks.

@@ -134,6 +134,29 @@ def test_eval_matches_class_folders_by_name(run_eval, run_command):
     assert "does not have: strange" in run_command("resnet-recipes eval mine data=some", 3).err
 
 
+def test_eval_of_a_class_folder_suggests_its_parent(folder_with_weights, run_command):
+    message = run_command(f"resnet-recipes eval mine data=images/val/{CLASSES[0]}", 3).err
+    assert f"images/val/{CLASSES[0]} is the folder of one class\n" in message
+    assert "use:   data=images/val\n" in message
+
+
+def test_eval_on_other_images_notes_training_images(folder_with_weights, run_command):
+    recipe = read(Path("mine/config.yaml"))
+    recipe.data.root, recipe.data.val_share = str(Path("images/val").absolute()), 0.1
+    Path("mine/config.yaml").write_text(freeze(recipe))
+    assert "note" not in run_command("resnet-recipes eval mine").err
+    note = "images/train may contain training images of mine\n"
+    assert note in run_command("resnet-recipes eval mine data=images/train").err
+
+
+def test_eval_of_moved_images_names_their_folder(folder_with_weights, run_command):
+    facts = data.survey_images(read(Path("mine/config.yaml")).data)
+    Path("mine/data.json").write_text(facts.to_json())
+    Path("images").rename("moved")
+    message = run_command("resnet-recipes eval mine", 3).err
+    assert "error: data=images does not exist\n      hint:  the current folder" in message
+
+
 def test_eval_sizes_scale_resize_and_print_a_table(folder_with_weights, run_command):
     head, *rows = run_command("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
     assert head.split()[:3] == ["PX", "RESIZE", "TOP-1"]

@@ -1,15 +1,19 @@
 """A trained network is opened with its own settings only."""
 
+import shutil
+
 import pytest
 from torch import nn
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.inference import open as opening
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 from resnet_recipes.recipe.schema import Recipe
 from tests.checks import get_problem
+from tests.images import create_random_images
 
 
 @pytest.mark.parametrize("argument", ["data.eval_size=24", "evaluation.sizes=[32,24]"])
@@ -40,10 +44,17 @@ def test_setting_of_training_is_rejected_with_a_hint(network):
     assert problem.valid == opening.SETTINGS["export"]
 
 
-@pytest.mark.parametrize(("name", "val_share"), [("photos", 0.1), ("link", 0.1), ("others", 0.0)])
-def test_only_another_folder_resets_val_share(tmp_path, name, val_share):
+@pytest.mark.parametrize(
+    ("name", "val_share"),
+    [("photos", 0.1), ("link", 0.1), ("copy", 0.1), ("others", 0.0), ("none", 0.0)],
+)
+def test_only_other_images_reset_val_share(tmp_path, name, val_share):
+    photos = create_random_images(tmp_path / "images").joinpath("val").rename(tmp_path / "photos")
     (tmp_path / "link").symlink_to("photos")
-    recipe = Recipe("small", data=DataConfig(root=str(tmp_path / "photos"), val_share=0.1))
+    shutil.copytree(photos, tmp_path / "copy")
+    (tmp_path / "images/train").rename(tmp_path / "others")
+    recipe = Recipe("small", data=DataConfig(root=str(photos), val_share=0.1))
+    digest = list_split(recipe.data, "val").digest
     root = str(tmp_path / name)
-    changed = opening.apply_changes(recipe, [f"data={root}"], opening.SETTINGS["eval"])
+    changed = opening.apply_changes(recipe, [f"data={root}"], opening.SETTINGS["eval"], digest)
     assert (changed.data.root, changed.data.val_share) == (root, val_share)
