@@ -2,11 +2,10 @@
 
 import os
 import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
-from itertools import compress, islice
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -45,12 +44,6 @@ _HEIC_ADVICE = (
     "pip install pillow-heif",
     Hint("makes .heic readable; rename JPEG files to .jpg"),
 )
-
-#: Maximum number of commands that rename class folders.
-_MAX_RENAMES = 5
-
-#: Maximum number of classes to compare with a misspelled name.
-_MAX_COMPARED = 100
 
 #: Images of a class below which its accuracy is mostly chance.
 MIN_CLASS_IMAGES = 20
@@ -209,54 +202,19 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
 
 def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator[Problem]:
     """Yield the problems of classes that have images in one split only."""
-    if renamed := _find_renamed_classes(train, val):
-        clause = (
-            f"has {join_first([*renamed.values()])} in train but {join_first([*renamed])} in val"
-        )
-        yield make_problem(
-            root, clause, (*_iterate_renames(renamed, val), Hint("if these are the same classes"))
-        )
-    others = _describe_unread(train.others + val.others)
+    others = train.others + val.others
     for split, here, other, there in (("train", train, "val", val), ("val", val, "train", train)):
-        in_other = {*compress(there.classes, there.counts), *renamed, *renamed.values()}
-        missing = sorted({*compress(here.classes, here.counts)} - in_other)
-        hint = f"add images to {other}, or remove these classes from {split}"
+        with_images = ({*compress(one.classes, one.counts)} for one in (here, there))
+        missing = sorted(set.difference(*with_images))
         if empty := [name for name in missing if name in there.classes]:
             folders = join_first([f"{other}/{name}" for name in empty])
             clause = f"has no images in {folders}, but has some in {split}"
-            yield _make_empty_problem(root, clause, train.others + val.others, hint)
+            hint = f"add images to {other}, or remove these classes from {split}"
+            yield _make_empty_problem(root, clause, others, hint)
         if absent := [name for name in missing if name not in there.classes]:
             clause = f"has {join_first(absent)} in {split} but not in {other}"
-            yield make_problem(root, clause, Hint(f"{hint}{others}"))
-
-
-def _find_renamed_classes(train: Listing, val: Listing) -> dict[str, str]:
-    """Return the validation classes that are probably training classes with another spelling.
-
-    Names with other digits are other classes.
-    """
-    spellings: dict[str, dict[str, str]] = defaultdict(dict)  # by digits and lower-case name
-    for name in sorted({*train.classes} - {*val.classes}):
-        spellings["".join(filter(str.isdigit, name))][name.casefold()] = name
-    renamed = {}
-    for name in sorted({*val.classes} - {*train.classes}):
-        folded, others = name.casefold(), spellings["".join(filter(str.isdigit, name))]
-        near = [folded] if folded in others else []
-        if not near and len(others) <= _MAX_COMPARED:
-            near = get_close_matches(folded, others, n=1, cutoff=0.7)
-        if near:
-            renamed[name] = others.pop(near[0])
-    return renamed
-
-
-def _iterate_renames(renamed: Mapping[str, str], val: Listing) -> Iterator[str]:
-    """Yield the commands that rename the folders of validation classes; for a table, hints."""
-    for name, other in islice(renamed.items(), _MAX_RENAMES):
-        folders = os.path.join(val.folder, name), os.path.join(val.folder, other)
-        if os.path.isdir(folders[0]) and os.path.isdir(os.path.dirname(folders[1])):
-            yield shlex.join(("mv", *folders))
-        else:
-            yield Hint(f"write {other} for {name}")
+            hint = f"each class needs images under the same name in both{_describe_unread(others)}"
+            yield make_problem(root, clause, Hint(hint))
 
 
 def _list_empty_folders(root: str, names: Collection[str], *listings: Listing) -> list[str]:
