@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 from resnet_recipes.base.duration import Duration, is_duration
 from resnet_recipes.base.errors import Hint, Problem, Value
 from resnet_recipes.base.field_types import get_field_types, is_union
-from resnet_recipes.base.limits import Bounds, IsDuration, Limit, Span, get_limits
+from resnet_recipes.base.limits import Bounds, IsDuration, Limit, get_limits
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, OFF, UNITS, apply_meaning, find_closest
 
 ON = ("true", "yes", "on", "1")
@@ -20,9 +20,6 @@ MIN_STEPS = 100
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"
 _MEASURE = re.compile(rf"\$?{_NUMBER} ?([a-z%$/]*)")
 _SQUARE = re.compile(rf"[\[(]?{_NUMBER}(?:, ?|x){_NUMBER}[\])]?")
-_POWER = re.compile(rf"(?:{_NUMBER}[*x])?(10|2)(?:\^|\*\*)(-?[0-9]{{1,2}})")
-_PRODUCT = re.compile(rf"{_NUMBER} ?\* ?{_NUMBER}")
-_RATIO = re.compile(r"([0-9.]+)/([0-9.]*[1-9][0-9.]*)")
 _TYPED_AMOUNT = re.compile(
     rf"(?:\$|usd|eur|\u20ac) ?{_NUMBER}|{_NUMBER} ?(?:\$|usd|eur|\u20ac|dollars?)"
 )
@@ -80,7 +77,7 @@ def _make_text(value: object, quotes: bool = False) -> str:
 
 
 def _split_unit(text: str) -> tuple[float, str]:
-    """Return the number in a text, and its unit: "%", "k", "ep", "ba", "h", "m", "s" or "".
+    """Return the number in a text, and its unit: "%", "ep", "ba", "h", "m", "s" or "".
 
     Returns (0, "?") if the text is not a number.
     """
@@ -118,15 +115,13 @@ def _read_list(text: str, field_type: Any, limits: Sequence[Limit]) -> str:
     """Return the intended list, such as "[a,b]", or ""."""
     if text in OFF and get_origin(field_type) is list:
         return "[]"
-    items = re.split(r"[,;]|(?<=\d)-(?=\d)", text.strip("[]()"))
+    items = text.strip("[]()").split(",")
     items = [item.strip() for item in items if item.strip()]
     for limit in limits:
         if limit.valid:
             items = [
                 item if item in limit.valid else find_closest(item, limit.valid) for item in items
             ]
-        if isinstance(limit, Span) and all(re.fullmatch(_NUMBER, item) for item in items):
-            items.sort(key=float)
         if isinstance(limit, IsDuration):
             items = [f"{item}ep" if re.fullmatch(_NUMBER, item) else item for item in items]
     types = get_args(field_type)
@@ -150,17 +145,9 @@ def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> 
 
 
 def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:
-    """Return the intended number: a power, a ratio, a square, or a number with a unit."""
+    """Return the intended number: a side of a square, or a number with a unit."""
     if (square := _SQUARE.fullmatch(text)) and square[1] == square[2]:
         text = square[1]
-    if power := _POWER.fullmatch(text):
-        return f"{float(power[1] or 1) * float(power[2]) ** int(power[3]):.12g}"
-    if takes_fractions and re.fullmatch(r"\d+,\d+", text):
-        text = text.replace(",", ".")
-    if product := _PRODUCT.fullmatch(text):
-        return f"{float(product[1]) * float(product[2]):.12g}"
-    if ratio := _RATIO.fullmatch(text):
-        return f"{float(ratio[1]) / float(ratio[2]):.6g}" if takes_fractions else ""
     number, unit = _split_unit(text)
     bounds = [limit for limit in limits if isinstance(limit, Bounds)]
     most = min(bounds[0].most, bounds[0].below) if bounds else None
@@ -168,8 +155,6 @@ def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> s
         number *= 100 if unit == "" and number <= 1 else 1
     elif unit == "%" or (unit == "" and most == 1 and 5 <= number <= 100):  # a percentage
         number /= 100
-    elif unit == "k":
-        number *= 1000
     elif unit:
         return ""
     return f"{number:.12g}" if takes_fractions or number == int(number) else ""

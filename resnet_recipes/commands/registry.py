@@ -228,9 +228,6 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     `typed` is the argument with its dashes.
     """
     name, *rest = argv
-    # `yolo classify train`: Ultralytics puts the task before the command
-    if name == "classify" and rest[:1] and rest[0] in (*COMMANDS, *FOREIGN_COMMANDS, "train"):
-        name, *rest = rest
     first, _, other = (
         FOREIGN_COMMANDS[name].replacement if name in FOREIGN_COMMANDS else name
     ).partition(" | ")
@@ -244,9 +241,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     ]
     if "{}" in first:  # `new mine`
         first, rest = first.format(Path(names[0]).stem if names else "mine"), []
-    has_filter = first == "runs" and any(map(is_setting, rest))
-    is_first = has_filter or list(argv) == ["classify"]
-    is_first = is_first or (bool(names) and (first != "show" or names[0] in Library().list_names()))
+    is_first = bool(names) or (first == "runs" and any(map(is_setting, rest)))
     ours, *words = (first if is_first or not other else other).split() or [name]
     if ours not in (*COMMANDS, "train"):
         return
@@ -255,11 +250,10 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     missing = [word for word in words if word.isupper()][len(names) :]
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
     is_form = missing or Meaning(" ".join(flags)).has_placeholder
-    others = names[:1] if ours == "show" else rest
+    fix = shlex.join([*command, *rest])
     if is_form:
-        others = [*names, *missing, *(argument for argument in rest if argument not in names)]
-    fix = shlex.join([*command, *others])
-    fix = Hint(fix) if is_form else fix
+        others = [argument for argument in rest if argument not in names]
+        fix = Hint(shlex.join([*command, *names, *missing, *others]))
     if name == ours != "train":
         raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
     clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"

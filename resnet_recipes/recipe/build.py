@@ -11,8 +11,7 @@ from resnet_recipes.base.field_types import (
     get_field_types,
     to_plain,
 )
-from resnet_recipes.base.names import expand_short_name
-from resnet_recipes.base.suggestions import OFF, find_closest, find_meaning, find_misspelled
+from resnet_recipes.base.suggestions import OFF, find_closest, find_misspelled
 from resnet_recipes.base.value_suggestions import ON
 from resnet_recipes.recipe.schema import Recipe
 
@@ -71,15 +70,8 @@ def _suggest_mapping(key: str, value: Any, section: type) -> Fix:
             return f"{name}: {{{next(iter(field_types))}: {value}}}"
         line = f"{name}: {{}}" if text in ON else f"{name}: null"
         return line if text in (*ON, *OFF) else Hint(f"{name}: {{}} turns it on, null off")
-    word, _, rest = str(value).partition(" ")
-    if word in field_types and rest:  # lr 0.1
-        return f"{word}: {rest.strip()}"
-    if isinstance(value, str) and "name" in field_types:
-        return f"{name}: {{name: {value}}}"
-    meaning = find_meaning(key, str(value))
-    setting, equals, setting_value = meaning.replacement.partition("=") if meaning else ("", "", "")
-    prefix, _, last = expand_short_name(setting, setting_value)[0].partition("=")[0].rpartition(".")
-    return f"{name}: {{{last}: {setting_value}}}" if equals and prefix == key else ""
+    is_option = isinstance(value, str) and "name" in field_types
+    return f"{name}: {{name: {value}}}" if is_option else ""
 
 
 def complete_section(section: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -27,16 +27,11 @@ from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
 
 _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
-#: GPUs with their type: a100, 8xA100, H100:8.
-_TYPED_GPUS = re.compile(r"(?:(\d+) ?[x*:] ?)?[a-z]+\d+[a-z]*(?: ?[x*:](\d+))?")
 _SETTING = re.compile(r"[a-z][\w.]*=.*")
 _WEIGHTS = (".pt", ".pth", ".safetensors")
 
 #: Prefixes that mean "turn a method off", other than ~methods.ema.
-_NO = r"(?:[!^~-]+ ?|(?:no|not|without|disable)[._-])"
-_OFF_METHOD = re.compile(
-    rf"(?:-*{_NO}(?:methods\.)?|methods\.{_NO})(\w+)(=(?:true|yes|on|1|{{}})?)?"
-)
+_OFF_METHOD = re.compile(r"-*(?:!|-|no[._-])(?:methods\.)?(\w+)(=(?:true|yes|on|1)?)?")
 
 
 class Context(NamedTuple):
@@ -199,8 +194,6 @@ def list_keys(argument: str) -> list[str]:
 def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning | None:
     """Return the meaning of a rejected argument, or None."""
     name, equals, value = argument.partition("=")
-    if "," in argument and "=" in value and all("=" in part for part in argument.split(",")):
-        return Meaning(" ".join(map(shlex.quote, argument.split(","))))
     off = _OFF_METHOD.fullmatch(argument.lower())
     if off and argument[0] != "~" and (method := _find_method(off[1])):
         return _turn_off(method, context)
@@ -363,15 +356,9 @@ def _read_several_values(name: str, value: str, setting_type: Any) -> Meaning | 
             return None  # a number of GPUs, which is too large
         arguments = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
         return Meaning(arguments, "an environment variable chooses the GPUs, gpus= is their number")
-    if setting == "launch.gpus" and (gpus := _TYPED_GPUS.fullmatch(text)):
-        number = gpus[1] or gpus[2] or 1
-        return Meaning(f"gpus={number}", "gpus= is the number of GPUs; it cannot choose their type")
     options = get_args(setting_type) if is_union(setting_type) else (setting_type,)
     if get_origin(setting_type) in (list, tuple, dict) or bool in options:
         return None
     if re.fullmatch(r"\[[^\[\]]+\]", value):
         return Meaning(f"-m {name}={value[1:-1]}")
-    if bounds := re.fullmatch(r"(\d{1,2})\.\.(\d{1,2})", value):
-        values = range(int(bounds[1]), int(bounds[2]) + 1)
-        return Meaning(f"-m {name}={','.join(map(str, values))}") if values else None
     return None

@@ -202,11 +202,8 @@ class _Reader:
         """
         tree = self._read_value(root, "") if isinstance(root, yaml.MappingNode) else {}
         if not self.problems and not tree:
-            word = re.fullmatch(r"([\w.]+)\s*[=:]\s*(\S+)", str(root.value)) if root else None
-            fix = f"{word[1]}: {word[2]}" if word else "defaults: [mild]"
-            self.reject(
-                1, None, Statement("a recipe is a mapping of settings, as in 'name: mine'"), fix
-            )
+            clause = Statement("a recipe is a mapping of settings, as in 'name: mine'")
+            self.reject(1, None, clause, "defaults: [mild]")
             raise RecipeError(self.problems)
         return tree
 
@@ -282,10 +279,8 @@ class _Reader:
 
 def _make_key_problem(name: str) -> Problem:
     """Return the problem of a key that is not a valid name, with the likely key."""
-    if method := re.fullmatch(r"[~!-]methods\.(\w+)", name):
-        fix: Fix = f"methods: {{{method[1]}: null}}"
-    elif parts := re.fullmatch(r"(\w+)\.(\w+)", name):
-        fix = Hint(f"{parts[1]}: {{{parts[2]}: ...}}")
+    if parts := re.fullmatch(r"(\w+)\.(\w+)", name):
+        fix: Fix = Hint(f"{parts[1]}: {{{parts[2]}: ...}}")
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
         settings = {expand_short_name(word, "1")[0].partition("=")[0]: word for word in SHORT_NAMES}

@@ -42,10 +42,6 @@ gpu_ids=3 | CUDA_VISIBLE_DEVICES=3 resnet-train ... gpus=1
 dropout=0.1 | methods.stochastic_depth.drop_rate=0.1
 gpus=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
 gpus=-1 | gpus=auto
-gpus=a100 | gpus=1
-gpus=8xA100 | gpus=8
-gpus=H100:8 | gpus=8
-launch.gpu=a100 | gpus=1
 gpus=0 | launch.device=cpu
 launch.device=gpu | launch.device=cuda
 launch.device=mps | launch.device=cpu
@@ -258,7 +254,6 @@ resnet-recipes predict images | resnet-recipes predict last images
 resnet-recipes predict images/val/pattern0/1.jpg | predict last images/val/pattern0/1.jpg
 resnet-recipes predict nowhere.JPG | resnet-recipes predict last nowhere.JPG
 resnet-recipes predict junk.pth | resnet-recipes predict junk.pth IMAGE
-resnet-train classify data=images | resnet-train small data=images
 resnet-recipes classify first | resnet-recipes predict first IMAGE
 resnet-train predict data=images | resnet-recipes predict RUN IMAGE
 resnet-train val data=images | resnet-recipes eval last data=images

@@ -168,7 +168,6 @@ convert im=g out=b workers=1 | 3 | `im=g` does not exist
 convert im=g max_resoltion=500 | 2 | needs SRC and DST
 convert a b quality=90 | 2 | unknown option quality=90
 train mild data=x --json | 2 | try:   resnet-train mild data=x --json --dry-run
-train -m mild data=x seed=1..3 | 2 | -m seed=1,2,3
 train -m recipe=mild,hot data=x lr=abc,1 | 2 | error: lr=abc must be
 train mild hot data=x | 2 | try:   resnet-train mild data=x
 train mild data=x ... gpus=2 | 2 | is a placeholder, not an argument

@@ -40,7 +40,6 @@ max_duration=3epochs | max_duration=3ep
 max_duration=300 | max_duration=300ep
 max_duration=100steps | max_duration=100ba
 bs=1e3 | bs=1000
-bs=1k | bs=1000
 seed=1e3 | seed=1000
 stop_at_top1=90% | stop_at_top1=90
 stop_at_top1=0.9 | stop_at_top1=90
@@ -62,7 +61,6 @@ model=resnet18.pt | model.weights=resnet18.pt
 COMMANDS = parse_rows(
     """
 train mild data=images model=vit_base | model.name=timm:vit_base_
-classify train data=images model=resnet18.pt | resnet-train ...
 classify first images | resnet-recipes predict first images
 eval last first lr=0.5 |
 show first | recipe=runs/first/config.yaml
@@ -81,7 +79,6 @@ export first format=onnx half=True | --dtype float16
 eval first model.name=resnet18 --jsn | --json
 predict --source x | resnet-recipes predict last x
 infer --top 3 | resnet-recipes predict RUN IMAGE --top 3
-classify | resnet-recipes predict RUN IMAGE
 runs status=finished | state=finished
 train demo data=images epochs=2,5 | resnet-train -m recipe=demo data=images epochs=2,5
 runs --sort acc | --sort top1
