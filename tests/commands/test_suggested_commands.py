@@ -13,38 +13,23 @@ from tests.tables import parse_rows
 SETTINGS = parse_rows(
     """
 data.train_size=48px | data.train_size=48
-data.train_size=(48,48) | data.train_size=48
-data.train_size=48x48 | data.train_size=48
 data.val_share=10% | data.val_share=0
 data.val_share=10 | data.val_share=0
 data.crop_scale=0.1,1 | 'data.crop_scale=[0.1,1]'
 lr=10% | lr=0.1
 schedule.warmup=5 | schedule.warmup=5ep
 evaluation.interval=5 | evaluation.interval=5ep
-log.interval=5 | log.interval=5ba
-schedule.warmup=5% | schedule.warmup=0.05dur
-schedule.warmup=500 | schedule.warmup=500ba
-checkpoint.interval=500 | checkpoint.interval=500ba
 launch.max_wall=1d | launch.max_wall=24h
-launch.max_wall=1day | launch.max_wall=24h
 run='my run' | run=my-run
 run=runs/a | run=a
-global_batch_size=64 | bs=64
-precision.dtype=bfloat | precision.dtype=bf16
-precision.dtype=fp8 | precision.dtype=bf16
-model.name=resnet-50 | model.name=resnet50
 data: images | data=images
 lr: 0.1 | lr=0.1
 epochs=3epochs | epochs=3ep
-max_duration=3epochs | max_duration=3ep
 max_duration=300 | max_duration=300ep
 max_duration=100steps | max_duration=100ba
 bs=1e3 | bs=1000
-seed=1e3 | seed=1000
 stop_at_top1=90% | stop_at_top1=90
-stop_at_top1=0.9 | stop_at_top1=90
 launch.max_wall=1:30:00 | launch.max_wall=90m
-budget=1:30:00 | budget=90m
 epochs=1h | budget=1h
 max_duration=1h | budget=1h
 1h | budget=1h
