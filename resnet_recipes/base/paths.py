@@ -127,13 +127,13 @@ def find_existing_parent(path: Path) -> Path:
 
 
 def find_similar_path(path: Path) -> str:
-    """Return the path in the same folder with the name most similar to a missing one, or "".
+    """Return the path with the most similar name, in the same folder and with the same extension.
 
-    Extensions are not compared, but files with the same extension are preferred.
+    Returns "" if there is none.
     """
     with suppress(OSError):
-        names = sorted(path.parent.iterdir(), key=lambda other: other.suffix == path.suffix)
-        others = {other.stem: other for other in names}
+        paths = path.parent.iterdir()
+        others = {other.stem: other for other in paths if other.suffix == path.suffix}
         similar = get_close_matches(path.stem, others, n=1, cutoff=0.7)
         return "".join(str(others[stem]) for stem in similar)
     return ""

@@ -79,7 +79,8 @@ def test_word_for_a_run_suggests_last(runs, argument):
         find_runs([argument])
 
 
-def test_other_words_do_not_suggest_last(runs):
+def test_other_words_and_files_are_not_suggested(runs):
+    Path("lists.jpg").touch()
     with pytest.raises(RecipeError, match=r"`list` does not exist\n.*try: +resnet-recipes runs"):
         find_runs(["list"])
 
