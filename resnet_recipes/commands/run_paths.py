@@ -172,7 +172,7 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
     run_name, root = get_value(positional, "run.name", "run"), find_root(positional)
     folder = root / run_name if run_name else next(iterate_unfinished_runs(root), None)
     if folder is None or not folder.exists():
-        fix = "resnet-train --resume auto mild data=PATH"
+        fix = Hint("resnet-train --resume auto mild data=PATH")
         clause = Statement(
             f"there is no run {folder}" if folder else f"{root} has no unfinished run"
         )

@@ -153,14 +153,14 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         settings = changes
         recipe = _apply_changes(original, changes) if changes else original
     recipe = replace(recipe, run=original.run)
-    fix: Fix = (
+    advice: Fix = (
         format_resume(folder),
         Hint(f"or start a new run: {shlex.join(['resnet-train', str(config), *settings])}"),
     )
     if (folder / SUMMARY).exists():
-        fix = shlex.join(["resnet-train", str(config), f"model.weights={folder}", *settings])
+        advice = shlex.join(["resnet-train", str(config), f"model.weights={folder}", *settings])
     changed = find_changed_settings(asdict(original), recipe)
-    problems = [problem._replace(fix=fix) for problem in changed]
+    problems = [problem._replace(fix=advice) for problem in changed]
     if recipe.launch.budget:
         clause = "needs a new run: this one keeps its duration"
         problems.append(Problem("budget", recipe.launch.budget, clause, kind=Kind.UNUSED))

@@ -131,7 +131,7 @@ class Checkpoints:
         version wrote one.
         """
         self._finish()
-        skipped = []
+        skipped: list[str] = []
         steps = sorted((step for step in self.iterate_steps() if step <= last_step), reverse=True)
         for step in steps:
             try:
