@@ -54,6 +54,11 @@ def expand_short_name(name: str, value: str) -> tuple[str, ...]:
     return SHORT_NAMES.get(name, (f"{escaped}={{}}",))
 
 
+def get_full_name(name: str) -> str:
+    """Return the full name of a setting, "optimizer.lr" for "lr"; a full name is unchanged."""
+    return expand_short_name(name, "1")[0].partition("=")[0]
+
+
 def find_short_name(key: str) -> str:
     """Return the short name of a setting, "lr" for "optimizer.lr", or else its full name."""
     return _SHORT_OF.get(key, key)

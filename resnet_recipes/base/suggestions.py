@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import Hint, Kind, Problem, Value
-from resnet_recipes.base.names import expand_short_name
+from resnet_recipes.base.names import get_full_name
 
 #: In a word with fewer letters, only an extra letter counts as a typo.
 MIN_TYPO_LETTERS = 3
@@ -28,6 +28,11 @@ class Meaning(NamedTuple):
     #: {} is the value; rows of jobs use {flag} and {count}
     replacement: str
     hint: str = ""
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether the arguments contain a place for a value."""
+        return "{}" in self.replacement.replace("{{}}", "")
 
     @property
     def has_placeholder(self) -> bool:
@@ -133,7 +138,7 @@ def find_closest(name: str, names: Iterable[str]) -> str:
         [] if find_misspelled(name, names) else _find_nearest_names(leaf, MEANINGS)
     ):
         key, equals, _ = MEANINGS[word].replacement.partition("=")
-        likely_name = expand_short_name(key, "1")[0].partition("=")[0] if equals else ""
+        likely_name = get_full_name(key) if equals else ""
         if likely_name in names:
             return likely_name
     return find_misspelled(name, names)
@@ -224,23 +229,23 @@ def find_meaning(
     )
     if not candidates or len({table[word] for word in candidates}) > 1:
         return None
-    replacement, hint = table[candidates[0]]
+    meaning = table[candidates[0]]
+    replacement, hint = meaning
     method = re.match(r"methods\.\w+", replacement)
     if value.lower() in OFF and candidates[0] in _OFF_MEANINGS:
         return _OFF_MEANINGS[candidates[0]]
     if value.lower() in OFF and method:
         return Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
-    if value.lower() in OFF[:-1] and "{}" not in replacement.replace("{{}}", ""):
-        return Meaning("", hint or "remove it: it is off by default")
     if value.lower() in OFF[:-1]:
-        return None
-    if "{}" in replacement.replace("{{}}", "") and value in ("", "{}"):
+        unset = Meaning("", hint or "remove it: it is off by default")
+        return None if meaning.takes_value else unset
+    if meaning.takes_value and value in ("", "{}"):
         return Meaning(replacement.format("VALUE"), hint or "needs a value")
     if not value.replace(".", "", 1).isdecimal():
         replacement = re.sub(
             r"(?<=\{\})(ep|ba|dur|s)\b", "", replacement
         )  # the value already has a unit
-    setting = expand_short_name(re.split("[ =]", replacement)[0], "1")[0].partition("=")[0]
+    setting = get_full_name(re.split("[ =]", replacement)[0])
     values = FOREIGN_VALUES.get(candidates[0], FOREIGN_VALUES.get(setting, {}))
     ours = values.get(value.lower()) if "{" in replacement else None
     value = value.strip("[]()") if "[{}]" in replacement else value

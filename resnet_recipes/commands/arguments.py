@@ -251,11 +251,10 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     None if only composing the recipe, which takes seconds, can check its value.
     """
     key, value = _to_key(flag), ",".join(values)
-    template = MEANINGS.get(key, Meaning("recipe={}")).replacement
-    takes_value = "{}" in template.replace("{{}}", "")
+    template = MEANINGS.get(key, Meaning("recipe={}"))
     is_number = value.replace(".", "", 1).isdecimal()
-    is_safe = is_number and template.removesuffix("={}") in (*SHORT_NAMES, "seed")
-    if "RUN|FILE" in usage.line or (takes_value and not is_safe):
+    is_safe = is_number and template.replacement.removesuffix("={}") in (*SHORT_NAMES, "seed")
+    if "RUN|FILE" in usage.line or (template.takes_value and not is_safe):
         return None
     typed = " ".join([flag, *values]).strip()
     meaning = find_meaning(key, value)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.base.names import expand_short_name
+from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
 from resnet_recipes.data.base import DataConfig
@@ -140,7 +140,7 @@ def apply_changes(
 def _get_setting(recipe: Recipe, key: str) -> object:
     """Return the value of a recipe's setting, or None if the recipe does not have it."""
     value: object = recipe
-    for name in expand_short_name(key, "1")[0].partition("=")[0].split("."):
+    for name in get_full_name(key).split("."):
         value = getattr(value, name, None)
     return value
 

@@ -118,6 +118,13 @@ def get_setting_type(key: str) -> Any:
     return get_args(parent)[1] if get_origin(parent) is dict else get_setting_types().get(key)
 
 
+def find_owners(key: str) -> list[Any]:
+    """Return the sections that have a setting; several optimizers may have the same setting."""
+    section, _, name = key.rpartition(".")
+    options = find_dataclasses(get_setting_type(section))
+    return [each for each in options if name in get_field_types(each)]
+
+
 def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return an older recipe without the settings that this version lacks.
 

@@ -11,7 +11,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement, Value
-from resnet_recipes.base.names import expand_short_name
+from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
     add_key_meaning,
@@ -93,11 +93,10 @@ def _find_value(links: Links, key: str) -> object:
         base, ratio = _find_value(links, "max_duration"), _find_value(links, "scale_schedule_ratio")
         recipe = Recipe(max_duration=base, scale_schedule_ratio=ratio)
         return str(recipe.duration).removesuffix("ep") if is_duration(base) else None
-    full = expand_short_name(key, "1")[0].partition("=")[0]
     trees = [link.document.tree for link in reversed(links)]
     for tree in (*trees, frozen_recipe.to_tree(Recipe())):
         value: Any = tree
-        for name in full.split("."):
+        for name in get_full_name(key).split("."):
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None:
             return value

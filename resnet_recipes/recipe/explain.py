@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, to_text
 from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
-from resnet_recipes.base.names import SHORT_NAMES, find_short_name
+from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
     MEANINGS,
@@ -21,7 +21,12 @@ from resnet_recipes.base.suggestions import (
     suggest_printing_settings,
 )
 from resnet_recipes.base.value_suggestions import ON, read_time
-from resnet_recipes.recipe.build import build_recipe, get_setting_type, get_setting_types
+from resnet_recipes.recipe.build import (
+    build_recipe,
+    find_owners,
+    get_setting_type,
+    get_setting_types,
+)
 from resnet_recipes.recipe.hydra_compose import nest
 from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
@@ -82,10 +87,8 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     key = "epochs" if argument.startswith("epochs=") else problem.key
     before, source = context.before(key), f"{context.name} uses"
     if before is None:
-        section, _, name = problem.key.rpartition(".")
-        defaults = [
-            getattr(each(), name, None) for each in find_dataclasses(get_setting_type(section))
-        ]
+        name = problem.key.rpartition(".")[2]
+        defaults = [getattr(owner(), name) for owner in find_owners(problem.key)]
         before = next((each for each in defaults if each is not None), None)
         source = "the default is"
     if before in (None, "", []) or isinstance(before, dict):
@@ -199,7 +202,7 @@ def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning 
         return _turn_off(method, context)
     if name[:1] in ("+", "~") or not equals:
         return _read_malformed(argument, context)
-    setting_type = get_setting_type(expand(f"{name}=0")[0].key)
+    setting_type = get_setting_type(get_full_name(name))
     if setting_type is None:
         return _read_misnamed(name, value, context)
     if value.lower() in (*ON, *OFF) and name.startswith("methods."):
@@ -271,11 +274,9 @@ def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
 
 def _is_usable(key: str, chosen: Mapping[str, str]) -> bool:
     """Return whether a setting exists, given the chosen optimizer."""
-    section, _, name = key.rpartition(".")
-    options: list[Any] = find_dataclasses(get_setting_type(section))
+    section = key.rpartition(".")[0]
     return section != "optimizer" or any(
-        name in get_field_types(each) and each.name == chosen.get(section, each.name)
-        for each in options
+        owner.name == chosen.get(section, owner.name) for owner in find_owners(key)
     )
 
 
@@ -305,10 +306,8 @@ def _check_setting(setting: str, chosen: Mapping[str, str] = {}) -> Problem | No
             except RecipeError as error:
                 problems += error.problems
         elif change.value is not None:
-            section, _, name = change.key.rpartition(".")
-            tree = nest(change.key, change.read())
-            sections: list[Any] = find_dataclasses(get_setting_type(section))
-            owners = [each for each in sections if name in get_field_types(each)]
+            section = change.key.rpartition(".")[0]
+            tree, owners = nest(change.key, change.read()), find_owners(change.key)
             # the default is the first optimizer with this setting
             first = owners[0].name if section in GROUPS and owners else ""
             if choice := chosen.get(root := section.partition(".")[0], first):
@@ -350,7 +349,7 @@ def _read_section_value(
 
 def _read_several_values(name: str, value: str, setting_type: Any) -> Meaning | None:
     """Return the meaning of several values for a setting that takes one value."""
-    setting, text = expand(f"{name}=0")[0].key, value.strip("'\" ").lower()
+    setting, text = get_full_name(name), value.strip("'\" ").lower()
     if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):
         if setting == "launch.gpus" and "," not in text:
             return None  # a number of GPUs, which is too large

@@ -17,12 +17,12 @@ from resnet_recipes.base.errors import (
     SweepHint,
     Value,
 )
-from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
+from resnet_recipes.base.field_types import is_union
 from resnet_recipes.base.money import clean_price
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import EMPTY_CLAUSE, is_fetched, parse_path
 from resnet_recipes.base.value_suggestions import add_likely_value, read_epochs
-from resnet_recipes.recipe.build import fit_sections, get_setting_type
+from resnet_recipes.recipe.build import find_owners, fit_sections, get_setting_type
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, is_unlisted, nest, read_value
 from resnet_recipes.recipe.library import GROUPS
 
@@ -230,16 +230,10 @@ def _find_problems(override: Override) -> Iterator[Problem]:
 
 def _add_help(problem: Problem) -> Problem:
     """Add a likely value to the problem of an unreadable value."""
-    section, _, name = problem.key.rpartition(".")
-    owner = next(
-        (
-            each
-            for each in find_dataclasses(get_setting_type(section))
-            if name in get_field_types(each)
-        ),
-        None,
-    )
-    return add_likely_value(problem, owner, name, problem.value) if owner else problem
+    name = problem.key.rpartition(".")[2]
+    for owner in find_owners(problem.key):
+        return add_likely_value(problem, owner, name, problem.value)
+    return problem
 
 
 def _respell(key: str, value: str) -> Fix:

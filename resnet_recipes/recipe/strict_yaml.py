@@ -24,7 +24,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
-from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
+from resnet_recipes.base.names import SHORT_NAMES, get_full_name
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.base.suggestions import add_key_meaning, find_closest
 
@@ -283,7 +283,7 @@ def _make_key_problem(name: str) -> Problem:
         fix: Fix = Hint(f"{parts[1]}: {{{parts[2]}: ...}}")
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
-        settings = {expand_short_name(word, "1")[0].partition("=")[0]: word for word in SHORT_NAMES}
+        settings = {get_full_name(word): word for word in SHORT_NAMES}
         likely_name = find_closest(plain_name, [*settings, *SHORT_NAMES])
         if not (fix := settings.get(likely_name, likely_name)):
             unknown = Problem(plain_name.strip("_"), None, "unknown setting", kind=Kind.UNKNOWN)

@@ -54,8 +54,8 @@ job --for slurm hot data=/data run=mine | 2 | is set by the job
 job --for slurm hot data=/data lrr=1 | 2 | lrr=1
 job --for slurm data=/data | 2 | recipe is missing
 job --for slurm hot data=/caf\udce9 | 2 | error: data=/caf\\xe9 is not UTF-8
-job --for slurm hot data=/data --time soon | 2 | --time soon must be a time limit as Slurm accepts it
-job --for slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit as Slurm
+job --for slurm hot data=/data --time soon | 2 | must be a time limit as Slurm accepts
+job --for slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit
 job --for slurm hot data=/data --time 2:00 | 2 | --time 2:00 must be at least 5 minutes
 job mild --for skypilott | 2 | unknown engine skypilott; did you mean skypilot?
 {STORED} skypilot nodes=2 | 2 | --storage s3://bucket is a bucket
