@@ -160,7 +160,7 @@ def run(argv: Sequence[str]) -> int:
     if name == "job" and not arguments.positional:
         names = tuple(Library().list_names())
         raise RecipeError([Problem("recipe", None, "", usage.example, names, Kind.MISSING)])
-    if usage.composes and (is_named(name_recipe(arguments)) or "[NAME]" not in usage.line):
+    if usage.composes and _is_recipe_needed(name, arguments):
         choose_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
 
@@ -183,6 +183,11 @@ def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
         check_settings(name_recipe(arguments), needs_data)
 
 
+def _is_recipe_needed(name: str, arguments: Arguments) -> bool:
+    """Return whether a command needs a recipe: unless it is optional, and not named."""
+    return is_named(name_recipe(arguments)) or "[NAME]" not in get_usage(name).line
+
+
 def _composes(name: str) -> bool:
     """Return whether a command takes a recipe with settings."""
     return name in ("sweep", "job", "train") or (name in COMMANDS and get_usage(name).composes)
@@ -199,6 +204,8 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
         module = _choose_module(arguments) if name == "train" else name
         # the argument may be the value of an unknown flag
         values = [argument for argument in argv if argument in Library().list_names()]
+        if not (values or _is_recipe_needed(name, arguments)):
+            return []
         if not _composes(module) or has_run(arguments):
             return collect_problems(partial(_check, module, needs_data=False), arguments)
         if not is_named(name_recipe(arguments)) and values:

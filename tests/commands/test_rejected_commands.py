@@ -124,6 +124,7 @@ estimate mild data=/nowhere --sample=many | 2 | must be a whole number from 2
 train mild recipe=none.yaml data=x | 2 | recipe=none.yaml does not exist
 train none.yaml data=x | 2 | `none.yaml` does not exist
 train -m none.yaml data=x seed=1,2 | 2 | `none.yaml` does not exist
+estimate data=/nowhere --price | 2 | error: --price needs a value
 estimate data=/nowhere --reach 0.8 | 2 | --reach 80
 estimate data=/nowhere --reach 0.001 | 2 | --reach 78
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
