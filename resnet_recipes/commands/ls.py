@@ -27,7 +27,7 @@ _PUBLISHED = "PUBLISHED TOP-1"
 
 
 def run(arguments: Arguments) -> int:
-    """Print a table of all recipes, or JSON; needs neither torch nor Hydra."""
+    """Print a table of all recipes, or JSON; packaged ones need neither torch nor Hydra."""
     if arguments.positional:
         names = shlex.join(argument.removeprefix("recipe=") for argument in arguments.positional)
         fix = (f"resnet-recipes show {names}", "resnet-recipes ls")
@@ -83,7 +83,7 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def summarize(library: Library, entry: Entry) -> dict[str, Any]:
-    """Return the row of a recipe; if it cannot be read, `about` is the reason."""
+    """Return the row of a recipe; `about` tells if it is not valid."""
     is_packaged = entry.origin == "packaged"
     item: dict[str, Any] = {
         "name": entry.name,
@@ -96,8 +96,12 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
     }
     try:
         links = library.read_chain(entry.name)
-    except RecipeError as error:
-        return item | {"about": f"cannot be read: {str(error.problems[0]).splitlines()[0]}"}
+        if not is_packaged:
+            from resnet_recipes.recipe.compose import compose  # takes seconds
+
+            compose(entry.name, folder=library, needs_data=False)
+    except RecipeError:
+        return item | {"about": "rejected by `resnet-recipes validate`"}
     head: dict[str, Any] = {}
     for _, document in links:
         head |= document.tree
