@@ -23,6 +23,7 @@ from resnet_recipes.base.money import format_amount, format_price
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.text import (
     format_clock,
+    format_long_time,
     format_number,
     format_percent,
     join_first,
@@ -316,14 +317,17 @@ def _format_candidates(
         {
             "": "*" if row["front"] else "",
             "RECIPE": row["recipe"],
-            "EPOCHS": f"{round(row['epochs'], 1):g}",
-            "TIME": ("" if row["measured"] or not row["minutes"] else "~")
-            + format_or_dash(row["minutes"], format_minutes),
+            "EPOCHS": f"{round(row['epochs'], 1):g}"
+            if budget or row["epochs"].is_integer()
+            else f"{each.plan.total_steps:,} steps",
+            "TIME": format_or_dash(row["minutes"], format_minutes)
+            if row["measured"] or not row["minutes"]
+            else f"~{format_long_time(60 * row['minutes'])}",
             "COST": format_or_dash(row["cost"], format_amount),
             "TOP-1": format_or_dash(row["top1_percent"], "{:.1f}%".format),
-            "ACCURACY": row["accuracy"] or "not known",
+            "ACCURACY": row["accuracy"] or "-",
         }
-        for row in rows
+        for row, each in zip(rows, candidates.candidates, strict=True)
     ]
     for key, heads in (("cost", ["COST"]), ("top1_percent", ["TOP-1", "ACCURACY"])):
         if all(row[key] is None for row in rows):
@@ -353,7 +357,8 @@ def _format_candidates(
     skipped = defaultdict[Problem, list[str]](list)
     for name, problem in candidates.skipped.items():
         flagged = _name_flags(problem, budget)
-        reason = Problem(flagged.key, None, flagged.clause, kind=flagged.kind)
+        clause = "is too short" if flagged.key == "--within" else flagged.clause
+        reason = Problem(flagged.key, None, clause, kind=flagged.kind)
         skipped[reason].append(name)
     for problem, names in skipped.items():
         text = problem.about(find_short_name(problem.key))
