@@ -36,7 +36,7 @@ CONTRADICTIONS = (
 class PublishedResult:
     """A published accuracy with its time or speed; None or "" if the source does not give it."""
 
-    recipe: str  # a recipe, or nvidia_mlperf (closed division, MXNet) or composer_2021
+    recipe: str  # a recipe, its prototype, nvidia_mlperf (closed division) or composer_2021
     label: str  # variant, if the recipe is ambiguous
     epochs: int | None
     top1_percent: float | None

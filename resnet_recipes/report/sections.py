@@ -275,7 +275,7 @@ def _make_figures(
         for row in published
         if row["clock"] == "steady"
         and USUAL_HARDWARE in row["hardware"]
-        and not row["note"].startswith("prototype")
+        and row["recipe"] != "hot_prototype"
     ]
     runs_note = published_note = cost_note = ""
     if rows:
