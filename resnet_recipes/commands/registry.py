@@ -204,10 +204,10 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
         module = _choose_module(arguments) if name == "train" else name
         # the argument may be the value of an unknown flag
         values = [argument for argument in argv if argument in Library().list_names()]
-        if not (values or _is_recipe_needed(name, arguments)):
-            return []
         if not _composes(module) or has_run(arguments):
             return collect_problems(partial(_check, module, needs_data=False), arguments)
+        if not (values or _is_recipe_needed(name, arguments)):
+            return []
         if not is_named(name_recipe(arguments)) and values:
             arguments.positional.append(f"recipe={values[0]}")
         if wrong := collect_problems(choose_recipe, arguments):
