@@ -253,9 +253,7 @@ def find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
             )
     if "--storage" in arguments and engine not in _STORAGE:
         clause = f"is only for {' and '.join(_STORAGE)}"
-        yield Problem(
-            "--storage", arguments.flags["--storage"], clause, "run.root=/a/shared/folder"
-        )
+        yield Problem("--storage", arguments.flags["--storage"], clause, kind=Kind.UNUSED)
 
 
 def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
@@ -324,4 +322,4 @@ def _find_folder_problems(
             yield Problem("data", data, clause, "data=/storage/imagenet")
     elif engine == "torchx" and nodes != "nodes=1" and not (root or "").startswith("/"):
         clause = "must be an absolute path that all nodes can access"
-        yield Problem("run.root", root, clause, "run.root=/a/shared/folder")
+        yield Problem("run.root", root, clause, Hint("run.root=/a/shared/folder"))
