@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from resnet_recipes.base.duration import Duration, parse_fraction
-from resnet_recipes.base.errors import RecipeError, Statement
+from resnet_recipes.base.errors import Hint, RecipeError, Statement
 from resnet_recipes.base.field_types import WrongTypeError, convert
 from resnet_recipes.base.text import wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
@@ -29,8 +29,8 @@ _PUBLISHED = "PUBLISHED TOP-1"
 def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or JSON; packaged ones need neither torch nor Hydra."""
     if arguments.positional:
-        names = shlex.join(argument.removeprefix("recipe=") for argument in arguments.positional)
-        fix = (f"resnet-recipes show {names}", "resnet-recipes ls")
+        fix = Hint("resnet-recipes show NAME prints a recipe")
+        names = shlex.join(arguments.positional)
         raise RecipeError.of(names, None, Statement("the list of recipes takes no name"), fix)
     library = Library(arguments.recipes)
     items = [summarize(library, entry) for entry in library.list_entries()]
