@@ -233,7 +233,7 @@ def _describe_best(
     if not front:
         return
     best = front[-1]
-    cost = "" if price is None else f", {format_amount(best['cost'])}"
+    cost = "" if price is None else f", {format_amount(best['cost'])} in total"
     source = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
     if best["seeds"] == 1 and best["low"] < best["high"]:
         source = f" (95% interval {best['low']:.1f} to {best['high']:.1f}%)"

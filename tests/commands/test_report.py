@@ -173,7 +173,7 @@ def test_report_of_published_results_needs_no_runs(render_page, run_command):
 def test_report_head_prints_shared_settings_once(render_page):
     create_three_runs(training_pflops=0.0018)
     text = render_page("runs --price 36")
-    best = "Best finished run: b (lr 72.0), 72.00% top-1 in 20:00 of training, $13.20."
+    best = "Best finished run: b (lr 72.0), 72.00% top-1 in 20:00 of training, $13.20 in total."
     assert best in text
     assert "<h1>3 runs in " in text
     assert "Next: resnet-recipes predict runs/b IMAGES" in text
