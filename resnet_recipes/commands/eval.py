@@ -19,6 +19,7 @@ from resnet_recipes.commands.printing import format_table, get_line_width, open_
 from resnet_recipes.commands.run_paths import is_run, open_network
 from resnet_recipes.report.page.charts import draw_png, import_plotting
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
+from resnet_recipes.run_folder import DATA
 
 if TYPE_CHECKING:
     from resnet_recipes.inference.trained_network import EvaluationResult, TrainedNetwork
@@ -66,7 +67,6 @@ def run(arguments: Arguments) -> int:
     ]
     from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.network_pool import check_pool, pool_results
-    from resnet_recipes.inference.trained_network import make_recipe
     from resnet_recipes.jobs.checks import check_validation_folder
     from resnet_recipes.jobs.evaluate import evaluate
 
@@ -92,9 +92,8 @@ def run(arguments: Arguments) -> int:
         if Path(data.root, "val").is_dir():
             check_validation_folder(data)  # counts all unreadable images
         raise
-    for source, network in zip(sources, networks, strict=True):
-        is_split = make_recipe(network.path, network.network).data.sets_aside
-        if is_split and not network.recipe.data.sets_aside:
+    for source, network, (result, *_) in zip(sources, networks, by_network, strict=True):
+        if _is_as_large_as_training(network, result.metrics.examples):
             say(f"note: {data.root} may contain training images of {source}")
     results = [pool_results(group) for group in zip(*by_network, strict=True)]
     rows = [
@@ -106,6 +105,17 @@ def run(arguments: Arguments) -> int:
     else:
         _print_classes(arguments, networks, rows[0], results[0].outcomes)
     return 0
+
+
+def _is_as_large_as_training(network: "TrainedNetwork", examples: int) -> bool:
+    """Return whether a folder with this many images is not split, but may be that of the run."""
+    from resnet_recipes.data.base import DataFacts
+    from resnet_recipes.inference.trained_network import make_recipe
+
+    path, original = network.path, make_recipe(network.path, network.network).data
+    if not (path and original.sets_aside) or network.recipe.data.sets_aside:
+        return False
+    return examples >= DataFacts.read(path / DATA, original.root).train_examples
 
 
 def _protect_tables(arguments: Arguments, root: str) -> None:

@@ -247,9 +247,9 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
             f"{forecast.source}",
         )
         if price is not None:
-            cost = result.cost(price)
-            about = "" if forecast.when or cost < MIN_AMOUNT else "about "
-            yield "cost", f"{about}{format_cost(cost, price)}"
+            amount = result.cost(price)
+            about = "" if forecast.when or amount < MIN_AMOUNT else "about "
+            yield "cost", f"{about}{format_cost(amount, price)}"
         return
     text = "not predicted without a GPU" if plan.recipe.launch.device != "cpu" else "not predicted"
     if cuda.find_gpus().count:

@@ -56,9 +56,12 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
         def replace_root(text: str) -> str:
             return text.replace(str(root), config.root)
 
-        notes = (each._replace(text=replace_root(each.text)) for each in facts.notes)
-        details = tuple(map(replace_root, facts.details))
-        return replace(facts, notes=(Note(note), *notes), details=details)
+        local_notes = (each._replace(text=replace_root(each.text)) for each in facts.notes)
+        return replace(
+            facts,
+            notes=(Note(note), *local_notes),
+            details=tuple(map(replace_root, facts.details)),
+        )
     NotReadyError.raise_if_any([find_root_problem(config.root)])
     backend, details = config.backend, []
     if backend == "auto":

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,13 +141,17 @@ def test_eval_of_a_class_folder_suggests_its_parent(folder_with_weights, run_com
     assert "use:   data=images/val\n" in message
 
 
-def test_eval_on_other_images_notes_training_images(folder_with_weights, run_command):
+def test_eval_notes_training_images_in_a_large_folder(folder_with_weights, run_command):
     recipe = read(Path("mine/config.yaml"))
     recipe.data.root, recipe.data.val_share = str(Path("images/val").absolute()), 0.1
     Path("mine/config.yaml").write_text(freeze(recipe))
     assert "note" not in run_command("resnet-recipes eval mine").err
+    facts = data.survey_images(DataConfig(root="images"))
     note = "images/train may contain training images of mine\n"
-    assert note in run_command("resnet-recipes eval mine data=images/train").err
+    for trained, is_noted in ((1, True), (10**6, False)):
+        Path("mine/data.json").write_text(replace(facts, train_examples=trained).to_json())
+        message = run_command("resnet-recipes eval mine data=images/train").err
+        assert (note in message) == is_noted
 
 
 def test_eval_of_moved_images_names_their_folder(folder_with_weights, run_command):
