@@ -205,10 +205,9 @@ resnet-train val model=first data=images | resnet-recipes eval first data=images
 resnet-train finetune data=images data.val_share=20 | data.val_share=0
 resnet-recipes export first onnx | resnet-recipes export first --to onnx --out exported
 resnet-recipes export first --to timm --out x --push me/it | --push hf:me/it
-resnet-recipes ls mild | resnet-recipes show mild
-resnet-train --list mild | resnet-recipes show mild
-resnet-train --list mild data=x | resnet-recipes show mild
-resnet-recipes ls nosuch | resnet-recipes ls
+resnet-recipes ls mild | resnet-recipes show NAME
+resnet-train --list mild | resnet-recipes show NAME
+resnet-train --list mild data=x | resnet-recipes show NAME
 resnet-recipes predict images | resnet-recipes predict last images
 resnet-recipes predict images/val/pattern0/1.jpg | predict last images/val/pattern0/1.jpg
 resnet-recipes predict nowhere.JPG | resnet-recipes predict last nowhere.JPG
