@@ -126,22 +126,18 @@ def find_value(flag: str, value: str, valid: Collection[str]) -> str:
 def find_closest(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
     leaf, names = _get_leaf(name.lower()), list(names)
-    is_foreign = leaf in MEANINGS and leaf not in map(_get_leaf, names)
-    if (
-        leaf == name.lower()
-        and not MEANINGS.get(leaf, Meaning("x")).replacement
-        and name not in names
-    ):
-        return ""
-    foreign_names = [leaf] if is_foreign else []
-    for word in foreign_names or (
-        [] if find_misspelled(name, names) else _find_nearest_names(leaf, MEANINGS)
-    ):
+    misspelled, meaning = find_misspelled(name, names), MEANINGS.get(leaf)
+    if meaning and not meaning.replacement and leaf == name.lower() and name not in names:
+        return ""  # it means no setting, or one of several
+    if meaning and leaf not in map(_get_leaf, names):
+        words = [leaf]
+    else:
+        words = [] if misspelled else _find_nearest_names(leaf, MEANINGS)
+    for word in words:
         key, equals, _ = MEANINGS[word].replacement.partition("=")
-        likely_name = get_full_name(key) if equals else ""
-        if likely_name in names:
-            return likely_name
-    return find_misspelled(name, names)
+        if equals and get_full_name(key) in names:
+            return get_full_name(key)
+    return misspelled
 
 
 def find_misspelled(name: str, names: Iterable[str]) -> str:
@@ -221,19 +217,19 @@ def find_meaning(
     """
     key = name.lstrip("-").lower().replace("-", "_")
     leaf = _get_leaf(key)
-    candidates = [word for word in (key.replace(".", "_"), leaf) if word in table][:1]
+    words = [word for word in (key.replace(".", "_"), leaf) if word in table][:1]
     if len(leaf) == 1 and "." in key:  # -a and -b are flags only without a dot
-        candidates = []
-    candidates = candidates or (
-        [] if exactly or len(leaf) < MIN_SIMILAR_LETTERS else _find_nearest_names(leaf, table)
-    )
-    if not candidates or len({table[word] for word in candidates}) > 1:
+        words = []
+    if not words and not exactly and len(leaf) >= MIN_SIMILAR_LETTERS:
+        words = _find_nearest_names(leaf, table)
+    if len({table[word] for word in words}) != 1:
         return None
-    meaning = table[candidates[0]]
+    word = words[0]
+    meaning = table[word]
     replacement, hint = meaning
     method = re.match(r"methods\.\w+", replacement)
-    if value.lower() in OFF and candidates[0] in _OFF_MEANINGS:
-        return _OFF_MEANINGS[candidates[0]]
+    if value.lower() in OFF and word in _OFF_MEANINGS:
+        return _OFF_MEANINGS[word]
     if value.lower() in OFF and method:
         return Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
     if value.lower() in OFF[:-1]:
@@ -241,17 +237,15 @@ def find_meaning(
         return None if meaning.takes_value else unset
     if meaning.takes_value and value in ("", "{}"):
         return Meaning(replacement.format("VALUE"), hint or "needs a value")
-    if not value.replace(".", "", 1).isdecimal():
-        replacement = re.sub(
-            r"(?<=\{\})(ep|ba|dur|s)\b", "", replacement
-        )  # the value already has a unit
+    if not value.replace(".", "", 1).isdecimal():  # the value already has a unit
+        replacement = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", replacement)
     setting = get_full_name(re.split("[ =]", replacement)[0])
-    values = FOREIGN_VALUES.get(candidates[0], FOREIGN_VALUES.get(setting, {}))
+    values = FOREIGN_VALUES.get(word, FOREIGN_VALUES.get(setting, {}))
     ours = values.get(value.lower()) if "{" in replacement else None
     value = value.strip("[]()") if "[{}]" in replacement else value
     if ours:
         return Meaning(" ".join(map(shlex.quote, ours.replacement.split())), ours.hint or hint)
-    filled = (shlex.quote(word.format(value)) for word in replacement.split())
+    filled = (shlex.quote(argument.format(value)) for argument in replacement.split())
     return Meaning(" ".join(filled), hint)
 
 

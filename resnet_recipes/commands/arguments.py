@@ -379,26 +379,18 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     None if the flag may be a setting.
     """
     typed, key = f"{name} {value}".strip(), _to_key(name)
-    command, takes = " ".join(usage.line.split()[:2]), usage.values
+    takes = usage.values
     meaning = find_meaning(name, value) if usage.has_settings else None
     flags = {_to_key(flag): flag for flag in (*takes, "--help")}
     near = flags.get(find_closest(key, flags), "")
     default = takes.get(near, "")
     argument = default if default in ("", "FOLDER") else value or default
     meant = near and f"{near} {argument}".strip()
-    clause, kind, valid = "unknown flag", Kind.UNKNOWN, tuple[str, ...]()
-    rest = _drop_flag(name, usage, argv)
-    is_network = value in NETWORKS or LIBRARY.fullmatch(value)
-    if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
-        fix: Fix = f"{command} {shlex.join([*rest, f'model.name={value}'])}"
-    elif "RUN|FILE" in usage.line and key in RUN_FLAGS:
-        clause, kind = "is not a flag here", Kind.WRONG
-        fix = f"{command} {shlex.join([value or 'last', *rest])}"
-    elif "IMAGE" in usage.line and key in IMAGE_FLAGS:
-        clause, kind = "is not a flag here", Kind.WRONG
-        fix = shlex.join([*command.split(), *(rest or ["last"]), value or "IMAGE"])
-        fix = fix if value else Hint(fix)
-    elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
+    valid: tuple[str, ...] = ()
+    fix: Fix = _suggest_argument(key, value, usage, _drop_flag(name, usage, argv))
+    if fix:
+        return Problem(typed, None, "is not a flag here", fix)
+    if "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
         count = value.rpartition(":")[2]  # --gres=gpu:a100:2
         ours = Meaning(*(text.format(shlex.quote(value), count=count, flag=typed) for text in ours))
         fix = ours.replacement, Hint(ours.hint)
@@ -418,7 +410,24 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         return None
     else:
         fix, valid = "", (*takes, "--help")
-    return Problem(typed, None, clause, fix, valid, kind)
+    return Problem(typed, None, "unknown flag", fix, valid, Kind.UNKNOWN)
+
+
+def _suggest_argument(key: str, value: str, usage: Usage, rest: Sequence[str]) -> str:
+    """Return the command for a flag that means an argument: RUN, its network or its images.
+
+    `rest` are the other arguments. Returns "" for any other flag.
+    """
+    command = usage.line.split()[:2]
+    is_network = value in NETWORKS or LIBRARY.fullmatch(value)
+    if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
+        return shlex.join([*command, *rest, f"model.name={value}"])
+    if "RUN|FILE" in usage.line and key in RUN_FLAGS:
+        return shlex.join([*command, value or "last", *rest])
+    if "IMAGE" in usage.line and key in IMAGE_FLAGS:
+        form = shlex.join([*command, *(rest or ["last"]), value or "IMAGE"])
+        return form if value else Hint(form)
+    return ""
 
 
 def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
