@@ -188,7 +188,8 @@ def _make_headline(
 def _iterate_facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
     yield f"Data: {content}." if content else "The data are unknown."
     states = Counter(run.state for run in runs)
-    yield ", ".join(f"{count} {state}" for state, count in states.most_common()) + "."
+    if states.keys() != {"finished"}:
+        yield ", ".join(f"{count} {state}" for state, count in states.most_common()) + "."
     recipes = {f"recipe={run.recipe}" for run in runs}
     if shared := [*(recipes if len(recipes) == 1 else ()), *find_shared_changes(runs)]:
         yield f"{'All have' if len(runs) > 1 else 'Settings:'} {'  '.join(shared)}"
@@ -205,7 +206,7 @@ def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
         run for run in runs if run.state == "finished" and run.top1_percent is not None
     ]
     if finished_runs:
-        best = max(finished_runs, key=lambda run: run.top1_percent or 0.0)
+        best = max(finished_runs, key=lambda run: (run.top1_percent or 0.0, -(run.minutes or 0.0)))
         yield f"Next: resnet-recipes predict {shlex.quote(str(best.folder))} IMAGES"
 
 

@@ -232,6 +232,14 @@ def test_report_groups_best_runs_and_plots_by_dataset(render_page):
         assert {row["series"] for row in list_plotted_values(text, figure, "point")[0]} == series
 
 
+def test_report_uses_the_faster_of_equally_accurate_runs(render_page):
+    for name, minutes in (("slow", 9), ("fast", 3)):
+        set_minutes(create_run_folder(RUNS, name, image_count=5000, epochs=minutes), minutes)
+    text = render_page()
+    assert "Next: resnet-recipes predict runs/fast IMAGES" in text
+    assert "2 finished" not in text
+
+
 def test_report_of_one_run_has_no_plot(render_page):
     folder = create_run_folder(RUNS, "mine", image_count=5000)
     text = render_page(folder)

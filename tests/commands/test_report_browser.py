@@ -175,5 +175,7 @@ def test_report_in_narrow_window_needs_no_sideways_scrolling(browser, tmp_path):
     open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     try:
         assert measure_overflow(browser) <= 0
+        for note in browser.find_elements(By.CSS_SELECTOR, ".note"):
+            assert note.rect["x"] + note.rect["width"] <= 500
     finally:
         browser.set_window_size(1280, 900)

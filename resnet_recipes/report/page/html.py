@@ -173,8 +173,8 @@ def _format_table(table: Table) -> str:
         rows += f"<tr>{''.join(cells)}</tr>\n"
     name = escape_html(table.caption)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
-        f'<table><caption class="note">{name}</caption>'
+        f'<p class="note">{name}</p>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{name}"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
