@@ -29,7 +29,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about, image_settings
 from resnet_recipes.network.about import NetworkDescription
-from resnet_recipes.network.archive import ArchiveError, is_plain_recipe
+from resnet_recipes.network.archive import ArchiveError, DamagedError, is_plain_recipe
 from resnet_recipes.network.matching import (
     find_fitting_networks,
     find_lookalikes,
@@ -265,7 +265,7 @@ def _replace_weights(path: Path) -> Fix:
             return Value(shlex.quote(str(checkpoint)))
     if (command := path.parent / COMMAND).exists():
         return Hint(f"copy the file again, or train again with the command in {command}")
-    return Hint("copy it again, or use another file that torch.save or safetensors wrote")
+    return DamagedError.fix[0]
 
 
 def _load_checkpoint(content: Mapping[str, Any]) -> Network:

@@ -56,17 +56,14 @@ convert images out jpeg_quality=0.9 | jpeg_quality=90
 job mild data=/d nodes=two --for slurm | nodes=2
 job mild data=/d nodes=0 --for slurm | nodes=1
 job mild data=/d --partition gpu --for slurm | write the script to job.sh, then: sbatch
-job mild data=/d | --for slurm
 job mild data=/d --for slurm --time 2h | --time 2:00:00
 export first --to onnx --out x --dtype fp16 | --dtype float16
 export first format=onnx --out x | --to onnx
 export first format=onnx half=True | --dtype float16
 eval first model.name=resnet18 --jsn | --json
-predict --source x | resnet-recipes predict last x
 infer --top 3 | resnet-recipes predict RUN IMAGE --top 3
 runs status=finished | state=finished
 train demo data=images epochs=2,5 | resnet-train -m recipe=demo data=images epochs=2,5
-runs --sort acc | --sort top1
 diff mild lastt | last
 predict first --source images | resnet-recipes predict first images
 cp mild recipes/ | recipes/recipes.yaml
@@ -74,7 +71,6 @@ list runs | resnet-recipes runs runs
 list state=finished | resnet-recipes runs state=finished
 list | resnet-recipes ls
 eval first --out x.png | --png x.png
-eval first --out x.csv | --csv x.csv
 """
 )
 
