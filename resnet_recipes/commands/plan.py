@@ -260,6 +260,6 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     if price is not None:
         clause, minutes = "", published and published.minutes
         if minutes:
-            amount = format_cost(compute_cost(60 * minutes, price), price)
-            clause = f"; the published {minutes:g} min would cost {amount}"
+            likely_cost = format_cost(compute_cost(60 * minutes, price), price)
+            clause = f"; the published {minutes:g} min would cost {likely_cost}"
         yield "cost", f"unknown, like the time{clause}"
