@@ -394,6 +394,8 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         count = value.rpartition(":")[2]  # --gres=gpu:a100:2
         ours = Meaning(*(text.format(shlex.quote(value), count=count, flag=typed) for text in ours))
         fix = ours.replacement, Hint(ours.hint)
+    elif off := re.fullmatch(r"-methods\.(\w+)", typed):
+        fix = f"'~methods.{off[1]}'"
     elif flag := _find_flag(key, value, takes):
         is_complete = value or not takes[flag]
         fix = f"{flag} {value}".strip() if is_complete else _explain_missing_value(flag, usage).fix

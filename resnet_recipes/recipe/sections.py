@@ -173,7 +173,10 @@ _GPUS = Bounds(
     least=1,
     most=64,
     keyword="auto",
-    fix=Hint("for several machines: resnet-recipes job --for slurm mild data=PATH nodes=2 gpus=8"),
+    fix=(
+        "gpus=8",
+        Hint("for several machines: resnet-recipes job --for slurm mild data=PATH nodes=2 gpus=8"),
+    ),
 )
 
 _PRICE = Bounds(

@@ -36,6 +36,7 @@ max_duration=1h | budget=1h
 device=mps | launch.device=cpu
 model=resnet18.pt | model.weights=resnet18.pt
 +recipe=hot | recipe=hot
+-methods.ema | '~methods.ema'
 --cfg yaml | resnet-train demo --cfg   prints every setting
 --cfg all | resnet-train demo --cfg   prints every setting
 --run | run=VALUE
