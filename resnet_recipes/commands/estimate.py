@@ -157,9 +157,9 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
     if result.evaluation_minutes is not None:
         yield f"evaluations {format_clock(60 * result.evaluation_minutes):>8}"
     if result.other_minutes is not None:
-        yield f"other       {format_clock(60 * result.other_minutes):>8}   start-up and checkpoints"
+        yield f"other       {format_clock(60 * result.other_minutes):>8}   startup and checkpoints"
     total = format_clock(60 * result.total_minutes)
-    missing = "" if result.other_minutes is not None else "   without start-up and checkpoints"
+    missing = "" if result.other_minutes is not None else "   without startup and checkpoints"
     missing += "" if result.evaluation_minutes is not None else ", and without evaluations"
     yield f"wall time   {total:>8}{missing}"
     if price is not None:

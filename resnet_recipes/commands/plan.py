@@ -237,7 +237,7 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     if forecast:
         result = forecast.estimate
         is_known = result.other_minutes is not None
-        bounds = ", checkpoints and start-up" if is_known else ", without start-up"
+        bounds = ", checkpoints and startup" if is_known else ", without startup"
         if forecast.when:
             low, high = (format_clock(60 * minutes) for minutes in result.bounds)
             bounds += f", training {low} to {high}" if low != high else f", training about {low}"

@@ -72,7 +72,7 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     expected = estimate(fitted, forecast.speeds)
     is_same = fitted.recipe.evaluation == plan.recipe.evaluation
     also = "" if is_same else f", and evaluation.interval={END} to save time"
-    other = "" if expected.other_minutes is None else ", checkpoints and start-up"
+    other = "" if expected.other_minutes is None else ", checkpoints and startup"
     most = f", at most {format_clock(60 * expected.max_minutes)}" if forecast.when else ""
     say(
         f"budget={launch.budget} sets {describe_duration(fitted)}{also}"

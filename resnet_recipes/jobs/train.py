@@ -75,7 +75,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     """Resume from the newest intact checkpoint, or start; return the completed steps.
 
     Reads `model.weights` only when a run starts, not when it resumes. Starts the training clock at
-    the end, since all of this is part of the start-up. Raises TrainingError if the ranks see
+    the end, since all of this is part of the startup. Raises TrainingError if the ranks see
     different checkpoints, and the errors of `restore`.
     """
     checkpoint, first = checkpoints.load_newest(), 0

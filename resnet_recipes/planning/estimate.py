@@ -136,7 +136,7 @@ class Estimate:
 
     phases: tuple[Phase, ...]
     evaluation_minutes: float | None  # None: unknown
-    other_minutes: float | None = None  # start-up and checkpoints; None: unknown
+    other_minutes: float | None = None  # startup and checkpoints; None: unknown
 
     @property
     def minutes(self) -> float:

@@ -103,7 +103,7 @@ def _describe_training(summary: Summary) -> Iterator[LabeledText]:
     parts = {  # in full seconds, which add up
         "training": round(summary.training_seconds),
         format_count(summary.evaluations, "evaluation"): int(summary.evaluation_seconds),
-        "start-up": int(summary.startup_seconds),
+        "startup": int(summary.startup_seconds),
         "checkpoints": int(summary.checkpoint_seconds),
     }
     parts["other"] = round(summary.wall_seconds) - sum(parts.values())
@@ -123,7 +123,7 @@ def _describe_times(summary: Summary) -> Iterator[LabeledText]:
         "steady state: first epoch counted like the second": summary.steady_state_seconds,
         "MLPerf's clock: from first image to last evaluation": summary.mlperf_seconds,
         "total": summary.wall_seconds,
-        "start-up": summary.startup_seconds,
+        "startup": summary.startup_seconds,
         "evaluations": summary.evaluation_seconds,
         "checkpoints": summary.checkpoint_seconds,
         "compiling kernels and capturing CUDA graphs": summary.compile_seconds,

@@ -113,8 +113,8 @@ def _iterate_phases(run: RunRecord) -> Iterator[dict[str, Any]]:
         "checkpoints": sum(record["seconds"] for record in filter_kind(records, "saved")),
     }
     rest = max(0.0, records[-1]["wall_seconds"] - sum(parts.values()))
-    # start-up is at most the rest, since older runs counted the loading of weights as training too
-    parts["start-up"] = min(rest, sum(record["startup_seconds"] for record in begins))
-    parts["other"] = rest - parts["start-up"]
+    # startup is at most the rest, since older runs counted the loading of weights as training too
+    parts["startup"] = min(rest, sum(record["startup_seconds"] for record in begins))
+    parts["other"] = rest - parts["startup"]
     for rank, (phase, seconds) in enumerate(parts.items()):
         yield {"phase": phase, "minutes": seconds / 60, "rank": rank}

@@ -145,7 +145,7 @@ def test_budget_dry_run_prints_epochs_without_measuring(
 def test_plan_names_the_parts_of_a_measured_time(run_command):
     run_command(f"resnet-recipes estimate {ARGUMENTS}")
     out = " ".join(run_command(f"resnet-recipes plan {ARGUMENTS}").out.split())
-    assert "with evaluations, checkpoints and start-up, training" in out
+    assert "with evaluations, checkpoints and startup, training" in out
 
 
 def test_budget_under_torchrun_uses_speeds_of_estimate(run_command, monkeypatch):

@@ -154,7 +154,7 @@ def test_plan_has_time_and_cost_once_measured(run_command):
     assert "measured on" not in run_command(f"resnet-recipes plan {arguments}").out
     run_command(f"resnet-recipes estimate {arguments}")
     out = " ".join(run_command(f"resnet-recipes plan {arguments}").out.split())
-    assert "with evaluations, without start-up, training" in out
+    assert "with evaluations, without startup, training" in out
     assert "measured on this machine" in out
     assert "at $36.00 per hour" in out
 
@@ -179,7 +179,7 @@ def test_estimate_sample_trains_epochs_of_full_schedule(arguments, epochs, recei
 
 def test_estimate_sample_reports_epochs_and_omitted_parts(received_jobs, run_command):
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} --sample 4").out
-    assert "wall time      12:02   without start-up and checkpoints" in out
+    assert "wall time      12:02   without startup and checkpoints" in out
     assert "The first epoch counted like the second, from 4 of 60 epochs" in out
     assert not re.search("BOTTLENECK|ALONE", out), "the parts of a step were not timed"
     message = run_command(

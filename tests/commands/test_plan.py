@@ -36,7 +36,7 @@ def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
     monkeypatch.setattr(cores, "count_cores", lambda: 1000)
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "workers=100 --verbose")
     assert (
-        "with evaluations, without start-up: predicted for 8 x A100 80GB; `resnet-recipes estimate`"
+        "with evaluations, without startup: predicted for 8 x A100 80GB; `resnet-recipes estimate`"
         in text
     )
     assert "images/s at 88 px (memory traffic), " in text

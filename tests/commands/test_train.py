@@ -169,7 +169,7 @@ def test_plan_starts_with_images_device_and_cpu_time(run_folders, run_command, m
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 for training")
     assert lines[4:6] == [
         "  device     CPU with 2 cores, fp32",
-        "  time       about 10 weeks with evaluations, without start-up: a guess from the",
+        "  time       about 10 weeks with evaluations, without startup: a guess from the",
     ]
     monkeypatch.setattr("resnet_recipes.commands.plan.is_emulated", lambda dtype: dtype == "bf16")
     output = run_command("resnet-train mild --dry-run precision.dtype=bf16").out

@@ -111,11 +111,11 @@ def test_wall_time_is_the_sum_of_its_parts(summary):
         summary, training_seconds=12, evaluations=10, evaluation_seconds=40, wall_seconds=62
     )
     timed = replace(timed, startup_seconds=6, checkpoint_seconds=2)
-    parts = "training 0:12 + 10 evaluations 0:40 + start-up 0:06 + checkpoints 0:02"
+    parts = "training 0:12 + 10 evaluations 0:40 + startup 0:06 + checkpoints 0:02"
     assert f"wall time|1:02 = {parts} + other 0:02\n" in format_page(timed)
     assert f"wall time|1:00 = {parts}\n" in format_page(replace(timed, wall_seconds=60))
     split = replace(timed, evaluation_seconds=40.7, startup_seconds=6.7, checkpoint_seconds=0.7)
-    parts = "training 0:12 + 10 evaluations 0:40 + start-up 0:06 + other 0:02"
+    parts = "training 0:12 + 10 evaluations 0:40 + startup 0:06 + other 0:02"
     assert f"wall time|1:00 = {parts}\n" in format_page(replace(split, wall_seconds=60.1))
 
 

@@ -27,7 +27,7 @@ def test_phases_add_up_to_wall_time(state, startup, tmp_path):
     rows = read_values(folder, begin, saved)["phases"]
     minutes = {row["phase"]: row["minutes"] for row in rows}
     assert sum(minutes.values()) == pytest.approx(336 / 60)
-    # a start-up of 71 s was recorded, of which 10 s are also in another part
+    # a startup of 71 s was recorded, of which 10 s are also in another part
     counted = min(startup + 1, 336 - 240 - 10 - 6)
     assert minutes == pytest.approx(
         {
@@ -35,7 +35,7 @@ def test_phases_add_up_to_wall_time(state, startup, tmp_path):
             "data wait": 0.1 * 4,
             "evaluation": 10 / 60,
             "checkpoints": 6 / 60,
-            "start-up": counted / 60,
+            "startup": counted / 60,
             "other": (336 - 240 - 10 - 6 - counted) / 60,
         }
     )
