@@ -191,7 +191,7 @@ class Checkpoints:
             )
         if actual != expected:
             raise ArchiveError(
-                "checksum mismatch: its size, step or SHA-256 differ from its manifest"
+                "checksum mismatch: its size, step or SHA-256 differs from its manifest"
             )
         return archive.read(path, check_crc=False)
 
