@@ -5,7 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.errors import BadValidationImageError, Hint, RecipeError
+from resnet_recipes.base.errors import (
+    BadValidationImageError,
+    Hint,
+    NotReadyError,
+    RecipeError,
+)
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import (
     escape_controls,
@@ -108,14 +113,20 @@ def run(arguments: Arguments) -> int:
 
 
 def _is_as_large_as_training(network: "TrainedNetwork", examples: int) -> bool:
-    """Return whether a folder with this many images is not split, but may be that of the run."""
+    """Return whether this many other images may include the training images of a run's split.
+
+    True if the number of its training images is not known.
+    """
     from resnet_recipes.data.base import DataFacts
     from resnet_recipes.inference.trained_network import make_recipe
 
     path, original = network.path, make_recipe(network.path, network.network).data
     if not (path and original.sets_aside) or network.recipe.data.sets_aside:
         return False
-    return examples >= DataFacts.read(path / DATA, original.root).train_examples
+    try:
+        return examples >= DataFacts.read(path / DATA, original.root).train_examples
+    except NotReadyError:
+        return True
 
 
 def _protect_tables(arguments: Arguments, root: str) -> None:

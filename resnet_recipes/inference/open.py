@@ -12,9 +12,8 @@ from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.names import get_full_name
-from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
-from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.inference.inputs import is_size_accepted
 from resnet_recipes.inference.trained_network import TrainedNetwork, make_recipe
@@ -81,9 +80,7 @@ def open_trained(
     if model and model.name != name:
         clause = f"is not the network of {source}, which is {name}"
         raise RecipeError.of("model.name", model.name, clause, f"model.name={name}")
-    facts = read_json(path / DATA, may_be_absent=True) if path and path.is_dir() else {}
-    original, val_digest = make_recipe(path, network), facts.get("eval_digest", "")
-    recipe = apply_changes(original, others, settings, val_digest)
+    recipe = apply_changes(make_recipe(path, network), others, settings, path)
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
         if size != eval_size and not (
             is_resnet(network.model) or is_size_accepted(network.model, size, size)
@@ -120,13 +117,13 @@ def parse_model(arguments: Sequence[str]) -> ParsedModel:
 
 
 def apply_changes(
-    recipe: Recipe, arguments: Sequence[str], settings: Sequence[str], val_digest: str = ""
+    recipe: Recipe, arguments: Sequence[str], settings: Sequence[str], run: Path | None = None
 ) -> Recipe:
     """Return a recipe with some of `settings` changed. Raises RecipeError with all problems.
 
-    `val_digest` is the digest of the recipe's validation images, to recognize a copied folder.
+    `run` is the folder of the recipe's run, to recognize a copy of its images.
     """
-    changed, problems = _change_settings(recipe, settings, arguments, val_digest)
+    changed, problems = _change_settings(recipe, settings, arguments, run)
     context = Context(
         recipe.name,
         partial(_get_setting, recipe),
@@ -145,25 +142,26 @@ def _get_setting(recipe: Recipe, key: str) -> object:
     return value
 
 
-def _has_same_images(config: DataConfig, root: str, val_digest: str) -> bool:
-    """Return whether `root` is the folder of `config`, or has the same validation images."""
+def _has_same_images(config: DataConfig, root: str, run: Path | None) -> bool:
+    """Return whether `root` is the folder of `config`, or has the validation images of `run`."""
     if os.path.realpath(root) == os.path.realpath(config.root):
         return True
-    with suppress(NotReadyError, OSError):
-        if config.sets_aside:
-            return list_split(replace(config, root=root), "val").digest == val_digest
+    with suppress(NotReadyError, OSError):  # then the images cannot be compared
+        if config.sets_aside and run:
+            digest = list_split(replace(config, root=root), "val").digest
+            return digest == DataFacts.read(run / DATA, config.root).eval_digest
     return False
 
 
 def _change_settings(
-    recipe: Recipe, settings: Sequence[str], arguments: Sequence[str], val_digest: str
+    recipe: Recipe, settings: Sequence[str], arguments: Sequence[str], run: Path | None
 ) -> tuple[Recipe, list[Problem]]:
     """Return a recipe with changed settings, and the problems of the changes."""
     changes, problems = overrides.parse(arguments)
     keys = [change.key for change in changes]
     # other images are not split, unless requested
     roots = [change.value for change in changes if change.key == "data.root" and change.value]
-    if roots and not _has_same_images(recipe.data, roots[-1], val_digest):
+    if roots and not _has_same_images(recipe.data, roots[-1], run):
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
     before = frozen_recipe.to_tree(recipe)
     arguments = [change.argument for change in changes]

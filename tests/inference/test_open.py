@@ -6,8 +6,8 @@ import pytest
 from torch import nn
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.data import survey_images
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.inference import open as opening
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
@@ -45,16 +45,24 @@ def test_setting_of_training_is_rejected_with_a_hint(network):
 
 
 @pytest.mark.parametrize(
-    ("name", "val_share"),
-    [("photos", 0.1), ("link", 0.1), ("copy", 0.1), ("others", 0.0), ("none", 0.0)],
+    ("name", "facts", "val_share"),
+    [
+        ("photos", "damaged", 0.1),
+        ("link", "damaged", 0.1),
+        ("copy", "intact", 0.1),
+        ("copy", "damaged", 0.0),
+        ("others", "intact", 0.0),
+        ("none", "intact", 0.0),
+    ],
 )
-def test_only_other_images_reset_val_share(tmp_path, name, val_share):
+def test_only_other_images_reset_val_share(tmp_path, name, facts, val_share):
     photos = create_random_images(tmp_path / "images").joinpath("val").rename(tmp_path / "photos")
     (tmp_path / "link").symlink_to("photos")
     shutil.copytree(photos, tmp_path / "copy")
     (tmp_path / "images/train").rename(tmp_path / "others")
     recipe = Recipe("small", data=DataConfig(root=str(photos), val_share=0.1))
-    digest = list_split(recipe.data, "val").digest
+    text = survey_images(recipe.data).to_json() if facts == "intact" else "{"
+    (tmp_path / "data.json").write_text(text)
     root = str(tmp_path / name)
-    changed = opening.apply_changes(recipe, [f"data={root}"], opening.SETTINGS["eval"], digest)
+    changed = opening.apply_changes(recipe, [f"data={root}"], opening.SETTINGS["eval"], tmp_path)
     assert (changed.data.root, changed.data.val_share) == (root, val_share)
