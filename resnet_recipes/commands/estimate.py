@@ -309,7 +309,7 @@ def _collect_candidate(candidate: "Candidate", settings: Sequence[str]) -> dict[
 def _format_candidates(
     candidates: "Candidates", rows: Sequence[dict[str, Any]], budget: str, reach: float | None
 ) -> Iterator[str]:
-    """Yield a table of the candidates, their commands, and the recipes that do not fit.
+    """Yield a table of the candidates, their commands, and the problems of other recipes.
 
     `budget` is the value of --within, or "".
     """
@@ -354,6 +354,11 @@ def _format_candidates(
         yield "~ not measured: `resnet-recipes estimate NAME ...` measures a recipe here"
     if budget and rows and candidates.untimed:
         yield f"time unknown: {join_first(sorted(candidates.untimed))}"
+    yield from _format_problems(candidates, budget)
+
+
+def _format_problems(candidates: "Candidates", budget: str) -> Iterator[str]:
+    """Yield the skipped recipes, and the recipes whose weights cannot be read."""
     skipped = defaultdict[Problem, list[str]](list)
     for name, problem in candidates.skipped.items():
         flagged = _name_flags(problem, budget)
@@ -363,5 +368,7 @@ def _format_candidates(
     for problem, names in skipped.items():
         text = problem.about(find_short_name(problem.key))
         yield from wrap_text(f"skipped: {join_first(names)}: {text}", get_width(), rest="    ")
-    for name, problem in candidates.absent_weights.items() if rows else ():
-        yield from (f"{name} needs its weights first; to fetch them:", f"  {problem.fixes[0]}")
+    for name, problem in candidates.weights_problems.items() if candidates.candidates else ():
+        first, *advice = problem.lines()
+        yield from wrap_text(f"{name}: {first}", get_width(), rest="    ")
+        yield from (f"    {line}" for line in advice)

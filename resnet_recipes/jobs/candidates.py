@@ -74,7 +74,7 @@ class Candidates(NamedTuple):
     suitable: tuple[str, ...]  # recipes to prefer for these images, best first; none for ImageNet
     skipped: dict[str, Problem]  # recipes that do not fit
     untimed: set[str]  # recipes without candidates: with a budget, their time is unknown
-    absent_weights: dict[str, Problem]  # recipes whose weights are not on this machine
+    weights_problems: dict[str, Problem]  # recipes whose weights cannot be read
 
 
 def find_candidates(
@@ -92,10 +92,10 @@ def find_candidates(
     recipe if every recipe is skipped and at least one has an error.
 
     If there are several recipes, recipes for small images are skipped for larger ones. A recipe
-    whose weights are not on this machine fits, since they can be downloaded.
+    whose weights cannot be read is not skipped: most weights can be downloaded.
     """
     candidates, skipped, errors = list[Candidate](), dict[str, Problem](), dict[str, RecipeError]()
-    absent = dict[str, Problem]()
+    weights_problems = dict[str, Problem]()
     facts, results, image_size, reason = None, None, 0.0, ""
     best: tuple[str, ...] = ()
     for name in names:
@@ -117,7 +117,7 @@ def find_candidates(
                 if recipe.model.weights:
                     pretrained.find(recipe.model, facts.classes)
             except NotReadyError as error:
-                absent[name] = error.problems[0]
+                weights_problems[name] = error.problems[0]
         except RecipeError as error:
             errors[name] = error
             skipped[name] = error.problems[0]
@@ -136,7 +136,7 @@ def find_candidates(
     if candidates and not _is_best(candidates[0], best):
         reason = ""
     untimed = {*names} - {*skipped} - {each.plan.recipe.name for each in candidates}
-    return Candidates(candidates, reason, best, skipped, untimed, absent)
+    return Candidates(candidates, reason, best, skipped, untimed, weights_problems)
 
 
 def _is_best(first: Candidate, best: Sequence[str]) -> bool:

@@ -199,7 +199,16 @@ def test_budget_on_gpu_chooses_fine_tuning_without_prediction(
 def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_command):
     output = " ".join(run_command(f"resnet-recipes estimate {OWN}").out.split())
     assert "small: data.train_size is for smaller images than these, of 200 px" in output
-    assert "finetune needs its weights first; to fetch them: python" in output
+    assert "finetune: model.weights=torchvision is not on this machine: " in output
+    assert "try: python3 -c" in output
+
+
+def test_candidates_report_a_missing_weights_file(small_images, run_command, monkeypatch):
+    Path("recipes").mkdir()
+    Path("recipes/a.yaml").write_text("defaults: [small]\nmodel: {weights: /none.pt}\n")
+    monkeypatch.setattr(Library, "list_names", lambda _: ["a", "small"])
+    out = run_command(f"resnet-recipes estimate {OWN}").out
+    assert "\na: model.weights=/none.pt does not exist\n" in out
 
 
 @pytest.mark.parametrize(
@@ -240,7 +249,7 @@ def test_missing_recipe_is_suggested_from_the_images(
     message = run_command("resnet-train data=images", 2).err
     fix = f"try:   resnet-train {name} data=images" if has_val else f"use:   recipe={name}"
     assert f"recipe is missing\n      {fix}\n      hint:" in message
-    assert re.search(f"images (of|have about) {side} px", message)
+    assert re.search(f"images (of|are about) {side} px", message)
     assert ("data.val_share=0.1" in message) == (not has_val)
 
 
