@@ -191,9 +191,10 @@ def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accura
         if run.state != "finished" or run.top1_percent is None or not run.epochs:
             continue
         is_plain = all(change.startswith(_FREE_SETTINGS) for change in run.changes)
-        run_facts = read_json(run.folder / DATA, may_be_absent=True)
-        if is_plain and run_facts.get("train_digest") == facts.train_digest:
-            accuracies.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)
+        with suppress(NotReadyError):  # a damaged file
+            run_facts = read_json(run.folder / DATA, may_be_absent=True)
+            if is_plain and run_facts.get("train_digest") == facts.train_digest:
+                accuracies.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)
     return {
         key: Accuracy(mean(top1), f"{len(top1)} own run{'s' * (len(top1) > 1)}")
         for key, top1 in accuracies.items()

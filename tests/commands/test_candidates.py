@@ -142,6 +142,12 @@ def test_candidates_within_too_little_suggest_the_flag(small_images, run_command
     message = run_command(f"{command} $20", 2).err
     assert "error: --price is missing: an amount such as $20 needs" in message
     assert "use:   --price 2.50" in message
+def test_candidates_skip_a_run_with_damaged_facts(small_images, list_candidates):
+    run = create_run_folder(Path("runs"), "a")
+    (run / "data.json").write_text("{")
+    assert list_candidates(OWN)
+
+
 
 
 def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command):
