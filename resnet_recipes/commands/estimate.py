@@ -290,12 +290,12 @@ def _read_reach(arguments: Arguments) -> float | None:
 def _collect_candidate(candidate: "Candidate", settings: Sequence[str]) -> dict[str, Any]:
     """Return the values of a candidate, for programs."""
     recipe, duration = candidate.plan.recipe, candidate.estimate
-    price, epochs = recipe.launch.price, float(recipe.max_duration.removesuffix("ep"))
-    command = ["resnet-train", recipe.name, *settings]
-    command += [] if select_arguments(settings, *BUDGET_KEYS) else [f"epochs={epochs:g}"]
+    price, command = recipe.launch.price, ["resnet-train", recipe.name, *settings]
+    if not select_arguments(settings, *BUDGET_KEYS):
+        command.append(f"epochs={recipe.max_duration.removesuffix('ep')}")
     return {
         "recipe": recipe.name,
-        "epochs": epochs,
+        "epochs": candidate.plan.epochs,
         "minutes": duration and duration.total_minutes,
         "most_minutes": duration and duration.max_minutes,
         "measured": candidate.is_measured,

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from PIL import Image
 
 from resnet_recipes import data
-from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Say, do_nothing
@@ -150,17 +149,17 @@ def _find_durations(
     """Yield the durations of one recipe. Raises RecipeError if its budget is too small."""
     forecast = predict_time(plan)
     own_accuracies = {
-        epochs: accuracy
+        Fraction(round(epochs * plan.steps_per_epoch), plan.steps_per_epoch): accuracy
         for (recipe, epochs), accuracy in results.items()
         if recipe == plan.recipe.name
     }
-    durations = set[float | Fraction]()
+    durations = set[Fraction]()
     if plan.recipe.launch.budget:
         plans = [fit_duration(plan, forecast)] if forecast else []
     else:
         if min_top1_percent is None:
             durations |= {plan.horizon.epochs, *own_accuracies}
-            durations |= {accuracy.epochs for accuracy in plan.published if accuracy.epochs}
+            durations |= {Fraction(result.epochs) for result in plan.published if result.epochs}
         else:
             sufficient = [
                 epochs
@@ -168,16 +167,16 @@ def _find_durations(
                 if accuracy.top1 >= min_top1_percent
             ]
             published = find_epochs_for_accuracy(plan.published, min_top1_percent, own_accuracies)
-            sufficient += [published] if published else []
+            sufficient += [Fraction(published)] if published else []
             durations |= {min(sufficient)} if sufficient else set()
-        plans = [change_duration(plan, Fraction(epochs)) for epochs in sorted(durations)]
+        plans = [change_duration(plan, epochs) for epochs in sorted(durations)]
     for each in plans:
-        epochs = float(Duration.parse(each.recipe.max_duration).value)
         yield Candidate(
             each,
             estimate(each, forecast.speeds) if forecast else None,
             bool(forecast and forecast.when),
-            own_accuracies.get(epochs) or estimate_accuracy(plan.published, epochs),
+            own_accuracies.get(each.horizon.epochs)
+            or estimate_accuracy(plan.published, each.epochs),
         )
 
 

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -82,7 +83,7 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
 
 
 def find_epochs_for_accuracy(
-    results: Sequence[Published], top1: float, excluded: Container[float] = ()
+    results: Sequence[Published], top1: float, excluded: Container[Fraction] = ()
 ) -> int | None:
     """Return the fewest epochs, not `excluded`, with at least this accuracy; None if unknown."""
     durations = [result.epochs for result in results if result.epochs]

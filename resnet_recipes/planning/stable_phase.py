@@ -28,11 +28,16 @@ def copy_duration(recipe: Recipe, other: Recipe) -> Recipe:
 
 
 def change_duration(plan: Plan, epochs: Fraction) -> Plan:
-    """Return the plan with another duration and without a budget."""
-    recipe = plan.recipe
+    """Return the plan with another duration and without a budget.
+
+    The duration is in steps if `epochs` is not a short decimal number.
+    """
+    recipe, duration = plan.recipe, f"{float(epochs):g}ep"
+    if Duration.parse(duration).value != epochs:
+        duration = f"{int(epochs * plan.steps_per_epoch)}ba"
     recipe = replace(
         recipe,
-        max_duration=f"{float(epochs):g}ep",
+        max_duration=duration,
         scale_schedule_ratio=1.0,
         launch=replace(recipe.launch, budget=""),
     )

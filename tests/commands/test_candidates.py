@@ -120,11 +120,32 @@ def test_candidates_for_other_images_use_only_own_runs(small_images, list_candid
     assert candidates["small", 7]["accuracy"] == "2 own runs"
 
 
+def test_candidates_keep_the_steps_of_a_recipe(
+    small_images, run_command, list_candidates, monkeypatch
+):
+    """400 steps are 133.33 epochs of ten images, with three steps each."""
+    monkeypatch.setattr(Library, "list_names", lambda _: ["finetune"])
+    (digest,) = {data.survey_images(data.DataConfig(root=str(small_images))).train_digest}
+    run = create_run_folder(Path("runs"), "a", recipe="finetune", top1=50.0, epochs=400 / 3)
+    (run / "data.json").write_text(json.dumps({"train_digest": digest}))
+    arguments = f"data=images bs=3 batch.bn_size=3 {CPU}"
+    (row,) = list_candidates(arguments)
+    assert (row["epochs"], row["accuracy"]) == (400 / 3, "1 own run")
+    assert row["command"].endswith(" epochs=400ba")
+    assert " 400 steps " in run_command(f"resnet-recipes estimate {arguments}").out
+
+
 def test_budget_without_recipe_explains_chosen_recipe(small_images, run_command):
     out, err = run_command(f"resnet-train {OWN} budget=5m --dry-run")
     assert "recipe=small: best for images of " in err
     assert "; next: finetune, mild\n" in err
     assert "\n  recipe     small, packaged" in out
+
+
+def test_candidates_skip_a_run_with_damaged_facts(small_images, list_candidates):
+    run = create_run_folder(Path("runs"), "a")
+    (run / "data.json").write_text("{")
+    assert list_candidates(OWN)
 
 
 def test_budget_too_small_reports_the_minimum(small_images, run_command):
@@ -142,12 +163,6 @@ def test_candidates_within_too_little_suggest_the_flag(small_images, run_command
     message = run_command(f"{command} $20", 2).err
     assert "error: --price is missing: an amount such as $20 needs" in message
     assert "use:   --price 2.50" in message
-def test_candidates_skip_a_run_with_damaged_facts(small_images, list_candidates):
-    run = create_run_folder(Path("runs"), "a")
-    (run / "data.json").write_text("{")
-    assert list_candidates(OWN)
-
-
 
 
 def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command):
