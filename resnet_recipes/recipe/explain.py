@@ -214,6 +214,8 @@ def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning 
         return _read_section_value(
             name, value, list(get_field_types(find_dataclasses(setting_type)[0])), context
         )
+    if meaning := _read_gpu_numbers(name, value):
+        return meaning
     if problem.fixes:
         is_network = name == "model.name"
         return Meaning(problem.format_fix(problem.fixes[0])) if is_network else None
@@ -347,14 +349,18 @@ def _read_section_value(
     return None
 
 
+def _read_gpu_numbers(name: str, value: str) -> Meaning | None:
+    """Return the meaning of numbers of GPUs, such as device=1 or gpus=0,1; None for others."""
+    setting, text = get_full_name(name), value.strip("'\" ").lower()
+    ids = _GPU_IDS.fullmatch(text) if setting in ("launch.device", "launch.gpus") else None
+    if not ids or (setting == "launch.gpus" and "," not in text):  # a number that is too large
+        return None
+    arguments = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
+    return Meaning(arguments, "an environment variable chooses the GPUs, gpus= is their number")
+
+
 def _read_several_values(name: str, value: str, setting_type: Any) -> Meaning | None:
     """Return the meaning of several values for a setting that takes one value."""
-    setting, text = get_full_name(name), value.strip("'\" ").lower()
-    if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):
-        if setting == "launch.gpus" and "," not in text:
-            return None  # a number of GPUs, which is too large
-        arguments = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
-        return Meaning(arguments, "an environment variable chooses the GPUs, gpus= is their number")
     options = get_args(setting_type) if is_union(setting_type) else (setting_type,)
     if get_origin(setting_type) in (list, tuple, dict) or bool in options:
         return None
