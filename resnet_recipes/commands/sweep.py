@@ -121,10 +121,8 @@ def compose_points(
                 say(f"note: two values of the sweep are equal: {name} is trained once")
             runs[name] = point, point_arguments
         except RecipeError as error:
-            seen = {(one.key, one.value, one.clause) for one in problems}
-            problems += [
-                one for one in error.problems if (one.key, one.value, one.clause) not in seen
-            ]
+            seen = [one._replace(fix=()) for one in problems]
+            problems += [one for one in error.problems if one._replace(fix=()) not in seen]
     RecipeError.raise_if_any(problems)
     return runs
 

@@ -159,6 +159,7 @@ convert im=g max_resoltion=500 | 2 | needs SRC and DST
 convert a b quality=90 | 2 | unknown option quality=90
 train mild data=x --json | 2 | try:   resnet-train mild data=x --json --dry-run
 train -m recipe=mild,hot data=x lr=abc,1 | 2 | error: lr=abc must be
+train -m mild data=x lr=[1,2] | 2 | use:   -m lr=1,2
 train mild hot data=x | 2 | try:   resnet-train mild data=x
 train mild data=x ... gpus=2 | 2 | is a placeholder, not an argument
 train mild data=x budget=0h | 2 | budget=0h must be positive
