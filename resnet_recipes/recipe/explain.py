@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes import backbones
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, to_text
+from resnet_recipes.base.errors import (
+    Hint,
+    Kind,
+    Problem,
+    RecipeError,
+    SweepHint,
+    Value,
+    to_text,
+)
 from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name
 from resnet_recipes.base.suggestions import (
@@ -27,7 +35,7 @@ from resnet_recipes.recipe.build import (
     get_setting_type,
     get_setting_types,
 )
-from resnet_recipes.recipe.hydra_compose import nest
+from resnet_recipes.recipe.hydra_compose import list_points, nest
 from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
 
@@ -59,6 +67,9 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     argument = next((argument for argument in arguments if problem.key in list_keys(argument)), "")
     if not argument or problem.kind is Kind.UNUSED:
         return problem
+    others = tuple(each for each in problem.advice if not isinstance(each, SweepHint))
+    if others != problem.advice and not _is_valid_sweep(argument, context):
+        problem = problem._replace(fix=others)
     meaning = _find_meaning(argument, problem, context)
     if meaning and argument[0] != "~" and meaning.replacement.startswith("'~methods."):
         meaning = _turn_off(meaning.replacement.strip("'~"), context)
@@ -197,8 +208,11 @@ def list_keys(argument: str) -> list[str]:
 def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning | None:
     """Return the meaning of a rejected argument, or None."""
     name, equals, value = argument.partition("=")
+    several = argument.split(",")
+    if len(several) > 1 and all(_is_valid_sweep(each, context) for each in several):
+        return Meaning(shlex.join(several))  # lr=0.1,wd=3
     off = _OFF_METHOD.fullmatch(argument.lower())
-    if off and argument[0] != "~" and (method := _find_method(off[1])):
+    if off and (method := _find_method(off[1])):
         return _turn_off(method, context)
     if name[:1] in ("+", "~") or not equals:
         return _read_malformed(argument, context)
@@ -219,7 +233,7 @@ def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning 
     if problem.fixes:
         is_network = name == "model.name"
         return Meaning(problem.format_fix(problem.fixes[0])) if is_network else None
-    return _read_several_values(name, value, setting_type)
+    return _read_several_values(name, value, setting_type, context)
 
 
 def _find_method(name: str, choices: Iterable[str] = ()) -> str:
@@ -323,6 +337,15 @@ def _check_setting(setting: str, chosen: Mapping[str, str] = {}) -> Problem | No
     return next(iter(problems), None)
 
 
+def _is_valid_sweep(argument: str, context: Context) -> bool:
+    """Return whether a setting accepts each value of a sweep; one value is also a sweep."""
+    try:
+        points = list_points([argument])
+        return not any(_check_setting(setting, context.chosen) for (setting,) in points)
+    except RecipeError:
+        return False
+
+
 def _read_section_value(
     section: str, value: str, names: list[str], context: Context
 ) -> Meaning | None:
@@ -359,11 +382,13 @@ def _read_gpu_numbers(name: str, value: str) -> Meaning | None:
     return Meaning(arguments, "an environment variable chooses the GPUs, gpus= is their number")
 
 
-def _read_several_values(name: str, value: str, setting_type: Any) -> Meaning | None:
+def _read_several_values(
+    name: str, value: str, setting_type: Any, context: Context
+) -> Meaning | None:
     """Return the meaning of several values for a setting that takes one value."""
     options = get_args(setting_type) if is_union(setting_type) else (setting_type,)
     if get_origin(setting_type) in (list, tuple, dict) or bool in options:
         return None
-    if re.fullmatch(r"\[[^\[\]]+\]", value):
-        return Meaning(f"-m {name}={value[1:-1]}")
-    return None
+    each = f"{name}={value[1:-1]}"
+    is_sweep = re.fullmatch(r"\[[^\[\]]+\]", value) and _is_valid_sweep(each, context)
+    return Meaning(f"-m {each}") if is_sweep else None

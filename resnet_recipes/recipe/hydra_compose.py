@@ -28,7 +28,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError
+from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError, SweepHint
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.library import GROUPS
@@ -44,6 +44,9 @@ MAX_SWEEP_POINTS = 1000
 
 #: A hint for Hydra plug-ins, and for sweeps whose values a plug-in chooses.
 OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra.html")
+
+#: The advice to train each of several values.
+SWEEP = SweepHint("resnet-train -m trains several values")
 
 #: Hydra 1.3 warns without a version base, and 1.4 with one.
 _VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
@@ -70,7 +73,7 @@ def read_value(override: str) -> Any:
     except (HydraException, ValueError, RecursionError):
         raise BrokenRuleError("cannot be read") from None
     if several:
-        raise BrokenRuleError("must be one value")
+        raise BrokenRuleError("must be one value", SWEEP)
     return parsed.value()
 
 

@@ -14,16 +14,22 @@ from resnet_recipes.base.errors import (
     Kind,
     Problem,
     Statement,
-    SweepHint,
     Value,
+    list_advice,
 )
-from resnet_recipes.base.field_types import is_union
+from resnet_recipes.base.field_types import describe_type, find_dataclasses, is_union
 from resnet_recipes.base.money import clean_price
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import EMPTY_CLAUSE, is_fetched, parse_path
 from resnet_recipes.base.value_suggestions import add_likely_value, read_epochs
 from resnet_recipes.recipe.build import find_owners, fit_sections, get_setting_type
-from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, is_unlisted, nest, read_value
+from resnet_recipes.recipe.hydra_compose import (
+    OWN_APPLICATION,
+    SWEEP,
+    is_unlisted,
+    nest,
+    read_value,
+)
 from resnet_recipes.recipe.library import GROUPS
 
 #: Settings that are paths: `~` is expanded, and the path is made absolute.
@@ -40,7 +46,6 @@ _NEEDED = dict.fromkeys(("data", "data.root", "run.root"), "PATH") | dict.fromke
 _EMPTY = re.compile(r"\s*(['\"]?)\s*\1\s*")
 MAX_LENGTH = 4096  # characters per argument
 MAX_BRACKETS = 32  # opening brackets per argument, since the Hydra parser recurses for each
-_SWEEP = SweepHint("resnet-train -m trains several values")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -183,7 +188,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
     elif (key in _NEEDED or key in SHORT_NAMES) and _EMPTY.fullmatch(value):
         clause, fix = EMPTY_CLAUSE, f"{key}={_NEEDED[key]}" if key in _NEEDED else ()
     elif key == "epochs" and (value == "curve" or "," in value):
-        clause, fix = "means several durations: a sweep", _SWEEP
+        clause, fix = "means several durations: a sweep", SWEEP
     elif key == "epochs" and (clause := find_epochs_rule(value)):
         length = read_epochs(value)
         fix = length if "=" in length else Value(length)
@@ -223,20 +228,22 @@ def _find_problems(override: Override) -> Iterator[Problem]:
             if get_origin(get_setting_type(key)) in (list, tuple) and value[:1] != "[":
                 yield _add_help(Problem(key, value, "must be a list"))
         except BrokenRuleError as error:
-            is_list = get_origin(get_setting_type(key)) in (list, tuple) and "," in value
-            clause = Statement("a list needs brackets") if is_list else error.clause
-            yield _add_help(Problem(key, value, clause, _respell(key, value)))
+            setting_type, fix = get_setting_type(key), _respell(key, value, error.fix)
+            is_clear = fix or find_dataclasses(setting_type)
+            clause = error.clause if is_clear else f"must be {describe_type(setting_type)}"
+            if get_origin(setting_type) in (list, tuple) and "," in value:
+                clause = Statement("a list needs brackets")
+            yield _add_help(Problem(key, value, clause, fix))
 
 
 def _add_help(problem: Problem) -> Problem:
     """Add a likely value to the problem of an unreadable value."""
-    name = problem.key.rpartition(".")[2]
-    for owner in find_owners(problem.key):
-        return add_likely_value(problem, owner, name, problem.value)
-    return problem
+    owners, name = find_owners(problem.key), problem.key.rpartition(".")[2]
+    return add_likely_value(problem, owners[0], name, problem.value) if owners else problem
 
 
-def _respell(key: str, value: str) -> Fix:
+def _respell(key: str, value: str, otherwise: Fix) -> Fix:
+    """Return a correction of a value that Hydra does not read as one value."""
     if is_unlisted(value):
         return OWN_APPLICATION
     if "," in value or value.startswith(("range(", "choice(")):
@@ -250,5 +257,6 @@ def _respell(key: str, value: str) -> Fix:
             return Value(f"{value})")
         if value.startswith("range("):
             return Hint("range(1,4) means 1, 2 and 3")
-        return (Value(value.replace(",", ".")), _SWEEP) if is_decimal else _SWEEP
-    return Hint("quote the complete argument if it has brackets or commas")
+        decimal = (Value(value.replace(",", ".")),) if is_decimal else ()
+        return *decimal, *list_advice(otherwise)
+    return Hint("quote the complete argument") if re.search(r"[\[\]{}]", value) else ()

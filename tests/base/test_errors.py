@@ -113,7 +113,7 @@ optimizer@x=adam | unknown setting
 lr=${oc.env:HOME} | references are only read from recipe files
 lr | written key=value
 lr= | lr= | is empty
-lr=' | cannot be read
+lr=' | must be a number
 lr=abc | lr=abc | must be a number
 epochs=1e9 | mild uses epochs=36
 lr=nan | lr=nan | finite

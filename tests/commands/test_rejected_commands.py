@@ -160,6 +160,12 @@ convert a b quality=90 | 2 | unknown option quality=90
 train mild data=x --json | 2 | try:   resnet-train mild data=x --json --dry-run
 train -m recipe=mild,hot data=x lr=abc,1 | 2 | error: lr=abc must be
 train -m mild data=x lr=[1,2] | 2 | use:   -m lr=1,2
+train mild data=x lr=0.1,wd=3 | 2 | lr=0.1,wd=3 must be a numberEOL      hint:  mild uses lr=2.048
+train mild data=x lr=0,5 | 2 | use:   lr=0.5EOLEOL
+train mild data=x epochs=2,x | 2 | a sweepEOL      hint:  mild uses epochs=36
+train mild data=x seed=[1,x] | 2 | hint:  mild uses seed=42
+train mild data=x lr=2^-3 | 2 | lr=2^-3 must be a numberEOL      hint:  mild uses lr=2.048
+train mild data=x 'crop_scale=0.25;1' | 2 | hint:  data.crop_scale must be a list, as in [a, b]
 train mild hot data=x | 2 | try:   resnet-train mild data=x
 train mild data=x ... gpus=2 | 2 | is a placeholder, not an argument
 train mild data=x budget=0h | 2 | budget=0h must be positive

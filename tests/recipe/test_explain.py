@@ -158,6 +158,7 @@ def test_ambiguous_switch_suggests_neither_on_nor_off(typed):
 lr==0.1 | lr=0.1
 lr=0.1, | lr=0.1
 lr='0.1 | lr=0.1
+lr=0.1,wd=0.1 | lr=0.1 wd=0.1
 optimizer:lr=0.1 | lr=0.1
 optimizer=torch.optim.SGD | optimizer=sgd
 ep=5 | epochs=5

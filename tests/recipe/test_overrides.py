@@ -112,7 +112,7 @@ a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
         (
             f"data.crop_scale={30 * '['}{31 * ']'}",
             "cannot be read",
-            "quote the complete argument if it has brackets or commas",
+            "quote the complete argument",
         ),
     ],
 )
