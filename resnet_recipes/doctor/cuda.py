@@ -153,7 +153,7 @@ def _query_driver() -> list[str]:
     if not torch.version.cuda:  # ROCm has no libcuda
         return []
     try:
-        answer = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", _QUESTION],
             capture_output=True,
             text=True,
@@ -162,4 +162,4 @@ def _query_driver() -> list[str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return answer.stdout.splitlines()
+    return result.stdout.splitlines()

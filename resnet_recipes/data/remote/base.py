@@ -79,11 +79,11 @@ class Store:
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         raise NotImplementedError
 
-    def _retry(self, name: str, ask: Callable[[], _T], seconds: float) -> _T:
+    def _retry(self, name: str, send: Callable[[], _T], seconds: float) -> _T:
         """Repeat a request a few times, waiting the given seconds after each failure."""
         for wait in (*self.waits, None):
             try:
-                return _ask_in_time(seconds, ask)
+                return _get_response(seconds, send)
             except FileNotFoundError:
                 raise
             except PermissionError as error:
@@ -100,24 +100,24 @@ class Store:
         raise AssertionError("the last attempt returns or raises")
 
 
-def _ask_in_time(seconds: float, ask: Callable[[], _T]) -> _T:
-    """Return the response. Raises the errors of `ask`, or TimeoutError after `seconds`.
+def _get_response(seconds: float, send: Callable[[], _T]) -> _T:
+    """Return the response. Raises the errors of `send`, or TimeoutError after `seconds`.
 
     A thread makes the request and may outlive this call. No library times out on a response that
     arrives byte by byte, or whose header never ends.
     """
-    answer: futures.Future[_T] = futures.Future()
+    response: futures.Future[_T] = futures.Future()
 
     def listen() -> None:
         try:
-            answer.set_result(ask())
+            response.set_result(send())
         except BaseException as error:
-            answer.set_exception(error)
+            response.set_exception(error)
 
     threading.Thread(target=listen, daemon=True).start()
-    if not futures.wait([answer], seconds).done:
+    if not futures.wait([response], seconds).done:
         raise TimeoutError(f"no complete response in {seconds:.0f} s")
-    return answer.result()
+    return response.result()
 
 
 def _find_reason(error: OSError) -> str:

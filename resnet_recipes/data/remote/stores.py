@@ -43,27 +43,29 @@ class Web(Store):
         )
 
     def _describe_file(self, name: str) -> RemoteFile:
-        with self._request("HEAD", name, {}) as answer:
-            length, md5 = (answer.headers.get(key, "") for key in ("Content-Length", "Content-MD5"))
+        with self._request("HEAD", name, {}) as response:
+            length, md5 = (
+                response.headers.get(key, "") for key in ("Content-Length", "Content-MD5")
+            )
             if not re.fullmatch("[0-9]{1,18}", length):
                 raise self.make_error(
                     name, "cannot be fetched: its server does not send its length"
                 )
-            return RemoteFile(name, int(length), _get_version(answer), _decode_md5(md5))
+            return RemoteFile(name, int(length), _get_version(response), _decode_md5(md5))
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         headers = {"Range": f"bytes={start}-{end - 1}"}
-        with self._request("GET", remote.name, headers) as answer:
-            if answer.status == 200 and (start, end) != (0, remote.size):
+        with self._request("GET", remote.name, headers) as response:
+            if response.status == 200 and (start, end) != (0, remote.size):
                 raise self.make_error(remote.name, _NO_RANGES, _COPY_IT)
             expected = f"bytes {start}-{end - 1}/{remote.size}"
-            is_part = answer.status == 206
-            if is_part and answer.headers.get("Content-Range", "").strip() != expected:
+            is_part = response.status == 206
+            if is_part and response.headers.get("Content-Range", "").strip() != expected:
                 raise self.make_changed_error(remote)
-            version = _get_version(answer)
-            if answer.status == 416 or version != remote.version:
+            version = _get_version(response)
+            if response.status == 416 or version != remote.version:
                 raise self._make_mismatch_error(remote, version)
-            return answer.read(end - start + 1, decode_content=False)
+            return response.read(end - start + 1, decode_content=False)
 
     def _make_mismatch_error(self, remote: RemoteFile, version: str) -> NotReadyError:
         """Return the error for a file whose version differs from its description."""
@@ -78,7 +80,7 @@ class Web(Store):
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         """Yield the response to a request; its body is not read yet."""
         try:
-            answer = self._pool.request(
+            response = self._pool.request(
                 method,
                 f"{self.address}/{quote(name)}",
                 headers={"Accept-Encoding": "identity", **headers},
@@ -87,24 +89,24 @@ class Web(Store):
                 timeout=_TIMEOUT,
             )
             try:
-                if answer.status in (404, 410):
+                if response.status in (404, 410):
                     raise FileNotFoundError(name)
-                status = f"the server returned {answer.status} {answer.reason or ''}".strip()
-                if answer.status in (401, 403):
+                status = f"the server returned {response.status} {response.reason or ''}".strip()
+                if response.status in (401, 403):
                     raise PermissionError(status)
-                if answer.status not in (200, 206, 416):
+                if response.status not in (200, 206, 416):
                     raise OSError(status)
-                yield answer
+                yield response
             finally:
                 # a connection with an unread body cannot be reused
-                answer.close()
-                answer.release_conn()
+                response.close()
+                response.release_conn()
         except (urllib3.exceptions.HTTPError, ValueError) as error:  # an invalid redirect
             raise OSError(str(getattr(error, "reason", None) or error)) from None
 
 
-def _get_version(answer: urllib3.BaseHTTPResponse) -> str:
-    return answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+def _get_version(response: urllib3.BaseHTTPResponse) -> str:
+    return response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
 
 
 def _decode_md5(md5: str) -> str:
