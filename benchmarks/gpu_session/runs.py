@@ -96,7 +96,7 @@ class LimitedReporter(TimingReporter):
         self.losses: list[Tensor] = []
         self._steps = steps
 
-    def is_asked_to_stop(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Return whether this step is the last."""
         return len(self.losses) + 1 >= self._steps
 

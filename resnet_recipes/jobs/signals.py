@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from resnet_recipes.base.duration import parse_time
 from resnet_recipes.base.errors import ExitCode
 
-#: Signals that ask a run to stop.
+#: Signals that request a run to stop.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 #: Seconds during which Ctrl-C counts as a repetition of the first signal, because the launcher
@@ -21,7 +21,7 @@ _SAME_REQUEST_SECONDS = 2.0
 
 @contextmanager
 def handle_signals(handler: Callable[[int], object]) -> Iterator[None]:
-    """Call `handler` for signals that ask to stop, inside the context.
+    """Call `handler` for signals that request a stop, inside the context.
 
     Has no effect in other threads than the main thread, where Python allows no handlers.
     """
@@ -40,7 +40,7 @@ def handle_signals(handler: Callable[[int], object]) -> Iterator[None]:
 
 
 def list_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that ask this process to stop.
+    """Return the signals that request this process to stop.
 
     Ignored signals, such as SIGHUP under nohup, are excluded.
     """
@@ -71,13 +71,13 @@ class Interruption:
             self._deadline = started_at + seconds - min(120.0, 0.05 * seconds)
 
     def install(self) -> None:
-        """Handle the signals that ask this process to stop; its children must ignore them."""
+        """Handle the signals that request a stop of this process; its children must ignore them."""
         for number in list_signals():
             signal.signal(number, lambda number, _: self.receive(number))
 
     @property
     def is_requested(self) -> bool:
-        """Whether this process was asked to stop; cheap enough for every step."""
+        """Whether a stop is requested; cheap enough for every step."""
         if not self._code and time.monotonic() >= self._deadline:
             self.request(f"launch.max_wall={self._max_wall} is about to expire")
         return self._code != ExitCode.DONE
@@ -88,7 +88,7 @@ class Interruption:
         return self._code or ExitCode.PREEMPTED
 
     def request(self, reason: str, code: ExitCode = ExitCode.PREEMPTED) -> None:
-        """Ask to stop; only the first request has an effect."""
+        """Request a stop; only the first request has an effect."""
         if not self._code:
             self._code, self.reason = code, reason
 

@@ -66,7 +66,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
         # with several ranks, `cast` returns the result of the votes of the previous step
-        stop_requested = vote.cast(reporter.is_asked_to_stop())
+        stop_requested = vote.cast(reporter.is_stop_requested())
         reporter.step(done, losses)  # does not wait for the device
         if plan.logs_at(done) or plan.evaluates_at(done) or stop_requested:
             reporter.log(done, stream)  # waits until the device has finished this step

@@ -53,7 +53,7 @@ class TimingReporter:
         self._last = time.perf_counter()
         self._end = self._last + seconds
 
-    def is_asked_to_stop(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Return whether enough steps are timed, or one step is timed and the time is over."""
         timed = len(self.laps) - self._warm_up
         return timed >= TIMED_STEPS or (timed > 0 and time.perf_counter() > self._end)

@@ -30,11 +30,11 @@ MIN_COMPILATION_SECONDS = 0.1
 
 
 class StopRequest(Protocol):
-    """Records whether this process was asked to stop; see jobs.signals."""
+    """Records a request to stop this process; see jobs.signals."""
 
     @property
     def is_requested(self) -> bool:
-        """Whether this process was asked to stop."""
+        """Whether a stop is requested."""
 
 
 class Heartbeat(Protocol):
@@ -66,8 +66,8 @@ class RunReporter:
         self._logged_wait = 0.0  # seconds of waiting for data until the last log
         self._compilation_seconds = 0.0  # seconds of compilation recorded so far
 
-    def is_asked_to_stop(self) -> bool:
-        """Return whether this rank was asked to stop."""
+    def is_stop_requested(self) -> bool:
+        """Return whether this rank received a request to stop."""
         return self.interruption.is_requested
 
     def step(self, done: int, losses: Tensor) -> None:
@@ -130,7 +130,7 @@ class RunReporter:
                 images += len(outcomes.labels)  # of this rank; its size needs no synchronization
                 self._show_evaluating(done, images)
                 self.heartbeat.beat(done, "evaluate")
-                return self.is_asked_to_stop()
+                return self.is_stop_requested()
 
             classes = run.plan.num_classes
             metrics = evaluate(run.model, run.eval_data, run.precision, classes, flip, on_batch)

@@ -111,7 +111,7 @@ def train_run(run: Run, bad: int) -> list[StepState]:
         )
         states.append(after)
 
-    reporter = Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False})
+    reporter = Mock(spec=RunReporter, **{"is_stop_requested.return_value": False})
     reporter.step.side_effect = note
     run.model.conv1.register_forward_hook(spoil)
     # no gradient of a small run overflows at this loss scale

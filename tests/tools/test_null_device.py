@@ -144,7 +144,7 @@ needed, all_of_it = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()
 torch.cuda.set_per_process_memory_fraction(1.5 * needed / all_of_it)
 reporter, sizes = Mock(spec=RunReporter), run.plan.image_sizes
 for side in (88, 136, 172, 176, 88):
-    reporter.is_asked_to_stop.side_effect = [False, False, True]
+    reporter.is_stop_requested.side_effect = [False, False, True]
     with record() as entries, patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
         train(run, reporter, sizes.index(side) * run.plan.steps_per_epoch)
     print(entries.count("launch graph"), torch.cuda.memory_reserved())
@@ -194,7 +194,7 @@ from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.loop import train
 run = make_run("mild", ["precision.compile=true", "model.name=resnet18"])
 reporter = Mock(spec=RunReporter)
-reporter.is_asked_to_stop.return_value = True
+reporter.is_stop_requested.return_value = True
 sizes = run.plan.image_sizes
 for size in set(sizes):
     train(run, reporter, sizes.index(size) * run.plan.steps_per_epoch)

@@ -26,7 +26,7 @@ class RecordingReporter:
         self.run, self.stop_at, self.keep, self.states = run, stop_at, keep, {}
         self.losses, self.logged, self.evaluated, self.saved = [], [], [], []
 
-    def is_asked_to_stop(self) -> bool:
+    def is_stop_requested(self) -> bool:
         return bool(self.stop_at) and len(self.losses) + 1 >= self.stop_at
 
     def step(self, done: int, losses: torch.Tensor) -> None:

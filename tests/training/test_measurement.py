@@ -148,7 +148,7 @@ def test_extra_gradients_are_spread_over_interval():
 @pytest.mark.parametrize(("device", "steps"), [("cpu", 2 + 1), ("cuda", 8 + 1)])
 def test_timing_reporter_stops_after_enough_steps(device, steps):
     stopwatch = measurement.TimingReporter(torch.device(device), seconds=0.0)
-    while not stopwatch.is_asked_to_stop():
+    while not stopwatch.is_stop_requested():
         stopwatch.laps.append(1.0)
     assert len(stopwatch.laps) == steps
     # the graph is captured in one more step

@@ -118,7 +118,7 @@ def store_outputs(make_teacher_arguments: Callable, tmp_path: Path) -> Callable[
 def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:
     """Train a run from step `first` until `stop_at`; return the sum of its parameters."""
     reporter = Mock(spec=RunReporter)
-    reporter.is_asked_to_stop.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
+    reporter.is_stop_requested.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
     train(run, reporter, first)
     return compute_parameter_sum(run.model)
 

@@ -122,7 +122,7 @@ def measure_cpu_ms(run: Run) -> float:
 def observe_steps(run: Run, observe: Callable[[], T]) -> list[T]:
     """Take steps, and return the observation after each."""
     reporter, observations = Mock(spec=RunReporter), []
-    reporter.is_asked_to_stop.side_effect = lambda: len(observations) > STEPS
+    reporter.is_stop_requested.side_effect = lambda: len(observations) > STEPS
     reporter.step.side_effect = lambda done, loss: observations.append(observe())
     train(run, reporter, FIRST_STEP)
     return observations
