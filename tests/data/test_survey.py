@@ -18,7 +18,7 @@ from resnet_recipes.data.survey import describe_imbalance
 from tests.data.loaders import CLASSES, count_images, explain_rejected_folder, make_small_config
 
 
-def test_missing_and_empty_roots_are_named(tmp_path):
+def test_survey_rejects_missing_and_empty_folders(tmp_path):
     assert "does not exist" in explain_rejected_folder(tmp_path / "nowhere")
     assert "has no images" in explain_rejected_folder(tmp_path)
     (tmp_path / "val" / "ant").mkdir(parents=True)

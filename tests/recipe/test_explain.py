@@ -139,7 +139,7 @@ methods.ema=never
 ~ema
 """.strip().splitlines(),
 )
-def test_no_spelling_of_off_switches_a_method_on(typed):
+def test_method_set_to_off_suggests_removing_it(typed):
     (problem,) = get_recipe_error("mild", typed).problems
     assert problem.fixes == ("'~methods.ema'",)
 

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import asdict
+from statistics import median
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.frozen_recipe import freeze, read
-from resnet_recipes.training import distributed, measurement
+from resnet_recipes.training import distributed, loop, measurement
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from tests.plans import plan_recipe
@@ -54,9 +55,21 @@ def test_measure_speeds_covers_smallest_and_largest_size(growing_plan, monkeypat
     ) == ({}, None, 0, 1)
 
 
-def test_end_to_end_rate_times_real_images(growing_plan, monkeypatch):
-    monkeypatch.setattr(measurement, "TIMED_STEPS", 2)
-    assert measurement.measure_end_to_end_rate(growing_plan, ALONE, 16, seconds=1.0) > 0
+def test_end_to_end_rate_uses_the_median_step(growing_plan, monkeypatch):
+    timed = []
+
+    def train(run, reporter, first):
+        loop.train(run, reporter, first)
+        timed.append((run, reporter.laps))
+
+    monkeypatch.setattr(measurement, "TIMED_STEPS", 3)
+    monkeypatch.setattr(measurement, "train", train)
+    rate = measurement.measure_end_to_end_rate(growing_plan, ALONE, 16, seconds=60.0)
+    ((run, laps),) = timed
+    assert run.plan.recipe.batch.global_size == 16
+    assert run.plan.recipe.data == growing_plan.recipe.data
+    assert len(laps) > measurement.WARM_UP_STEPS
+    assert rate == pytest.approx(16 / median(laps[measurement.WARM_UP_STEPS :]))
 
 
 def test_end_to_end_rate_uses_laps_within_warmup(growing_plan, monkeypatch):
