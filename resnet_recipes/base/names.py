@@ -55,7 +55,7 @@ def expand_short_name(name: str, value: str) -> tuple[str, ...]:
 
 
 def get_full_name(name: str) -> str:
-    """Return the full name of a setting, "optimizer.lr" for "lr"; a full name is unchanged."""
+    """Return the full name of a setting, "optimizer.lr" for "lr"."""
     return expand_short_name(name, "1")[0].partition("=")[0]
 
 

@@ -83,7 +83,7 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def summarize(library: Library, entry: Entry) -> dict[str, Any]:
-    """Return the row of a recipe; `about` tells if it is not valid."""
+    """Return the row of a recipe; `about` is its description, or a note that it is rejected."""
     is_packaged = entry.origin == "packaged"
     item: dict[str, Any] = {
         "name": entry.name,

@@ -57,7 +57,10 @@ class SoftLabelStorage:
 
 
 def _open_checked(soft_labels: SoftLabels) -> "SoftLabelArrays":
-    """Map a file. Raises NotReadyError if its outputs changed since they were checked."""
+    """Map a file.
+
+    Raises NotReadyError if it cannot be read, or its outputs changed since they were checked.
+    """
     try:
         arrays = map_soft_labels(soft_labels.path).arrays
         if arrays.checksum != soft_labels.checksum:

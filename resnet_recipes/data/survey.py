@@ -253,7 +253,10 @@ def _iterate_notes(
 
 
 def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[Note]:
-    """Yield a note if the largest class has at least three times the images of the smallest."""
+    """Yield a note if the largest class has at least three times the images of the smallest.
+
+    Only with data.sampling=natural.
+    """
     largest, smallest = int(counts.max()), int(counts[counts > 0].min())
     if largest < 3 * smallest or config.sampling != "natural":
         return

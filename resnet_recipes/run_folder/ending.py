@@ -121,7 +121,7 @@ class Ending:
     """The ending of a process or a run."""
 
     code: int  # an ExitCode
-    rank: int = 0  # -1: the run as a whole
+    rank: int = 0  # -1: the complete run
     step: int = 0  # completed steps
     error: str = ""  # error class, or the signal that killed the process
     message: str = ""

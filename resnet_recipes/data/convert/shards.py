@@ -234,7 +234,7 @@ def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
 
 
 def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:
-    """Return the label in a .cls or .json member; None without a label."""
+    """Return the label in a .cls or .json member; None if it is absent, invalid or too large."""
     if member.size > _MAX_LABEL_BYTES:
         return None
     try:

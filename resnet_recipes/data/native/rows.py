@@ -31,7 +31,7 @@ _ROW = np.dtype(
         ("box", "f8", 4),  # left, top, width, height: input for BOX, else output
         ("size", "i4", 2),  # image height, width: output if 0, else the expected value
         ("geometry", "i4"),
-        ("side", "i4"),  # output size, pixels
+        ("side", "i4"),  # output height and width, pixels
         ("resize", "i4"),  # CENTER: the shorter side, pixels
         ("filter", "i4"),
         ("operation_count", "i4"),

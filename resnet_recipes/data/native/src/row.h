@@ -60,7 +60,7 @@ struct Row {
     Box box;                    // input for BOX, else output
     int32_t height, width;      // image size: expected, or 0 to return it; required for raw pixels
     int32_t geometry;
-    int32_t side;               // output size in pixels
+    int32_t side;               // output height and width, in pixels
     int32_t resize;             // CENTER: the shorter side, in pixels
     int32_t filter;
     int32_t operation_count;
