@@ -23,6 +23,7 @@ from resnet_recipes.base.names import SHORT_NAMES, expand_short_name, find_short
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
+    FOREIGN_FORMATS,
     IMAGE_FLAGS,
     JOB_FLAGS,
     MEANINGS,
@@ -396,6 +397,10 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         fix = ours.replacement, Hint(ours.hint)
     elif off := re.fullmatch(r"-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1]}'"
+    elif "--to" in takes and key in FOREIGN_FORMATS:
+        fix = f"--to {FOREIGN_FORMATS[key].replacement}"
+    elif value == "json" and "--json" in takes:
+        fix = "--json"
     elif flag := _find_flag(key, value, takes):
         is_complete = value or not takes[flag]
         fix = f"{flag} {value}".strip() if is_complete else _explain_missing_value(flag, usage).fix

@@ -160,6 +160,8 @@ resnet-recipes eval first --gallery worst.png | --gallery worst.html
 resnet-recipes predict first images --out x.csv | --csv x.csv
 resnet-recipes export first --to onnx --out model.onnx | --out model
 resnet-recipes runs --state finished | state=finished
+resnet-recipes runs --format json | --json
+resnet-recipes export first --onnx --out x | --to onnx
 resnet-recipes report --out report.pdf | --out report.html
 resnet-recipes compare first last | `compare first last` needs at least two different runs
 resnet-train --resume auto run=other data=images | there is no run runs/other
