@@ -73,7 +73,7 @@ def test_unknown_run_suggests_the_nearest_name(runs, argument):
         find_runs([argument])
 
 
-@pytest.mark.parametrize("argument", ["latest", "newest"])
+@pytest.mark.parametrize("argument", ["latest", "newest", "lst", "lsat"])
 def test_word_for_a_run_suggests_last(runs, argument):
     with pytest.raises(RecipeError, match=r"does not exist; did you mean last"):
         find_runs([argument])
