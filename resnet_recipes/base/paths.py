@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -126,14 +127,18 @@ def find_existing_parent(path: Path) -> Path:
         path = path.parent
 
 
-def find_similar_path(path: Path) -> str:
-    """Return the path with the most similar name, in the same folder and with the same extension.
+def find_similar_path(path: Path, suffixes: Sequence[str] = ()) -> str:
+    """Return the path with the most similar name in the folder of a path, or "".
 
-    Returns "" if there is none.
+    It has the same extension, or the same name with one of `suffixes`.
     """
     with suppress(OSError):
-        paths = path.parent.iterdir()
-        others = {other.stem: other for other in paths if other.suffix == path.suffix}
+        others = {
+            other.stem: other
+            for other in path.parent.iterdir()
+            if other.suffix == path.suffix
+            or (other.stem == path.stem and other.suffix.lower() in suffixes)
+        }
         similar = get_close_matches(path.stem, others, n=1, cutoff=0.7)
         return "".join(str(others[stem]) for stem in similar)
     return ""

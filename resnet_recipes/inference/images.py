@@ -29,7 +29,7 @@ from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, iterate_images
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.images import build_eval_pipeline
-from resnet_recipes.data.images.decode import BadImageError, Pixels, read_pixels
+from resnet_recipes.data.images.decode import SUFFIXES, BadImageError, Pixels, read_pixels
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.root import find_root_problem, make_error
 
@@ -170,7 +170,8 @@ def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
             if source.name == "-":
                 clause = "images are read from files, not from a pipe"
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
-            fix = shlex.quote(near) if (near := find_similar_path(source)) else ""
+            near = find_similar_path(source, SUFFIXES)
+            fix = shlex.quote(near) if near else ""
             problems.append(Problem(str(source), None, clause, fix, kind=kind))
     NotReadyError.raise_if_any(problems)
     return images

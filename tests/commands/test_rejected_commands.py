@@ -37,6 +37,7 @@ export RUN --to TorchScript --out NEW | 2 | --to exported_program
 predict | 2 | IMAGE is missing
 predict RUN | 2 | IMAGE is missing
 predict RUN /nowhere.jpg | 3 | /nowhere.jpg does not exist
+predict RUN IMAGES/val/pattern0/1.jpeg | 3 | images/val/pattern0/1.jpgEOL
 predict RUN /nowhere/*.jpg | 3 | no file matches this
 predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
 predict RUN IMAGES --json --csv x | 2 | remove one of them
