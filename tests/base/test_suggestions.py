@@ -103,6 +103,11 @@ def test_every_suggested_setting_is_accepted():
         assert suggested.replacement or suggested.hint, name
 
 
+def test_flag_of_a_method_needs_no_value():
+    assert find_meaning("bce", "") == ("'methods.bce_loss={}'", "")
+    assert find_meaning("mixup_alpha", "").hint == "needs a value"
+
+
 @pytest.mark.parametrize("verb", FOREIGN_COMMANDS)
 def test_foreign_commands_suggest_ours(verb):
     ours = {line.split()[0] for line in FOREIGN_COMMANDS[verb].replacement.split(" | ")}

@@ -139,6 +139,10 @@ def test_eval_of_a_class_folder_suggests_its_parent(folder_with_weights, run_com
     message = run_command(f"resnet-recipes eval mine data=images/val/{CLASSES[0]}", 3).err
     assert f"images/val/{CLASSES[0]} is the folder of one class\n" in message
     assert "use:   data=images/val\n" in message
+    Path("photos/album").mkdir(parents=True)
+    message = run_command("resnet-recipes eval mine data=photos", 3).err
+    assert "photos has no images in class folders\n" in message
+    assert "data=" not in message.splitlines()[1]
 
 
 def test_eval_notes_training_images_in_a_large_folder(folder_with_weights, run_command):

@@ -164,7 +164,10 @@ def test_report_replaces_only_an_older_report(run_command):
 def test_report_of_published_results_needs_no_runs(render_page, run_command):
     text = render_page("--published")
     assert set(read_plots(text)) == {"time"}
-    assert "Filled: runs" not in text
+    (points,) = list_plotted_values(text, "time", "point")
+    assert {"hot", "mild"} <= {row["recipe"] for row in points}
+    assert "hot_prototype" not in {row["recipe"] for row in points}
+    assert "Filled points" not in text
     Path("none").mkdir()
     assert "has no runs" in run_command("resnet-recipes report none --out none.html", 3).err
     assert not Path("none.html").exists()
