@@ -202,7 +202,7 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
 
 def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator[Problem]:
     """Yield the problems of classes that have images in one split only."""
-    others = train.others + val.others
+    others, one_split = train.others + val.others, list[str]()
     for split, here, other, there in (("train", train, "val", val), ("val", val, "train", train)):
         with_images = ({*compress(one.classes, one.counts)} for one in (here, there))
         missing = sorted(set.difference(*with_images))
@@ -212,9 +212,14 @@ def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator
             hint = f"add images to {other}, or remove these classes from {split}"
             yield _make_empty_problem(root, clause, others, hint)
         if absent := [name for name in missing if name not in there.classes]:
-            clause = f"has {join_first(absent)} in {split} but not in {other}"
-            hint = f"each class needs images under the same name in both{_describe_unread(others)}"
-            yield make_problem(root, clause, Hint(hint))
+            one_split.append(f"{join_first(absent)} only in {split}")
+    if one_split:
+        clause = f"has {' and '.join(one_split)}{_describe_unread(others)}"
+        hints = (
+            Hint("train and val need exactly the same class names"),
+            Hint("rename or remove these classes, or add their images"),
+        )
+        yield make_problem(root, clause, hints)
 
 
 def _list_empty_folders(root: str, names: Collection[str], *listings: Listing) -> list[str]:

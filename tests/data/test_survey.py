@@ -56,9 +56,18 @@ def test_class_mismatches_are_reported_together(copied_images):
     shutil.rmtree(copied_images / "train" / "cat")
     (copied_images / "train" / "cat").mkdir()
     message = explain_rejected_folder(copied_images)
-    assert "has bee in train but not in val" in message
-    assert "has wasp in val but not in train" in message
+    assert "has bee only in train and wasp only in val" in message
     assert "has no images in train/cat, but has some in val" in message
+
+
+def test_class_spelled_in_two_ways_is_one_problem(copied_images):
+    shutil.move(copied_images / "val" / "bee", copied_images / "val" / "Bee")
+    line, *hints = explain_rejected_folder(copied_images).splitlines()
+    assert line.endswith(" has bee only in train and Bee only in val")
+    assert [hint.strip() for hint in hints] == [
+        "hint:  train and val need exactly the same class names",
+        "hint:  rename or remove these classes, or add their images",
+    ]
 
 
 def test_images_without_class_folders_are_one_problem(copied_images):
