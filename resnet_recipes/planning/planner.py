@@ -16,6 +16,9 @@ from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 
+#: Images per batch in the recipe finetune.
+FINETUNE_SIZE = 16
+
 
 def make_plan(
     recipe: Recipe,
@@ -78,9 +81,14 @@ def _find_batch_problems(
             f"{where}is more than the {facts.train_examples:,} training images in "
             f"{_get_image_location(recipe, facts)}, so an epoch has no steps"
         )
+        is_fixed = recipe.model.weights or origin.settings.keys() & {
+            "batch.global_size",
+            "run.extends",
+        }
+        can_finetune = not is_fixed and facts.train_examples >= FINETUNE_SIZE
         fix = (
             _suggest_batch(recipe, facts.train_examples, world_size, origin),
-            "" if recipe.model.weights else Hint("recipe=finetune needs fewer images"),
+            Hint("recipe=finetune needs fewer images") if can_finetune else "",
         )
         yield Problem("batch.global_size", size, clause, fix)
     elif size % world_size:

@@ -14,7 +14,7 @@ from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning import network_facts
 from resnet_recipes.planning.layers import count_flops
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.planning.planner import FINETUNE_SIZE, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from tests.checks import get_error, get_problem
@@ -284,6 +284,29 @@ def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
     per_image = fixed.recipe.optimizer.lr / fixed.recipe.batch.global_size
     assert per_image == pytest.approx(0.001, rel=0.01)
     assert fixed.warmup < fixed.total_steps
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "examples", "has_hint"),
+    [
+        ("mild", [], FINETUNE_SIZE, True),
+        ("mild", [], FINETUNE_SIZE - 1, False),
+        ("mild", ["bs=64"], FINETUNE_SIZE, False),
+        ("mild", ["run.extends=first"], FINETUNE_SIZE, False),
+        ("mild", ["model.weights=torchvision"], FINETUNE_SIZE, False),
+        ("finetune", [], FINETUNE_SIZE - 1, False),
+    ],
+)
+def test_small_dataset_suggests_finetune_if_it_fits(recipe, changes, examples, has_hint):
+    composed = compose(recipe, changes, needs_data=False)
+    facts = make_facts(examples, classes=4)
+    problem = get_problem(RecipeError, make_plan, composed.recipe, facts, 1, composed.origin)
+    assert ("recipe=finetune needs fewer images" in problem.advice) == has_hint
+
+
+def test_finetune_size_is_the_batch_of_the_recipe():
+    recipe = compose("finetune", needs_data=False).recipe
+    assert recipe.batch.global_size == FINETUNE_SIZE
 
 
 @pytest.mark.parametrize(
