@@ -27,7 +27,7 @@ _PUBLISHED = "PUBLISHED TOP-1"
 
 
 def run(arguments: Arguments) -> int:
-    """Print a table of all recipes, or JSON; packaged ones need neither torch nor Hydra."""
+    """Print a table of all recipes, or JSON; needs neither torch nor Hydra."""
     if arguments.positional:
         fix = Hint("resnet-recipes show NAME prints a recipe")
         names = shlex.join(arguments.positional)
@@ -83,7 +83,7 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def summarize(library: Library, entry: Entry) -> dict[str, Any]:
-    """Return the row of a recipe; `about` is its description, or a note that it is rejected."""
+    """Return the row of a recipe; `about` is its description, or why it cannot be read."""
     is_packaged = entry.origin == "packaged"
     item: dict[str, Any] = {
         "name": entry.name,
@@ -96,12 +96,8 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
     }
     try:
         links = library.read_chain(entry.name)
-        if not is_packaged:
-            from resnet_recipes.recipe.compose import compose  # takes seconds
-
-            compose(entry.name, folder=library, needs_data=False)
-    except RecipeError:
-        return item | {"about": "rejected by `resnet-recipes validate`"}
+    except RecipeError as error:
+        return item | {"about": f"cannot be read: {error.problems[0].lines()[0]}"}
     head: dict[str, Any] = {}
     for _, document in links:
         head |= document.tree

@@ -30,7 +30,7 @@ def test_ls_lists_packaged_and_own_recipes(run_subcommand, recipes):
     (recipes / "mine.yaml").write_text("defaults: [hot]\nmax_duration: 10ep\n")
     (recipes / "mild.yaml").write_text("name: mild\n")
     (recipes / "broken.yaml").write_text("seed: yes\n")
-    (recipes / "wrong.yaml").write_text("defaults: [hot]\noptimizer: {lr: -1}\n")
+    (recipes / "orphan.yaml").write_text("defaults: [nope]\n")
     out = run_subcommand("ls")
     rows = {
         line.split()[0]: " ".join(line.split())
@@ -39,8 +39,8 @@ def test_ls_lists_packaged_and_own_recipes(run_subcommand, recipes):
     }
     assert "based on hot" in rows["mine"]
     assert rows["mine"].split()[1] == "30"
-    assert "rejected by `resnet-recipes validate` (recipes/broken.yaml)" in rows["broken"]
-    assert "rejected by `resnet-recipes validate` (recipes/wrong.yaml)" in rows["wrong"]
+    assert "cannot be read: recipes/broken.yaml:1: seed: yes is read differently" in rows["broken"]
+    assert "cannot be read: recipes/orphan.yaml:1: unknown recipe nope" in rows["orphan"]
     assert "recipes/mild.yaml, hides the packaged recipe of the same name" in rows["mild"]
     assert max(map(len, out.splitlines())) <= 80
 
