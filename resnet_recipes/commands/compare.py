@@ -8,7 +8,6 @@ from string import ascii_uppercase
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.names import find_short_name
-from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import escape_controls, format_count, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import (
@@ -32,9 +31,8 @@ from resnet_recipes.report.comparison import (
     read_settings,
 )
 from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
-from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.correct_images import CorrectImages
-from resnet_recipes.run_folder.runs import RunRecord
+from resnet_recipes.run_folder.runs import RunRecord, read_image_facts
 
 USAGE = Usage(
     "resnet-recipes compare RUN RUN ...",
@@ -118,8 +116,7 @@ def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
 def _has_other_images(groups: Sequence[SeedGroup]) -> bool:
     """Return whether a group has no validation images in common with the first, as recorded."""
     first, *others = [
-        {read_json(run.folder / DATA, may_be_absent=True).get("eval_digest") for run in group.runs}
-        for group in groups
+        {read_image_facts(run.folder).get("eval_digest") for run in group.runs} for group in groups
     ]
     return any(None not in first | other and first.isdisjoint(other) for other in others)
 
@@ -217,7 +214,7 @@ def _stack(heads: Sequence[str], key: str, values: Sequence[str]) -> list[str]:
 
 
 def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
-    facts = [read_json(run.folder / DATA, may_be_absent=True) for run in runs]
+    facts = [read_image_facts(run.folder) for run in runs]
     clocks = {"training": "minutes"}
     if any(one.get("train_examples") == IMAGENET_IMAGES for one in facts):
         # published results use these clocks

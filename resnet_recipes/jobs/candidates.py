@@ -13,7 +13,6 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
@@ -32,8 +31,7 @@ from resnet_recipes.planning.published_results import (
 )
 from resnet_recipes.planning.stable_phase import change_duration
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.run_folder import DATA
-from resnet_recipes.run_folder.runs import iterate_runs
+from resnet_recipes.run_folder.runs import iterate_runs, read_image_facts
 
 #: Images with a smaller dimension of at most this many pixels are small.
 MAX_SMALL_SIZE = 96
@@ -191,7 +189,7 @@ def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accura
             continue
         is_plain = all(change.startswith(_FREE_SETTINGS) for change in run.changes)
         with suppress(NotReadyError):  # a damaged file
-            run_facts = read_json(run.folder / DATA, may_be_absent=True)
+            run_facts = read_image_facts(run.folder)
             if is_plain and run_facts.get("train_digest") == facts.train_digest:
                 accuracies.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)
     return {

@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import format_number
 from resnet_recipes.report.comparison import SeedGroup
-from resnet_recipes.run_folder import DATA
+from resnet_recipes.run_folder.runs import read_image_facts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +22,7 @@ def describe_learning_curves(seed_groups: Iterable[SeedGroup]) -> Iterator[str]:
 
     series: dict[Any, list[tuple[int, float, float, SeedGroup]]] = defaultdict(list)
     for group in seed_groups:
-        facts = read_json(group.runs[0].folder / DATA, may_be_absent=True)
+        facts = read_image_facts(group.runs[0].folder)
         match facts, group.mean_top1:
             case {"train_examples": int(count), "eval_examples": int(val)}, float(mean) if val:
                 error = (val * (1 - mean / 100) + 1) / (val + 2)  # never 0 or 1

@@ -32,10 +32,10 @@ from resnet_recipes.report.paired_difference import (
     describe_pair,
 )
 from resnet_recipes.report.training_curves import make_section
-from resnet_recipes.run_folder import COMMAND, CORRECT_IMAGES, DATA, METRICS, SUMMARY
+from resnet_recipes.run_folder import COMMAND, CORRECT_IMAGES, METRICS, SUMMARY
 from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.metrics import read_metrics
-from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes
+from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes, read_image_facts
 
 #: The machine of most published results.
 USUAL_HARDWARE = "8x A100"
@@ -145,7 +145,7 @@ def _build_data_sections(
 
 def _identify_data(run: RunRecord) -> tuple[object, ...]:
     """Return a key that is equal for runs with comparable accuracies."""
-    facts = read_json(run.folder / DATA, may_be_absent=True)
+    facts = read_image_facts(run.folder)
     parts = read_settings(run.folder).get("data.fold", "").partition("/")[2]
     return _name_data(run), parts or facts.get("eval_digest") or facts.get("train_examples")
 
@@ -156,13 +156,13 @@ def _name_data(run: RunRecord) -> str:
 
 def _count_images(run: RunRecord, key: str = "train_examples") -> int:
     """Return the number of a run's training or validation images; 0 if unknown."""
-    count = read_json(run.folder / DATA, may_be_absent=True).get(key)
+    count = read_image_facts(run.folder).get(key)
     return count if isinstance(count, int) else 0
 
 
 def _describe_data(runs: Sequence[RunRecord]) -> str:
     """Return the numbers of images and classes of a dataset; some runs may use a fraction."""
-    facts = read_json(max(runs, key=_count_images).folder / DATA, may_be_absent=True)
+    facts = read_image_facts(max(runs, key=_count_images).folder)
     counts = (
         (facts.get("train_examples"), "training images"),
         (facts.get("eval_examples"), "validation images"),
@@ -257,7 +257,8 @@ def _check_run(run: RunRecord) -> RunRecord:
     try:
         read_settings(run.folder)
         read_metrics(run.folder / METRICS)
-        for name in (DATA, CORRECT_IMAGES, SUMMARY):
+        read_image_facts(run.folder)
+        for name in (CORRECT_IMAGES, SUMMARY):
             read_json(run.folder / name, may_be_absent=True)
         return run
     except NotReadyError as error:

@@ -10,11 +10,12 @@ from typing import Any
 from resnet_recipes.base.errors import REJECTED_CODES, STOPPED_CODES, NotReadyError
 from resnet_recipes.base.money import compute_cost
 from resnet_recipes.base.names import find_short_name
-from resnet_recipes.base.reading import read_bytes, read_json
+from resnet_recipes.base.reading import make_read_error, read_bytes, read_json
 from resnet_recipes.run_folder import (
     ALL_CHECKPOINTS,
     CHECKPOINTS,
     CONFIG,
+    DATA,
     EXIT,
     LOGS,
     METRICS,
@@ -34,6 +35,15 @@ MAX_POINTS_BEHIND = 1.0
 
 #: Settings shown in other columns: the name, folder and epochs of a run.
 _OMITTED_PREFIXES = ("run.", "max_duration=", "scale_schedule_ratio=")
+
+#: Types of the facts about images that reports read.
+_IMAGE_FACTS: dict[str, type] = {
+    "train_examples": int,
+    "eval_examples": int,
+    "train_digest": str,
+    "eval_digest": str,
+    "classes": list,
+}
 
 #: Times of a finished run, with their keys in its summary.
 _CLOCKS = {
@@ -234,6 +244,18 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         "resume_settings": settings or "",
         "reason": _get_text(ending, "message") if state != "running" else "",
     }
+
+
+def read_image_facts(folder: Path) -> dict[str, Any]:
+    """Return the recorded facts about the images of a run; empty if there is no file.
+
+    Raises NotReadyError if the file cannot be read or a value has another type.
+    """
+    facts = read_json(folder / DATA, may_be_absent=True)
+    for key, value_type in _IMAGE_FACTS.items():
+        if type(facts.get(key, value_type())) is not value_type:
+            raise make_read_error(folder / DATA, ValueError(f"its {key} has another type"))
+    return facts
 
 
 def _get_top1(record: Mapping[str, Any]) -> dict[str, float | None]:

@@ -32,6 +32,7 @@ FAULTS: dict[str, Callable[[Path], object]] = {
     "brackets": write_content(b"[" * 30_000),
     "deep": write_content(b'{"a":' * 900 + b"1" + b"}" * 900),
     "text": write_content(b'{"epochs": "9", "recipe": ["a"], "training_seconds": {}}'),
+    "facts": write_content(b'{"train_examples": 9, "eval_digest": [], "classes": 5}'),
     "bytes": write_content(b"\xff\xfe\x00\x80" * 9),
 }
 
@@ -47,7 +48,8 @@ def create_faulty_run(root: Path, name: str, file: str, fault: str) -> Path:
 #: The faults for each file: all faults for files whose values are read, otherwise some.
 FEW = ("fifo", "sparse", "deep", "bytes")
 FILES = dict.fromkeys(("summary.json", "config.yaml", "metrics.jsonl"), tuple(FAULTS))
-FILES |= dict.fromkeys(("overrides.txt", "data.json", "env.json", "command.txt"), FEW)
+FILES |= dict.fromkeys(("overrides.txt", "env.json", "command.txt"), FEW)
+FILES["data.json"] = (*FEW, "facts")
 
 
 @pytest.mark.parametrize(("file", "faults"), FILES.items())
