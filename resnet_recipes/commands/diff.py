@@ -61,7 +61,7 @@ def _find_unknown(arguments: Sequence[str], folder: Path | None) -> Iterator[Pro
 
 
 def _read_settings(argument: str, folder: Path | None) -> dict[str, str]:
-    """Return every setting of a recipe or of a run, as text."""
+    """Return every setting of a recipe or of a run except its name, as text."""
     name = argument.removeprefix("recipe=")
     run = None if name in Library(folder).list_names() else find_run_path("RECIPE|RUN", argument)
     from resnet_recipes.recipe import frozen_recipe

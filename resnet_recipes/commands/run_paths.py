@@ -145,7 +145,8 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
 
     `say` gets the reason if no run has the settings of --resume auto.
 
-    Raises RecipeError if the run does not exist.
+    Raises RecipeError if the run does not exist, or if another argument than --resume RUN names a
+    recipe or a run.
     """
     run_name, positional = arguments.flags.get("--resume"), arguments.positional
     if run_name is None:

@@ -212,7 +212,8 @@ def _split_name(member: Member) -> tuple[str, str]:
 def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
     """Return the only image of a sample's members, and its label.
 
-    Raises NotReadyError unless there are exactly one image and one label.
+    A label in .cls takes precedence over .json. Raises NotReadyError if there is no label, or not
+    exactly one image.
     """
     by_suffix = {_split_name(member)[1]: member for member in group}
     images = [member for suffix, member in by_suffix.items() if f".{suffix}" in decode.SUFFIXES]
