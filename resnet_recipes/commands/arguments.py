@@ -366,8 +366,9 @@ def _name_option(problem: Problem, fix: str) -> str:
 
 def _adapt_fix(fix: str, usage: Usage) -> str:
     """Return a fix adapted to the command that the user typed; "" if it has no such flag."""
-    if fix.startswith("-") and fix.split()[0] not in usage.values:  # a flag of resnet-train
-        return f"resnet-train {fix}" if fix.startswith("--resume") else ""
+    flag = fix.partition(" ")[0]
+    if flag.startswith("-") and flag not in usage.values:  # a flag of resnet-train
+        return f"resnet-train {fix}" if flag == "--resume" else ""
     command = "resnet-train" if "RUN|FILE" not in usage.line else " ".join(usage.line.split()[:2])
     if isinstance(fix, Hint):
         return Hint(fix.replace("resnet-train ...", f"{command} ..."))
