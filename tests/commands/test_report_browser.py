@@ -136,6 +136,14 @@ def test_published_report_has_plot_and_sortable_table(browser, tmp_path):
         assert values == sorted(values)
 
 
+def test_accuracy_axis_ends_at_100_percent(browser, tmp_path):
+    for recipe, top1 in (("mild", 62.0), ("hot", 98.0)):
+        create_run_folder(tmp_path / "runs", recipe, recipe=recipe, top1=top1, image_count=153)
+    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+    labels = browser.find_elements(By.CSS_SELECTOR, "#time .role-axis-label text")
+    assert max(float(label.text) for label in labels) == 100
+
+
 def test_report_removes_unchecked_run_from_curves(browser, tmp_path):
     for recipe, images in (("mild", 5000), ("hot", 5000), ("mild", 6000), ("hot", 6000)):
         create_run_folder(
