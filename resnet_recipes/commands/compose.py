@@ -275,6 +275,10 @@ def _choose_recipe(arguments: Arguments) -> Choice:
     if "," not in names[0]:
         library.read_chain(names[0])
     elif "-m" not in arguments:
+        from resnet_recipes.recipe.hydra_compose import list_points
+
+        for point in list_points([f"recipe={names[0]}"]):
+            library.read_chain(get_value(point, "recipe"))
         sweep = _format_command("resnet-train -m", [f"recipe={names[0]}", *changes], arguments)
         raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), sweep)
     return Choice(names[0], changes)

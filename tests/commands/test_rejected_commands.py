@@ -161,6 +161,7 @@ convert a b quality=90 | 2 | unknown option quality=90
 train mild data=x --json | 2 | try:   resnet-train mild data=x --json --dry-run
 train -m recipe=mild,hot data=x lr=abc,1 | 2 | error: lr=abc must be
 train -m mild data=x lr=[1,2] | 2 | use:   -m lr=1,2
+train mild,hott data=x | 2 | error: unknown recipe hott; did you mean hot?EOL
 train mild data=x lr=0.1,wd=3 | 2 | lr=0.1,wd=3 must be a numberEOL      hint:  mild uses lr=2.048
 train mild data=x lr=0,5 | 2 | use:   lr=0.5EOLEOL
 train mild data=x epochs=2,x | 2 | a sweepEOL      hint:  mild uses epochs=36
