@@ -37,8 +37,8 @@ USAGE = Usage(
     },
     f"""\
 {RUN_HELP} The target program loads the export, and its
-outputs are compared on 64 validation images of the run or of PATH, or on random images
-if there are none. BlurPool stays in the network; the factors of StochasticDepth become
+outputs are compared on 64 validation images of PATH or of the run, or on random images
+if the run has none. BlurPool stays in the network; the factors of StochasticDepth become
 part of the weights.""",
 )
 
@@ -79,7 +79,8 @@ def run(arguments: Arguments) -> int:
     if lose:  # fetches the images
         require_trusted_url(network.recipe.data, positional[1:])
     preprocesses = "--with-preprocessing" in arguments
-    options = ExportOptions(preprocesses, dtype, float(lose) if lose else None)
+    is_typed = bool(get_value(arguments.positional, "data", "data.root"))
+    options = ExportOptions(preprocesses, dtype, float(lose) if lose else None, is_typed)
     RecipeError.raise_if_any(find_problems(network.network, to, options))
     NotReadyError.raise_if_any(find_missing_packages(to))
     say(f"writing {TARGETS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")

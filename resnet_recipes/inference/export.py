@@ -66,6 +66,7 @@ class ExportOptions(NamedTuple):
     dtype: str = "float32"  # weights and computation: float32, float16 or int8
     # maximum loss of top-1 on all validation images, in percentage points; None: not measured
     lose: float | None = None
+    needs_images: bool = False  # whether it must be compared on validation images
 
 
 class ExportResult(NamedTuple):
@@ -105,7 +106,7 @@ def _write(
     options: ExportOptions,
     progress: Progress,
 ) -> ExportResult:
-    images, which = _load_images(trained, is_required=options.lose is not None)
+    images, which = _load_images(trained, options.needs_images or options.lose is not None)
     about = trained.about
     model = written = trained.model.to(memory_format=torch.contiguous_format)
     if options.preprocesses:

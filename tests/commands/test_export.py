@@ -267,6 +267,14 @@ def test_export_without_images_compares_generated_ones(run_command):
     assert not Path("a").exists()
 
 
+@pytest.mark.parametrize("path", ["nowhere", "empty"])
+def test_export_rejects_typed_data_without_images(path, run_command):
+    Path("empty").mkdir()
+    message = run_command(f"resnet-recipes export mine --to onnx --out out data={path}", 3).err
+    assert f"data={path} " in message or f"{path} has no images" in message
+    assert not Path("out").exists()
+
+
 def test_export_with_fixed_size_states_the_size(folder_with_weights, monkeypatch, run_command):
     network = load(folder_with_weights)
 
