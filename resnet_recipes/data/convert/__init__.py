@@ -106,10 +106,9 @@ def convert(
 ) -> list[Path]:
     """Write the files and return their paths; resume an interrupted attempt at the same conversion.
 
-    `expected` is the forecast, if already made. Old files with the same names stay until the new
-    files are complete. Raises RecipeError if DST or an option is wrong, and NotReadyError if an
-    image is unreadable or the disk is full. Raises TrainingError if a worker dies or a file reads
-    back differently.
+    `expected` is the forecast, if already made. Raises RecipeError if DST or an option is wrong,
+    and NotReadyError if an image is unreadable or the disk is full. Raises TrainingError if a
+    worker dies or a file reads back differently.
     """
     files = plan_files(src, dst, options)
     NotReadyError.raise_if_any(chain(*map(_find_skipped, chain(*files))))

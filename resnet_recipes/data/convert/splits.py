@@ -3,7 +3,7 @@
 import hashlib
 import os
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError, Value
 from resnet_recipes.base.paths import parse_new_path
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import get_half_path, open_beton
-from resnet_recipes.data.beton.sidecar import Sidecar, make_half_source
+from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.beton.writer import get_partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions, OriginalImages
 from resnet_recipes.data.convert.shards import find_shards
@@ -62,27 +62,14 @@ class Split:
         """Return the records in the journal of an interrupted attempt, one per image."""
         return read_journal(self.target, self.compute_key())
 
-    def read_earlier_sidecar(self) -> Sidecar | None:
-        """Return the sidecar of the file that a conversion wrote here, or None."""
-        try:
-            return open_beton(self.target).sidecar
-        except NotReadyError:
-            return None
-
-    def has_foreign_target(self) -> bool:
-        """Return whether a file exists that was not made from this source."""
-        if not os.path.lexists(self.target):
-            return False
-        sidecar = self.read_earlier_sidecar()
-        return sidecar is None or not (
-            sidecar.source == self.source.path or sidecar.source_sha256 == self.fingerprint
-        )
-
     def is_finished(self) -> bool:
         """Return whether an earlier attempt finished this file, with these options."""
         if get_partial_path(self.target).exists():
             return False
-        sidecar = self.read_earlier_sidecar()
+        try:
+            sidecar = open_beton(self.target).sidecar
+        except NotReadyError:
+            return False
         if sidecar is None or (sidecar.skipped and self.options.on_bad_image == "error"):
             return False
         return (
@@ -96,8 +83,8 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
     """Return the files to make: DST/train.beton and DST/val.beton if SRC has both splits, else DST.
 
     A file comes with its small level, if it has one: both are made from one decode. Raises
-    NotReadyError if SRC cannot be read, or RecipeError if DST does not fit SRC, is another kind of
-    file, or if options are wrong.
+    NotReadyError if SRC cannot be read, or RecipeError if DST does not fit SRC, is complete or has
+    other files, or if options are wrong.
     """
     RecipeError.raise_if_any(options.problems())
     sources = _find_sources(src, options)
@@ -117,16 +104,18 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
         first = files[0][0]
         half = get_half_path(first.target)
         files[0].append(Split(f"{first.name}.half", first.source, half, options, is_half=True))
-    for split in chain(*files):
-        if split.has_foreign_target():
-            parse_new_path("DST", str(split.target))
+    splits = [*chain(*files)]
+    existing = [split for split in splits if os.path.lexists(split.target)]
+    if len(existing) == len(splits) or not all(split.is_finished() for split in existing):
+        parse_new_path("DST", str(dst if len(sources) == 2 else existing[0].target))
     return files
 
 
 def count_finished(files: list[list[Split]]) -> int:
-    """Return how many files an interrupted attempt finished; 0 if it finished all of them."""
-    complete = (all(split.is_finished() for split in levels) for levels in files)
-    return next((number for number, is_complete in enumerate(complete) if not is_complete), 0)
+    """Return how many files an interrupted attempt finished."""
+    return sum(
+        1 for _ in takewhile(lambda levels: all(split.is_finished() for split in levels), files)
+    )
 
 
 def _find_sources(src: Path, options: ConvertOptions) -> dict[str, OriginalImages]:

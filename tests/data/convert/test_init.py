@@ -85,7 +85,7 @@ def test_convert_keeps_images_labels_and_options(image_folder, tmp_path):
 def test_convert_shuffles_by_seed_unless_disabled(image_folder, tmp_path):
     labels = []
     for change in ({}, {"seed": 1}, {"shuffle": False}):
-        path = tmp_path / "a.beton"
+        path = tmp_path / f"{len(labels)}.beton"
         convert(
             image_folder / "train", path, ConvertOptions("raw", workers=1, **change), do_nothing
         )
@@ -155,17 +155,26 @@ def test_finished_split_is_not_converted_again(image_folder, tmp_path):
     convert(images, out, RAW, do_nothing, expected._replace(free_bytes=free))
     assert train.stat().st_mtime_ns == old
     assert len(open_beton(val)) == 11
+
+
+def test_convert_overwrites_no_finished_file(image_folder, tmp_path):
+    images, out = tmp_path / "images", tmp_path / "out"
+    shutil.copytree(image_folder, images)
+    train, val = convert(images, out, RAW, do_nothing)
+    other = ConvertOptions("jpg", workers=1)
+
+    def check_rejected(options: ConvertOptions) -> None:
+        with pytest.raises(RecipeError, match=r"out` already exists.*\n.*out2"):
+            convert(images, out, options, do_nothing)
+
+    check_rejected(RAW)
+    check_rejected(other)
     val.unlink()
-    # a different conversion, or of changed images, starts from scratch
-    convert(images, out, ConvertOptions("jpg", workers=1), do_nothing)
-    assert train.stat().st_mtime_ns > old
-    convert(images, out, RAW, do_nothing)
-    old = train.stat().st_mtime_ns
+    check_rejected(other)
     path = next((images / "train").glob("*/*"))
     path.write_bytes(path.read_bytes() + b" ")
-    val.unlink()
-    convert(images, out, RAW, do_nothing)
-    assert train.stat().st_mtime_ns > old
+    check_rejected(RAW)
+    assert len(open_beton(train)) == 37
 
 
 def test_convert_rejects_resume_with_other_options_or_source(image_folder, tmp_path, small_chunks):
@@ -228,12 +237,10 @@ def test_convert_rejects_full_disk_before_writing(image_folder, tmp_path, monkey
     assert not (tmp_path / "out").exists()
 
 
-def test_disk_full_during_conversion_keeps_old_file(
+def test_conversion_resumes_after_the_disk_was_full(
     image_folder, tmp_path, small_chunks, monkeypatch
 ):
     target = tmp_path / "train.beton"
-    convert(image_folder / "train", target, ConvertOptions("jpg", workers=1), do_nothing)
-    old = target.read_bytes(), get_sidecar_path(target).read_bytes()
     write, limit = beton_writer.write_all, convert_module.PAGE_SIZE + 100_000
 
     def fail_when_full(file, data):
@@ -245,7 +252,7 @@ def test_disk_full_during_conversion_keeps_old_file(
         patch.setattr(beton_writer, "write_all", fail_when_full)
         with pytest.raises(NotReadyError, match=r"No space left on device.*kept"):
             convert(image_folder / "train", target, RAW, do_nothing)
-    assert (target.read_bytes(), get_sidecar_path(target).read_bytes()) == old
+    assert not target.exists()
     assert convert_to_first_step(image_folder / "train", target) > 4
     assert len(open_beton(target)) == 37
 
@@ -344,9 +351,6 @@ def test_conversion_killed_during_verification_finishes_when_repeated(
 def test_convert_keeps_file_of_another_source(image_folder, tmp_path):
     target = tmp_path / "a.beton"
     convert(image_folder / "val", target, RAW, do_nothing)
-    old = target.read_bytes()
-    convert(image_folder / "val", target, ConvertOptions("jpg", workers=1), do_nothing)
-    assert target.read_bytes() != old
     wrong = (image_folder / "train", target), (target, target), (image_folder, tmp_path / "b.beton")
     for source, path in wrong:
         with pytest.raises(RecipeError, match=r"overwritten\n    .*a2\.beton|and a folder is"):
@@ -358,24 +362,6 @@ def test_convert_keeps_file_of_another_source(image_folder, tmp_path):
     convert(image_folder / "train", tmp_path / "b.half.beton", RAW, do_nothing)
     with pytest.raises(RecipeError, match=r"b\.half\.beton.*already exists"):
         convert(image_folder / "val", tmp_path / "b.beton", replace(RAW, levels=2), do_nothing)
-
-
-def test_convert_identifies_source_by_resolved_path(image_folder, tmp_path, monkeypatch):
-    for name, images in (("one", "val"), ("two", "train")):
-        (tmp_path / name).mkdir()
-        shutil.copytree(image_folder / images, tmp_path / name / "images")
-    target = tmp_path / "a.beton"
-    monkeypatch.chdir(tmp_path / "one")
-    convert(Path("images"), target, RAW, do_nothing)
-    convert(Path("../one/images"), target, ConvertOptions("jpg", workers=1), do_nothing)
-    old = target.read_bytes()
-    # a table in a folder is a separate dataset
-    Path("images/a.csv").write_text("path,label\nant/000.jpg,a\nbee/001.jpg,b\n")
-    for folder, source in (("one", "images/a.csv"), ("two", "images")):
-        monkeypatch.chdir(tmp_path / folder)
-        with pytest.raises(RecipeError, match="already exists"):
-            convert(Path(source), target, RAW, do_nothing)
-    assert target.read_bytes() == old
 
 
 def test_convert_rejects_wrong_sources_targets_and_options(image_folder, tmp_path):
