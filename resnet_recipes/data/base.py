@@ -142,11 +142,13 @@ class DataConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with these values; keys are relative to `data`."""
-        yield from super().problems()
+        limits = list(super().problems())
+        yield from limits
         if not self.root and self.backend != "synthetic":
             yield make_missing_data_problem()._replace(key="root")
         yield from find_address_problems(self.root)
-        if self.eval_resize < self.eval_size:
+        wrong = {problem.key for problem in limits}
+        if self.eval_resize < self.eval_size and not wrong & {"eval_resize", "eval_size"}:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
             resize = min(self.eval_size * 8 // 7, _MAX_CROP_SIZE)  # 256 for 224, the usual ratio
             yield Problem("eval_resize", self.eval_resize, rule, f"data.eval_resize={resize}")
