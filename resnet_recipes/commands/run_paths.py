@@ -88,6 +88,12 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     """
     RecipeError.raise_if_any([find_missing_network(arguments, usage.example)])
     path = find_network(arguments[0], "RUN|FILE")
+    settings = [argument.partition("=")[::2] for argument in arguments[1:]]
+    RecipeError.raise_if_any(
+        Problem(key, value, "unknown setting", f"--{key} {shlex.quote(value)}", kind=Kind.UNKNOWN)
+        for key, value in settings
+        if usage.values.get(f"--{key}")
+    )
     weights = get_value(arguments[1:], "model.weights")
     if weights and names.PUBLISHED_WEIGHTS.fullmatch(arguments[0]):
         rest = drop_arguments(arguments[1:], "model.weights")
