@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
@@ -74,8 +75,10 @@ def run(arguments: Arguments) -> int:
         hub.parse_repository("--push", push)
         NotReadyError.raise_if_any(hub.find_missing_packages())
     # the programs that read the file do not use autocast
-    positional = [*arguments.positional, "launch.device=cpu", "precision.dtype=fp32"]
+    positional = [*arguments.positional, "precision.dtype=fp32"]
     network = open_network(positional, USAGE)
+    on_cpu = replace(network.recipe.launch, device="cpu")
+    network = replace(network, recipe=replace(network.recipe, launch=on_cpu))
     if lose:  # fetches the images
         require_trusted_url(network.recipe.data, positional[1:])
     preprocesses = "--with-preprocessing" in arguments

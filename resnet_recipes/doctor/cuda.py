@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base.errors import Hint
+from resnet_recipes.base.errors import Hint, Problem, Statement, list_advice
 from resnet_recipes.doctor import Finding
 
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -35,6 +35,13 @@ def find_unused_gpu() -> Finding | None:
         return None
     reason = _find_reason()
     return reason._replace(what=f"this machine seems to have a GPU ({sign}), but {reason.what}")
+
+
+def make_missing_gpu_problem(key: str, value: object, fix: str) -> Problem:
+    """Return the problem of a machine without a GPU for torch, with the reason if it has one."""
+    finding = find_unused_gpu()
+    clause = Statement(finding.what if finding else "torch sees no GPU on this machine")
+    return Problem(key, value, clause, (*list_advice(finding.fix), fix) if finding else fix)
 
 
 def find_untested_machine() -> Finding | None:

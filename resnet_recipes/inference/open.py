@@ -45,15 +45,14 @@ _COMMON = (
     "evaluation.flip",
     "precision.dtype",
     "precision.kernels",
-    "launch.device",
 )
 
 #: Settings of a trained network, by command; the other settings are for training.
 SETTINGS = {
-    "predict": _COMMON,
+    "predict": (*_COMMON, "launch.device"),
     "export": (*_LABELED, *_COMMON),
-    "doctor": (*_LABELED, *_COMMON),
-    "eval": (*_LABELED, *_COMMON, "evaluation.sizes", "launch.gpus"),
+    "doctor": (*_LABELED, *_COMMON, "launch.device"),
+    "eval": (*_LABELED, *_COMMON, "evaluation.sizes", "launch.device", "launch.gpus"),
 }
 
 #: Settings for a file that does not describe its network.
@@ -63,7 +62,7 @@ _MODEL_SETTINGS = ("model.name=", "model.args.")
 def open_trained(
     source: Path | Network,
     changes: Sequence[str] = (),
-    settings: Sequence[str] = SETTINGS["export"],
+    settings: Sequence[str] = SETTINGS["doctor"],
 ) -> TrainedNetwork:
     """Open a network object, a run, a checkpoint, a weights file or a published name.
 

@@ -20,6 +20,7 @@ from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.root import explain_unreadable, find_root_problem
 from resnet_recipes.data.stream import Stream
+from resnet_recipes.doctor import cuda
 from resnet_recipes.inference.images import UnlabeledImages, open_labeled
 from resnet_recipes.network.about import NetworkDescription, select_image_settings
 from resnet_recipes.network.fuse import fuse
@@ -68,7 +69,13 @@ class TrainedNetwork:
     )
 
     def to_device(self) -> Self:
-        """Move the network to this rank's device, fuse its operations if allowed, and return it."""
+        """Move the network to this rank's device, fuse its operations if allowed, and return it.
+
+        Raises NotReadyError if the device is missing.
+        """
+        if self.recipe.launch.device == "cuda" and not cuda.is_usable():
+            fix = "launch.device=cpu"
+            raise NotReadyError([cuda.make_missing_gpu_problem("launch.device", "cuda", fix)])
         rank, precision = read_rank(self.recipe.launch.device), self.recipe.precision
         dtype, model = resolve_dtype(precision.dtype, rank.device), self.network.to(rank.device)
         if precision.kernels == "auto":

@@ -94,9 +94,9 @@ def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
         return
     gpus = cuda.find_gpus().count
     if config.device == "cuda" and not gpus:
-        yield _make_missing_gpu_problem("launch.device", "cuda", "launch.device=cpu")
+        yield cuda.make_missing_gpu_problem("launch.device", "cuda", "launch.device=cpu")
     elif config.gpus != "auto" and int(config.gpus) > gpus:
-        problem = _make_missing_gpu_problem(
+        problem = cuda.make_missing_gpu_problem(
             "launch.gpus", int(config.gpus), "launch.device=cpu gpus=auto"
         )
         if gpus:
@@ -174,13 +174,6 @@ def get_allocator_settings() -> dict[str, str]:
     if is_set or not cuda.has_nvml():
         return {}
     return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-
-
-def _make_missing_gpu_problem(key: str, value: object, fix: str) -> Problem:
-    """Return the problem of a machine without a GPU for torch, with the reason if it has one."""
-    finding = find_unused_gpu()
-    clause = Statement(finding.what if finding else "torch sees no GPU on this machine")
-    return Problem(key, value, clause, (*list_advice(finding.fix), fix) if finding else fix)
 
 
 #: The line of a traceback with the error.
