@@ -338,6 +338,7 @@ def _explain_flags(
         wrong = [one for one in wrong if one is not problem]
         if problem and not is_blank:
             is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
+            is_clear = is_unknown or problem.kind is Kind.UNUSED
             fixes = [_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes]
             advice = [fix for fix in fixes if fix]
             hints = [_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint)]
@@ -347,7 +348,7 @@ def _explain_flags(
                 value=None,
                 typed=flag,
                 clause="unknown flag" if is_unknown else problem.clause,
-                fix=(*advice, *hints) or (() if is_unknown else Hint(_WRITTEN)),
+                fix=(*advice, *hints) or (() if is_clear else Hint(_WRITTEN)),
                 valid=(*usage.values, "--help") if is_bare else () if advice else problem.valid,
                 kind=Kind.UNKNOWN if is_unknown else problem.kind,
             )

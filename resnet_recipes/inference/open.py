@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
 from resnet_recipes.data.base import DataConfig, DataFacts
@@ -171,11 +171,14 @@ def _change_settings(
     # of a rejected change
     earlier = {problem.key for problem in build_recipe(before)[1]}
     earlier |= {one.key for one in wrong} if any(one.key in keys for one in wrong) else set()
+    earlier |= {key for key in keys if key not in settings}
+    keys = [key for key in keys if key in settings]
     problems += [one for one in wrong if one.key in keys or one.key not in earlier]
     for change in {change.typed: change for change in changes}.values():
         if change.key not in settings:
             near = find_misspelled(change.key, settings)
-            fix, valid = (f"{near}={change.value}", ()) if near else ("", tuple(settings))
-            clause = "cannot be changed here"
-            problems.append(Problem(change.key, change.value, clause, fix, valid))
+            is_known = change.key in SETTINGS["eval"]
+            clause = "cannot be changed here" if is_known else "is a setting of training"
+            fix, kind = (f"{near}={change.value}", Kind.WRONG) if near else ("", Kind.UNUSED)
+            problems.append(Problem(change.key, change.value, clause, fix, kind=kind))
     return changed, problems

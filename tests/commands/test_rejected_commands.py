@@ -17,8 +17,8 @@ eval RUN evaluation.sizes=[4] | 2 | must be between 8 and 1024 pixels
 eval RUN evaluation.sizes=192,224 | 2 | 'evaluation.sizes=[192,224]'
 eval RUN imgsz=32 | 2 | data.eval_size=32
 eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes
-eval RUN lr=1 | 2 | cannot be changed here
-eval RUN epochs=3 | 2 | error: epochs=3 cannot be changed here
+eval RUN lr=1 | 2 | error: lr=1 is a setting of trainingEOL      hint:  remove itEOL
+eval RUN epochs=3 | 2 | error: epochs=3 is a setting of training
 eval RUN data.eval_size=big | 2 | error: data.eval_size=big must be a whole number
 eval RUN data.eval_size=4 | 2 | data.eval_size
 eval RUN/nothing | 3 | does not exist
@@ -42,7 +42,11 @@ predict RUN /nowhere/*.jpg | 3 | no file matches this
 predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
 predict RUN IMAGES --json --csv x | 2 | remove one of them
 predict RUN RUN | 2 | is a run, and the run comes first
-predict RUN IMAGES gpus=3 | 2 | cannot be changed here
+predict RUN IMAGES gpus=3 | 2 | cannot be changed hereEOL      hint:  remove itEOL
+predict RUN IMAGES top=2 | 2 | error: unknown setting top=2; did you mean --top 2?
+predict RUN IMAGES data.eval_size=8 data.eval_resize=4 | 2 | error: data.eval_resize=4 must be
+predict RUN IMAGES launch.device=cuda | 3 | launch.device=cuda: torch sees no GPU
+export RUN --to onnx --out NEW launch.device=cuda | 2 | launch.device=cuda cannot be changed here
 predict RUN IMAGES data.val_share=0.1 | 2 | cannot be changed here
 job --for slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
 job --for slurm -m mild data=/data gpus=1,2 | 2 | all jobs of an array must request the same GPUs
