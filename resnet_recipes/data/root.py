@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, Value
 from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.base.text import join_first
 
 LAYOUT = (
     "the layout is PATH/train/CLASS/image.jpg and PATH/val/CLASS/image.jpg, or with "
     "data.val_share=0.1 PATH/CLASS/image.jpg"
 )
 SPLITS = ("train", "val")
-CONVERT_COMMAND = "resnet-recipes convert SRC DST"
+CONVERT_HINT = Hint("resnet-recipes convert SRC DST")
 
 #: Names for the splits, including Hugging Face keywords. The first that exists is used.
 SYNONYMS = {
@@ -69,7 +70,7 @@ def find_root_problem(path: str) -> Problem | None:
         return None
     if betons:
         clause = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
-        return make_problem(root, clause, CONVERT_COMMAND)
+        return make_problem(root, clause, CONVERT_HINT)
     has_folders = bool(_list_folders(root))
     # the examples of FFCV also use the suffix .ffcv
     ffcv = sorted(name for name in names if name.lower().endswith((".beton", ".ffcv")))
@@ -165,12 +166,12 @@ def _explain_missing(root: Path) -> Problem:
     for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.7):
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
             return _make_absent_problem(root, Value(meant))
-    listed = ", ".join(sorted(names.values())[:8])
     is_here = there.absolute() == Path.cwd()
     subject = "the current folder" if is_here else there
-    fix: Fix = Hint(f"{subject} contains {listed}" if listed else LAYOUT)
+    listed = join_first(sorted(names.values()))
+    fix: Fix = Hint(f"{subject} contains {listed}") if listed else ()
     if not is_here and (rest or there == Path(there.anchor)):  # a listing from far away is noise
-        fix = Hint(f"there is no folder {there / wrong}" if rest else LAYOUT)
+        fix = Hint(f"there is no folder {there / wrong}") if rest else ()
     if root.match("data/demo"):
         fix = "resnet-train demo"
     return _make_absent_problem(root, fix)
@@ -191,7 +192,7 @@ def _explain_file(root: Path) -> Problem:
         if folder := next(filter(_has_splits, root.parents[:3]), None):  # ROOT/train/ants/1.jpg
             fix = Value(folder)
         return make_problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
-    fix = CONVERT_COMMAND
+    fix = CONVERT_HINT
     if _has_splits(root.parent):
         fix = Value(root.parent)
     return make_problem(

@@ -26,7 +26,7 @@ from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, iterate_images
 from resnet_recipes.data.root import (
-    CONVERT_COMMAND,
+    CONVERT_HINT,
     LAYOUT,
     SPLITS,
     TABLES,
@@ -376,7 +376,7 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
     yield from find_pair_problems(train, val)
     if config.val_share:
         clause = "applies only to image files; val.beton already exists"
-        fix = f"{CONVERT_COMMAND} val_share=0.1"
+        fix = Hint(f"{CONVERT_HINT} val_share=0.1")
         yield Problem("data.val_share", config.val_share, clause, fix)
     for key, default in {"share": 1.0, "fold": ""}.items():
         if (value := getattr(config, key)) != default:

@@ -13,7 +13,7 @@ from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_
 from resnet_recipes.data.images import use_engine
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
-from resnet_recipes.data.root import CONVERT_COMMAND
+from resnet_recipes.data.root import CONVERT_HINT
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 
 _THUMBNAIL_SIZE = 8  # pixels: height and width of the resized samples
@@ -74,11 +74,11 @@ def _describe(beton: Beton) -> Iterator[Finding]:
         yield Finding(
             "warn",
             f"{name} has no sidecar with checksums: damaged images may go unnoticed",
-            CONVERT_COMMAND,
+            CONVERT_HINT,
         )
     if is_sorted_by_class(beton):
         what = f"{name} is stored class by class: data.order=quasi_random cannot be used"
-        yield Finding("warn", what, (CONVERT_COMMAND, Hint("it shuffles by default")))
+        yield Finding("warn", what, (CONVERT_HINT, Hint("it shuffles by default")))
 
 
 def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
         yield Finding(
             "fix",
             f"{len(damaged):,} samples of {name} are damaged",
-            CONVERT_COMMAND,
+            CONVERT_HINT,
             list_few(faults),
         )
     else:

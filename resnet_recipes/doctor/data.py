@@ -19,7 +19,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.imagenet import is_imagenet
 from resnet_recipes.data.images.decode import FORMATS, KINDS, BadImageError, Picture, read_file
-from resnet_recipes.data.root import CONVERT_COMMAND, SPLITS, find_root_problem
+from resnet_recipes.data.root import CONVERT_HINT, SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_files
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 from resnet_recipes.doctor.beton import check_betons
@@ -75,7 +75,7 @@ def check_data(
             if root / f"{split}.beton" not in betons and root not in betons
         ]
         findings += [
-            Finding("fix", f"{root} has no {split}.beton", CONVERT_COMMAND) for split in missing
+            Finding("fix", f"{root} has no {split}.beton", CONVERT_HINT) for split in missing
         ]
         return findings
     try:

@@ -10,7 +10,7 @@ from resnet_recipes.base.cores import count_cores, get_available_memory
 from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.paths import find_existing_parent
 from resnet_recipes.base.text import format_bytes, format_count
-from resnet_recipes.data.root import CONVERT_COMMAND
+from resnet_recipes.data.root import CONVERT_HINT
 from resnet_recipes.doctor import Finding
 
 _MIN_OPEN_FILES = 4096
@@ -66,7 +66,7 @@ def _check_cores(gpus: int) -> Finding:
     count = count_cores()
     if gpus and count < _MIN_CORES * gpus:
         why = "this makes decoding cheaper; otherwise use fewer GPUs"
-        fix = CONVERT_COMMAND, Hint(why)
+        fix = CONVERT_HINT, Hint(why)
         return Finding(
             "warn",
             f"{count} cores for {gpus} GPUs: with fewer than {_MIN_CORES} each, they may wait",

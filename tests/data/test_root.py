@@ -51,9 +51,9 @@ imagenet | does not exist | {0.parent} contains cifar
 cifar/train | is one split; use the folder containing train/ and val/ | data={0}
 cifar/train/cat | is one class; use the folder containing train/ and val/ | data={0}
 . | a folder in it does | data={0}
-half | has only train.beton | convert
+half | has only train.beton | hint:  resnet-recipes convert SRC DST
 data/demo | does not exist | resnet-train demo
-/nowhere | does not exist | the layout is PATH/train
+/nowhere/x | does not exist | there is no folder /nowhere
 """
     ),
 )
@@ -63,6 +63,15 @@ def test_wrong_folder_suggests_the_intended_one(path, message, fix, cifar_folder
     error = explain_root_rejection(cifar_folder.parent / path)
     assert message in error
     assert fix.format(cifar_folder) in error
+
+
+def test_missing_folder_is_explained_in_brief(tmp_path):
+    assert explain_root_rejection("/nowhere") == "data.root=/nowhere does not exist"
+    for number in range(7):
+        (tmp_path / f"d{number}").mkdir()
+    assert f"{tmp_path} contains d0, d1, d2, d3, d4 and 2 more" in explain_root_rejection(
+        tmp_path / "cifar"
+    )
 
 
 @pytest.mark.parametrize("name", ["cifar_train.beton", "train_500_0.50_90.ffcv"])

@@ -22,7 +22,7 @@ from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.beton.sidecar import Sidecar, read_sidecar
 from resnet_recipes.data.images.decode import MAX_PIXELS
 from resnet_recipes.data.images.jpeg import ends_early, read_frame_size
-from resnet_recipes.data.root import CONVERT_COMMAND
+from resnet_recipes.data.root import CONVERT_HINT
 
 VERSION = 2
 JPEG, RAW = 0, 1  # how a sample is stored: `mode`
@@ -148,9 +148,7 @@ def open_beton(path: Path) -> Beton:
             file.seek(table_ptr)
             table = file.read(total - table_ptr)
     except OSError as error:
-        raise NotReadyError.at(
-            path, f"cannot be read: {error.strerror}", CONVERT_COMMAND
-        ) from error
+        raise NotReadyError.at(path, f"cannot be read: {error.strerror}", CONVERT_HINT) from error
     structure = hashlib.sha256(b"".join((header, fields, metadata, table))).hexdigest()
     types = np.frombuffer(fields, FIELD)["type_id"].tolist()
     samples, allocations = np.frombuffer(metadata, SAMPLE), np.frombuffer(table, ALLOCATION)
@@ -163,7 +161,7 @@ def open_beton(path: Path) -> Beton:
     sidecar_facts = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
     if sidecar_facts not in (None, (count, total, structure)):
         clause = "does not match its sidecar (.json): one of the two was changed"
-        raise NotReadyError.at(path, clause, CONVERT_COMMAND)
+        raise NotReadyError.at(path, clause, CONVERT_HINT)
     _reject(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES))
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
     starts, modes = image["ptr"].astype(np.int64), np.ascontiguousarray(image["mode"])
@@ -172,7 +170,7 @@ def open_beton(path: Path) -> Beton:
 
 def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
     """Yield why two files cannot be the splits of one run."""
-    again = (CONVERT_COMMAND, Hint("convert both together"))
+    again = (CONVERT_HINT, Hint("convert both together"))
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):
             clause = f"is the {beton.sidecar.split} split according to its sidecar"
@@ -192,7 +190,7 @@ def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
 def _reject(path: Path, faults: Iterator[str]) -> None:
     """Raise NotReadyError for the first fault, if any; it may have caused the others."""
     for fault in faults:
-        raise NotReadyError.at(path, fault, CONVERT_COMMAND)
+        raise NotReadyError.at(path, fault, CONVERT_HINT)
 
 
 def _find_header_faults(header: bytes, total: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.order import EpochOrder
-from resnet_recipes.data.root import CONVERT_COMMAND
+from resnet_recipes.data.root import CONVERT_HINT
 
 
 class Samples:
@@ -64,7 +64,7 @@ class Samples:
 
     def fix(self) -> Fix:
         """Return the fix for a damaged sample."""
-        return CONVERT_COMMAND
+        return CONVERT_HINT
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Point the engine rows [n] into the mapped file."""

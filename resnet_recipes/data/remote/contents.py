@@ -13,7 +13,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import MAX_BYTES
 from resnet_recipes.data.files import table
 from resnet_recipes.data.remote.base import ForbiddenError, RemoteFile, Store
-from resnet_recipes.data.root import CONVERT_COMMAND, SPLITS, TABLES
+from resnet_recipes.data.root import CONVERT_HINT, SPLITS, TABLES
 
 #: The format of `sha256sum * > SHA256SUMS`.
 SUMS = "SHA256SUMS"
@@ -70,7 +70,7 @@ def fetch_heads(store: Store, table_name: str, backend: str) -> tuple[RemoteFile
         names = [name for name in remotes if name not in _TABLES]
     if not {*names} - {SUMS}:
         clause = f"has neither {' and '.join(_FILES)} nor a table ({', '.join(_TABLES)})"
-        fix = (CONVERT_COMMAND, Hint("it makes the first two of images; upload DST"))
+        fix = (CONVERT_HINT, Hint("it makes the first two of images; upload DST"))
         raise store.make_error("", clause, fix)
     if empty := [name for name in names if not remotes[name].size]:
         raise store.make_error(empty[0], "is empty")
