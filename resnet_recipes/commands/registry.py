@@ -144,7 +144,8 @@ def run(argv: Sequence[str]) -> int:
         if name in Library().list_names():
             clause = "is a recipe, not a command"
             raise RecipeError.of("COMMAND", name, clause, shlex.join(["resnet-train", *argv]))
-        _reject_foreign_command([name.lstrip("-"), *rest], name)
+        others = [argument for argument in rest if argument not in ("--help", "-h")]
+        _reject_foreign_command([name.lstrip("-"), *others], name)
         raise RecipeError(
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
         )

@@ -125,6 +125,9 @@ resnet-recipes bottleneck mild data=x | resnet-recipes estimate mild data=x
 resnet-recipes profile mild data=x | resnet-recipes estimate mild data=x
 resnet-recipes fit mild | resnet-train mild
 resnet-recipes new wider | resnet-recipes cp mild recipes/wider.yaml
+resnet-recipes list --help | resnet-recipes ls
+resnet-recipes list --help | unknown command list
+resnet-recipes resume -h | resnet-train --resume last
 resnet-recipes --list | resnet-recipes ls
 resnet-recipes --list | unknown flag --list
 resnet-recipes job --for k8s mild data=/d | did you mean kubernetes?
