@@ -19,9 +19,11 @@ from resnet_recipes.base.errors import (
     Value,
 )
 from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.base.reading import make_read_error, read_json
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.root import find_root_problem
+from resnet_recipes.data.tensors import read_tensors
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.planning.disk import find_lack_of_space
@@ -33,7 +35,17 @@ from resnet_recipes.recipe.library import Entry, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
-from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, STOP, SUMMARY, TASK
+from resnet_recipes.run_folder import (
+    ALL_CHECKPOINTS,
+    CHECKPOINTS,
+    CONFIG,
+    DATA,
+    EXIT,
+    STOP,
+    SUMMARY,
+    TASK,
+    WEIGHTS,
+)
 from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 from resnet_recipes.run_folder.runs import iterate_newest_runs
@@ -109,6 +121,7 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
     recipe = _make_recipe(folder, changes)
     if (folder / SUMMARY).exists():
         RecipeError.raise_if_any(_find_late_changes(folder, changes))
+        _check_results(folder)
         say(f"{folder} is finished; its results are in {folder / SUMMARY}")
         return None
     if is_running(folder):
@@ -124,6 +137,25 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
     plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
     NotReadyError.raise_if_any([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total_bytes)])
     return plan
+
+
+def _check_results(folder: Path) -> None:
+    """Raise NotReadyError if the results of a finished run cannot be read."""
+    path = folder / SUMMARY
+    try:
+        read_json(path)
+        path = folder / WEIGHTS
+        if path.exists():
+            read_tensors(path)
+    except NotReadyError as error:
+        damage = error.problems[0]
+    except (OSError, ValueError) as error:
+        damage = make_read_error(path, error).problems[0]
+    else:
+        return
+    has_checkpoint = any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
+    command = f"rm {shlex.quote(str(folder / SUMMARY))} && {format_resume(folder)}"
+    raise NotReadyError([damage._replace(fix=command if has_checkpoint else "")])
 
 
 def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:

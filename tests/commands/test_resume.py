@@ -216,6 +216,20 @@ def test_resume_of_finished_run_trains_nothing(started_runs, run_command):
     assert len(started_runs) == 1
 
 
+@pytest.mark.parametrize("file", ["summary.json", "weights.safetensors"])
+def test_resume_of_finished_run_names_damaged_result(started_runs, run_command, file):
+    Path("runs/mine/summary.json").write_text("{}")
+    Path("runs/mine", file).write_text("{")
+    Path("runs/mine/checkpoints").mkdir(exist_ok=True)
+    message = run_command("resnet-train --resume mine", 3).err
+    assert message.startswith(f"error: runs/mine/{file} cannot be read: ")
+    assert "try:" not in message
+    Path("runs/mine/checkpoints/step-00000004.json").write_text("{}")
+    message = run_command("resnet-train --resume mine", 3).err
+    fix = "rm runs/mine/summary.json && resnet-train --resume runs/mine"
+    assert f"\n      try:   {fix}\n" in message
+
+
 @pytest.mark.parametrize("flags", ["", "--dry-run"])
 def test_resume_of_finished_run_rejects_settings_without_effect(started_runs, run_command, flags):
     Path("runs/mine/summary.json").write_text("{}")
