@@ -63,7 +63,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
         problem, *others = error.problems
         if others or arguments.command != "resnet-train":
             raise
-        sweep = _format_command("resnet-train -m", [f"recipe={name}", *changes], arguments)
+        sweep = format_command("resnet-train -m", [f"recipe={name}", *changes], arguments)
         advice = tuple(sweep if isinstance(each, SweepHint) else each for each in problem.advice)
         raise type(error)([problem._replace(fix=advice)]) from None
     for argument in dict.fromkeys(changes):
@@ -80,7 +80,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     return result
 
 
-def _format_command(program: str, words: Sequence[str], arguments: Arguments) -> str:
+def format_command(program: str, words: Sequence[str], arguments: Arguments) -> str:
     """Return a command with other words, and the typed flags."""
     flags = [text for item in arguments.flags.items() for text in item if text]
     return shlex.join([*program.split(), *words, *flags])
@@ -173,7 +173,7 @@ def _explain_missing(
                 facts = data.survey_images(config, on_progress=say)
             names, reason = rank_recipes(facts, find_typical_size(config, facts))
             if names:
-                command = _format_command(arguments.command, [names[0], *changes], arguments)
+                command = format_command(arguments.command, [names[0], *changes], arguments)
                 hint = Hint(f"{names[0]} is {reason}")
                 fix = (f"recipe={names[0]}" if problems else command, hint)
         if problems and not fix:
@@ -262,7 +262,7 @@ def _choose_recipe(arguments: Arguments) -> Choice:
                 library.read_chain(name)  # reports a missing file
         several = f"recipe={','.join(dict.fromkeys(names))}"
         others = [argument for argument in changes if argument not in recipes]
-        single = _format_command(arguments.command, [names[0], *others], arguments)
+        single = format_command(arguments.command, [names[0], *others], arguments)
         fix = (single, shlex.join(["resnet-train", "-m", several, *others]))
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
     is_folder = os.path.isdir(names[0])
@@ -279,7 +279,7 @@ def _choose_recipe(arguments: Arguments) -> Choice:
 
         for point in list_points([f"recipe={names[0]}"]):
             library.read_chain(get_value(point, "recipe"))
-        sweep = _format_command("resnet-train -m", [f"recipe={names[0]}", *changes], arguments)
+        sweep = format_command("resnet-train -m", [f"recipe={names[0]}", *changes], arguments)
         raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), sweep)
     return Choice(names[0], changes)
 

@@ -4,11 +4,12 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import parse_budget, parse_time
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement, SweepHint
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
@@ -21,7 +22,12 @@ from resnet_recipes.commands.arguments import (
     name_as_typed,
     select_arguments,
 )
-from resnet_recipes.commands.compose import choose_recipe, collect_problems, name_recipe
+from resnet_recipes.commands.compose import (
+    choose_recipe,
+    collect_problems,
+    format_command,
+    name_recipe,
+)
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import (
     STORAGE,
@@ -106,7 +112,10 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     # the runs of a sweep get their names from `resnet-train -m`; a run to extend may be on storage
     # that this machine cannot access
     unseen = {"--resume": "auto"} if engine in _STORAGE else {}
-    runs = compose_points(points, Arguments(unseen), (_STAND_IN,))
+    try:
+        runs = compose_points(points, Arguments(unseen, command=arguments.command), (_STAND_IN,))
+    except RecipeError as error:
+        raise type(error)(map(partial(_suggest_array, arguments), error.problems)) from None
     (name, (point, _)), *_ = runs.items()
     config = point.recipe
     usual = AUTO_GPUS_PER_NODE if config.batch.global_size >= SMALL_BATCH else 1
@@ -135,6 +144,14 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     return _ENGINES[engine](
         Job(name, drop_arguments(settings, *GPUS_KEYS), allocation, storage, list(extras), secrets)
     )
+
+
+def _suggest_array(arguments: Arguments, problem: Problem) -> Problem:
+    """Return a problem with a job array as its fix if it is a sweep without -m."""
+    command = format_command("resnet-recipes job -m", arguments.positional, arguments)
+    fix = command if arguments.flags["--for"] == "slurm" else Hint("only slurm has job arrays")
+    advice = tuple(fix if isinstance(each, SweepHint) else each for each in problem.advice)
+    return problem._replace(fix=advice)
 
 
 def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Problem, ...]:

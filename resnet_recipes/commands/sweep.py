@@ -109,7 +109,7 @@ def compose_points(
     for point_arguments in points:
         try:
             point = compose_recipe(
-                Arguments(arguments.flags, [*point_arguments, *extra]),
+                Arguments(arguments.flags, [*point_arguments, *extra], arguments.command),
                 needs_data="--dry-run" not in arguments,
             )
             name = _name_run(

@@ -85,6 +85,18 @@ def test_job_with_small_batch_requests_one_gpu(run_command):
     assert "#SBATCH --gpus-per-node=8\n" in script
 
 
+@pytest.mark.parametrize(
+    ("engine", "advice"),
+    [
+        ("slurm", "try:   resnet-recipes job -m recipe=mild data=/set seed=1,2 --for slurm"),
+        ("torchx", "hint:  only slurm has job arrays"),
+    ],
+)
+def test_sweep_without_flag_suggests_a_job_array(engine, advice, run_command):
+    message = run_command(f"resnet-recipes job --for {engine} mild data=/set seed=1,2", 2).err
+    assert message == f"error: seed=1,2 must be one value\n      {advice}\n\n[exit 2]\n"
+
+
 def test_job_array_has_runs_of_the_sweep(run_command):
     arguments = f"{TINY} seed=1,2 ssr=1,2"
     text = run_command(f"resnet-recipes job --for slurm -m mild,hot {arguments} --parallel 3").out
