@@ -112,10 +112,18 @@ def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:
 
 def open_weights(config: ModelConfig) -> Network:
     """Return the network that `config.weights` names, of any architecture. Raises like `find`."""
+
+    def complete(advice: str) -> str:
+        name = advice.removeprefix("model.name=")
+        return advice if name == advice else config.format_selection(name)
+
     try:
         return open_network(config.weights, config)
     except NotReadyError as error:
-        raise error.with_key("model.weights", config.weights) from None
+        problems = error.with_key("model.weights", config.weights).problems
+        raise type(error)(
+            problem._replace(fix=tuple(map(complete, problem.advice))) for problem in problems
+        ) from None
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.network.matching import find_fitting_networks, find_lookalikes
 from resnet_recipes.network.open import iterate_notes, open_network
+from resnet_recipes.network.pretrained import open_weights
 from tests.checks import get_problem
 
 NAME = "timm:test_efficientnet"
@@ -126,6 +127,17 @@ def test_error_states_how_fitting_networks_differ(tmp_path):
     names = ("timm:efficientnet_lite0", "timm:tf_efficientnet_lite0")
     assert problem.fixes == tuple(f"model.name={name}" for name in names)
     assert f"{names[1]} differs in {', '.join(EFFICIENTNET)}" in problem.advice[-1]
+
+
+def test_suggested_network_resets_stem_and_width(tmp_path):
+    timm = pytest.importorskip("timm")
+    path = tmp_path / "lite0.pth"
+    torch.save(timm.create_model("efficientnet_lite0", num_classes=2).state_dict(), path)
+    config = ModelConfig("resnet18", stem="small", width=0.5, weights=str(path))
+    problem = get_problem(NotReadyError, open_weights, config)
+    assert problem.fixes[0] == (
+        "model.name=timm:efficientnet_lite0 model.stem=standard model.width=1.0"
+    )
 
 
 def test_tensors_named_by_efficientnet_pytorch_suggest_tf_first(tmp_path):
