@@ -168,6 +168,11 @@ def test_compare_names_runs_in_rows_wider_than_terminal(compare, monkeypatch):
     assert f"model.weights  A: w  B: {long}/w\n" in out
     monkeypatch.setenv("COLUMNS", "50")
     assert f"model.weights\n  A: w\n  B: {long}/w\n" in compare("./a ./b")
+    monkeypatch.setenv("COLUMNS", "80")
+    create_run_folder(Path(), "c", config={"data": {"root": long}, "model": {"weights": "/v"}})
+    config = {"data": {"root": f"{long}/w"}, "model": {"weights": "w"}}
+    create_run_folder(Path(), "d", config=config)
+    assert "\nmodel.weights  /v  w\n" in compare("./c ./d")
 
 
 def test_compare_prints_the_verdict_before_the_settings(compare):

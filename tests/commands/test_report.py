@@ -236,10 +236,10 @@ def test_report_groups_best_runs_and_plots_by_dataset(render_page):
 
 
 def test_report_uses_the_faster_of_equally_accurate_runs(render_page):
-    for name, minutes in (("slow", 9), ("fast", 3)):
+    for name, minutes in (("early", 9), ("late", 3)):
         set_minutes(create_run_folder(RUNS, name, image_count=5000, epochs=minutes), minutes)
     text = render_page()
-    assert "Next: resnet-recipes predict runs/fast IMAGES" in text
+    assert "Next: resnet-recipes predict runs/late IMAGES" in text
     assert "2 finished" not in text
 
 

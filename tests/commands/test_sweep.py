@@ -51,6 +51,12 @@ def test_sweep_notes_repeated_values(sweeps, run_command):
     assert "1 run:" in streams.out
 
 
+def test_sweep_reports_a_shared_problem_once(sweeps, run_command):
+    message = run_command(f"resnet-train -m mild {TINY} lr=-1 seed=1,2 --dry-run", 2).err
+    assert message.count("lr=-1") == 1
+    assert "problems" not in message
+
+
 def test_sweep_of_one_run_prints_no_order(sweeps, run_command):
     out = run_command(f"resnet-train -m mild {TINY} seed=1 --dry-run").out
     assert "\n1 run:\n  mild-" in out

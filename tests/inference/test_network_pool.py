@@ -100,4 +100,5 @@ def test_pool_rejects_networks_of_other_images_or_classes(folds, run_command):
     network = load(folds[1])
     classes = ("another", *network.about.classes[1:])
     write_weights(network.model, folds[1] / WEIGHTS, replace(network.about, classes=classes))
-    assert "has other classes than first" in run_command("resnet-recipes eval first second", 2).err
+    message = run_command("resnet-recipes eval first second", 2).err
+    assert "has other classes than first\n      hint:  evaluate one run at a time\n" in message
