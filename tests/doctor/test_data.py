@@ -41,6 +41,15 @@ def test_healthy_data_has_only_ok_findings(image_folder):
     assert to_json("data", findings)["findings"][0]["level"] == "ok"
 
 
+def test_note_without_advice_is_ok(image_folder):
+    (image_folder / "train/bee/README").touch()
+    findings = check_data(image_folder)
+    assert "ignored because of their suffixes: 1 without a suffix" in [
+        finding.what for finding in findings
+    ]
+    assert {finding.level for finding in findings} == {"ok"}
+
+
 def test_missing_folder_is_reported_as_absent(tmp_path):
     (finding,) = check_data(tmp_path / "nope")
     assert finding.what == f"{tmp_path / 'nope'} does not exist"
