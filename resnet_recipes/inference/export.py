@@ -5,7 +5,7 @@ from contextlib import closing, suppress
 from copy import deepcopy
 from dataclasses import replace
 from itertools import cycle, islice
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,7 +138,11 @@ def _write(
         if before - after > options.lose:
             raise TrainingError(
                 f"the file loses {before - after:.2f} points of top-1 ({before:.2f}% to "
-                f"{after:.2f}%), and --lose allows {options.lose:g}; nothing was written"
+                f"{after:.2f}%), and --lose allows {options.lose:g}; nothing was written",
+                (
+                    f"--lose {ceil(before - after)}",
+                    "--dtype float16" if options.dtype == "int8" else "",
+                ),
             )
     size = sum(path.stat().st_size for path in folder.iterdir())
     reader = TARGETS[to].program
