@@ -138,8 +138,11 @@ def _find_problems(
         yield problem._replace(fix="--dtype float16") if is_half else problem
     to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
     to = to or next(iter(format_names), "onnx")
-    path = shlex.quote(flags.get("--out") or str(find_free_path(Path("exported"))))
-    fix = f"resnet-recipes export {shlex.join(rest)} --to {to} --out {path}"
+    folders = [each for each in rest[1:] if "=" not in each]  # RUN FOLDER
+    folder = find_free_path(Path((folders or ["exported"])[0]))
+    path = shlex.quote(flags.get("--out") or str(folder))
+    command = shlex.join([each for each in rest if each not in folders])
+    fix = f"resnet-recipes export {command} --to {to} --out {path}"
     fix = fix if rest and to in formats else ""
     if "--to" not in flags:
         near = f"--to {to}" if rest != arguments.positional and to in formats else ""
