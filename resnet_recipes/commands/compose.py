@@ -263,7 +263,8 @@ def _choose_recipe(arguments: Arguments) -> Choice:
         several = f"recipe={','.join(dict.fromkeys(names))}"
         others = [argument for argument in changes if argument not in recipes]
         single = format_command(arguments.command, [names[0], *others], arguments)
-        fix = (single, shlex.join(["resnet-train", "-m", several, *others]))
+        sweep = shlex.join(["resnet-train", "-m", several, *others])
+        fix = (single, sweep if select_arguments(others, *DATA_KEYS) else "")
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
     is_folder = os.path.isdir(names[0])
     if names[0] not in recipes and (is_folder or names[0] in NETWORKS):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores, is_emulated
-from resnet_recipes.base.errors import Note, format_advice, list_advice
+from resnet_recipes.base.errors import Hint, Note, format_advice, list_advice
 from resnet_recipes.base.money import MIN_AMOUNT, compute_cost, format_cost
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
@@ -151,11 +151,12 @@ def _note_image_size(plan: "Plan") -> LabeledRows:
     size = find_typical_size(data, plan.facts)
     if data.train_size <= MAX_SMALL_SIZE < size:
         text = f"data.train_size={data.train_size} is for smaller images than these, of {size:g} px"
-        yield from Note(text, "recipe=finetune").list_rows()
+        yield from Note(text, Hint("the recipe finetune is for photographs")).list_rows()
     elif 0 < size <= MAX_SMALL_SIZE < data.train_size:
         text = f"the images have {size:g} px, and data.train_size={data.train_size} enlarges them"
         # whether small images gain from trained weights at a larger size was not measured
-        yield from Note(text, () if plan.recipe.model.weights else "recipe=small").list_rows()
+        fix = Hint("the recipe small is for such images")
+        yield from Note(text, () if plan.recipe.model.weights else fix).list_rows()
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:

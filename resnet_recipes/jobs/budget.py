@@ -109,7 +109,7 @@ def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
     )
     fix: list[str] = [Value(suggestion)]
     if max_minutes >= _LONG_MINUTES and not plan.recipe.model.weights:
-        fix.append(Hint("recipe=finetune trains only the classifier; a GPU is much faster"))
+        fix.append(Hint("the recipe finetune trains only the classifier; a GPU is much faster"))
     raise RecipeError.of("launch.budget", launch.budget, clause, tuple(fix))
 
 

@@ -109,7 +109,7 @@ def test_budget_below_shortest_run_suggests_finetuning(run_command, monkeypatch)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
     message = run_command(f"resnet-train {ARGUMENTS} budget=2h schedule.warmup=8ep", 2).err
     assert "the shortest sensible run is epochs=16, which takes up to 4 weeks" in message
-    assert "hint:  recipe=finetune trains only the classifier; a GPU is much faster" in message
+    assert "hint:  the recipe finetune trains only the classifier; a GPU is much faster" in message
 
 
 def test_resumed_budget_run_keeps_its_duration(run_folders, measurements, run_command):

@@ -122,6 +122,7 @@ resnet-recipes estimate mild
 resnet-recipes estimate data=images --within 2
 resnet-recipes estimate mild data=images --price -1
 resnet-recipes plan mild data=images bs=8 epochs=0.001
+resnet-recipes plan mild hot
 resnet-recipes teach mild data=images bs=8
 resnet-recipes runs nope
 resnet-recipes runs --sort acc
@@ -140,6 +141,7 @@ resnet-recipes predict first
 resnet-recipes predict first nope.jpg
 resnet-recipes predict runs/x nope.jpg
 resnet-recipes export first
+resnet-recipes export first new
 resnet-recipes export first --to tensorrt --out x
 resnet-recipes export first --to onnx --out images
 resnet-recipes convert images

@@ -106,7 +106,7 @@ resnet-train resume first | resnet-train --resume first
 resnet-train list | resnet-recipes ls
 resnet-train images | data=images
 resnet-train mild images | data=images
-resnet-train mild hot | -m recipe=mild,hot
+resnet-train mild hot data=images | -m recipe=mild,hot data=images
 resnet-train recipes/mine | recipe=recipes/mine.yaml
 resnet-train config=mild | recipe=mild
 resnet-train -c mild data=images | recipe=mild

@@ -48,7 +48,10 @@ def test_plan_notes_images_larger_than_the_recipe_expects(run_command, tmp_path)
         (tmp_path / name).mkdir(parents=True)
         Image.new("RGB", (150, 120)).save(tmp_path / name / "0.jpg")
     text = " ".join(run_command(f"resnet-recipes plan small data={tmp_path} bs=2").out.split())
-    assert "is for smaller images than these, of 120 px use recipe=finetune" in text
+    assert (
+        "is for smaller images than these, of 120 px hint the recipe finetune is for photographs"
+        in text
+    )
     text = run_command(f"resnet-recipes plan small data={tmp_path} bs=2 data.train_size=100").out
     assert "smaller images than these" not in text
 
@@ -59,11 +62,11 @@ def test_plan_notes_images_smaller_than_the_recipe_expects(run_command, tmp_path
         Image.new("RGB", (32, 40)).save(tmp_path / name / "0.jpg")
     line = f"resnet-recipes plan mild bs=2 data={tmp_path}"
     text = " ".join(run_command(line).out.split())
-    assert "the images have 32 px, and data.train_size=176 enlarges them use recipe=small" in text
+    assert "the images have 32 px, and data.train_size=176 enlarges them hint the recipe" in text
     assert "enlarges" not in run_command(f"{line} data.train_size=32").out
     text = " ".join(run_command(f"{line} model.weights=torchvision").out.split())
     assert "enlarges them" in text
-    assert "recipe=small" not in text
+    assert "the recipe small" not in text
 
 
 @pytest.mark.parametrize(
