@@ -118,13 +118,13 @@ def _is_as_large_as_training(network: "TrainedNetwork", examples: int) -> bool:
     True if the number of its training images is not known.
     """
     from resnet_recipes.data.base import DataFacts
-    from resnet_recipes.inference.trained_network import make_recipe
+    from resnet_recipes.inference.trained_network import find_run, make_recipe
 
-    path, original = network.path, make_recipe(network.path, network.network).data
-    if not (path and original.sets_aside) or network.recipe.data.sets_aside:
+    run, original = find_run(network.path), make_recipe(network.path, network.network).data
+    if not (run and original.sets_aside) or network.recipe.data.sets_aside:
         return False
     try:
-        return examples >= DataFacts.read(path / DATA, original.root).train_examples
+        return examples >= DataFacts.read(run / DATA, original.root).train_examples
     except NotReadyError:
         return True
 

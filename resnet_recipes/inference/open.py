@@ -16,7 +16,7 @@ from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.inference.inputs import is_size_accepted
-from resnet_recipes.inference.trained_network import TrainedNetwork, make_recipe
+from resnet_recipes.inference.trained_network import TrainedNetwork, find_run, make_recipe
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
@@ -79,7 +79,7 @@ def open_trained(
     if model and model.name != name:
         clause = f"is not the network of {source}, which is {name}"
         raise RecipeError.of("model.name", model.name, clause, f"model.name={name}")
-    recipe = apply_changes(make_recipe(path, network), others, settings, path)
+    recipe = apply_changes(make_recipe(path, network), others, settings, find_run(path))
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
         if size != eval_size and not (
             is_resnet(network.model) or is_size_accepted(network.model, size, size)

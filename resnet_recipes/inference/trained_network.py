@@ -28,7 +28,7 @@ from resnet_recipes.network.load import Network
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import EvaluationConfig
-from resnet_recipes.run_folder import CONFIG, DATA
+from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.distributed import Rank, read_rank
 from resnet_recipes.training.evaluate import compute_logits, evaluate
@@ -126,7 +126,8 @@ class TrainedNetwork:
         batching = Batching(self.rank.rank, self.rank.world_size, size, size, 0)
         original, about = make_recipe(self.path, self.network).data, self.network.about
         is_own = all(getattr(config, key) == getattr(original, key) for key in _SELECTORS)
-        facts = self.path and self.path / DATA
+        run = find_run(self.path)
+        facts = run and run / DATA
         has_facts = bool(facts and os.path.lexists(facts) and is_own)
         if not (has_facts or config.root):
             clause = "the folder that contains the images"
@@ -179,13 +180,22 @@ def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
     return local
 
 
+def find_run(path: Path | None) -> Path | None:
+    """Return the run folder that `path` is, or whose checkpoint it is; else None."""
+    if path is None or path.is_dir():
+        return path
+    folder = path.absolute().parent
+    is_checkpoint = folder.name == CHECKPOINTS and path.is_file()
+    return folder.parent if is_checkpoint and (folder.parent / CONFIG).is_file() else None
+
+
 def make_recipe(path: Path | None, network: Network) -> Recipe:
-    """Return a run's recipe, or the defaults with the network's image settings.
+    """Return the recipe of a run or a checkpoint's run, or defaults with image settings.
 
     The recipe uses all visible GPUs.
     """
-    if path and path.is_dir():
-        recipe = frozen_recipe.read(path / CONFIG)
+    if run := find_run(path):
+        recipe = frozen_recipe.read(run / CONFIG)
         return replace(recipe, launch=replace(recipe.launch, gpus="auto", max_restarts=0))
     about = network.about
     config = DataConfig(**select_image_settings(about))

@@ -126,6 +126,13 @@ def test_eval_of_weights_file_needs_only_images(run_eval, run_command):
     assert "data is missing" in run_command("resnet-recipes eval mine/weights.safetensors", 3).err
 
 
+def test_eval_of_checkpoint_uses_images_of_its_run(folder_with_weights, run_eval):
+    checkpoint = Path("mine/checkpoints/last.safetensors")
+    checkpoint.parent.mkdir(exist_ok=True)
+    shutil.copy("mine/weights.safetensors", checkpoint)
+    assert run_eval(of=str(checkpoint))["loss"] == pytest.approx(run_eval()["loss"], abs=1e-6)
+
+
 def test_eval_matches_class_folders_by_name(run_eval, run_command):
     whole, some = count_right(run_eval()), CLASSES[3:9:2]
     for name in some:
