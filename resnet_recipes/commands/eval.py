@@ -89,7 +89,7 @@ def run(arguments: Arguments) -> int:
         import_plotting()
     _protect_tables(arguments, data.root)
     if len(networks) > 1:
-        check_pool(networks)
+        check_pool(networks, sources)
     test_sizes = sizes or [data.eval_size]
     try:
         by_network = [evaluate(network, test_sizes, say) for network in networks]

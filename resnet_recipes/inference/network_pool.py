@@ -1,6 +1,7 @@
 """Several networks, each evaluated on its own images, such as cross-validation folds."""
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
@@ -64,23 +65,25 @@ def open_pool(networks: Sequence[TrainedNetwork]) -> Iterator[list[PooledImage]]
         ]
 
 
-def check_pool(networks: Sequence[TrainedNetwork]) -> None:
+def check_pool(networks: Sequence[TrainedNetwork], sources: Sequence[str]) -> None:
     """Raise RecipeError unless all networks have the same classes and disjoint images.
+
+    `sources` are the arguments that name the networks.
 
     Raises NotReadyError if the images of a network cannot be opened.
     """
     first, *others = networks
-    hint = Hint("evaluate one run at a time")
-    for network in others:
+    for network, source in zip(others, sources[1:], strict=True):
         if network.network.classes != first.network.classes:
-            clause = f"has other classes than {first.path}"
-            raise RecipeError.of("RUN", str(network.path), clause, hint)
+            clause = f"has other classes than {sources[0]}"
+            raise RecipeError.of("RUN", source, clause, Hint("evaluate one run at a time"))
     with open_pool(networks) as images:
         paths = [os.path.realpath(image.path) for image in images]
     if twice := len(paths) - len({*paths}):
         clause = f"have {twice:,} images in common; only runs on different images are pooled"
-        names = " ".join(str(network.path) for network in networks)
-        raise RecipeError.of("RUN", names, clause, hint)
+        are_runs = all(network.path and network.path.is_dir() for network in networks)
+        fix = shlex.join(["resnet-recipes", "compare", *sources]) if are_runs else ""
+        raise RecipeError.of("RUN", " ".join(sources), clause, fix)
 
 
 def pool_results(results: Sequence[EvaluationResult]) -> EvaluationResult:

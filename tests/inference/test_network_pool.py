@@ -90,7 +90,7 @@ def test_pooled_gallery_sorts_networks_by_confidence(folds, run_json):
 def test_pool_rejects_networks_of_other_images_or_classes(folds, run_command):
     message = run_command("resnet-recipes eval first second data=images", 2).err
     assert "`first second` have 30 images in common; only runs on different" in message
-    assert "hint:  evaluate one run at a time\n" in message
+    assert "try:   resnet-recipes compare first second\n" in message
     Path("linked").symlink_to("images")  # the same images under another name
     recipe = read(folds[1] / "config.yaml")
     recipe.data.root, recipe.data.fold = str(Path("linked/val").absolute()), "1/2"
