@@ -1,7 +1,6 @@
 """`resnet-recipes predict RUN|FILE IMAGE...|FOLDER`: classify images with a trained network."""
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +23,13 @@ from resnet_recipes.base.suggestions import IMAGE_FLAGS
 from resnet_recipes.base.text import escape_controls, format_csv_line
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, get_value
 from resnet_recipes.commands.printing import open_output, say
-from resnet_recipes.commands.run_paths import find_missing_network, is_run, is_setting, open_network
+from resnet_recipes.commands.run_paths import (
+    find_missing_network,
+    is_image,
+    is_run,
+    is_setting,
+    open_network,
+)
 from resnet_recipes.jobs.lookup import LAST, find_network
 from resnet_recipes.report.progress import ProgressLine
 
@@ -113,26 +118,17 @@ def _find_images(source: str, images: Sequence[Path]) -> "list[str | Pixels]":
     return paths
 
 
-def _is_image(argument: str) -> bool:
-    """Return whether an argument is an image or a folder of images, and not a run."""
-    from resnet_recipes.data.files.listing import SUFFIXES, iterate_images
-
-    if os.path.isdir(argument):
-        return not is_run(argument) and any(iterate_images(Path(argument)))
-    return argument.lower().endswith(SUFFIXES)
-
-
 def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     """Yield the problems of the arguments for a run and for images, and of flags."""
     first, others = arguments.positional[:1], arguments.positional[1:]
-    is_image = not has_images and any(map(_is_image, first))  # the run is missing
-    command = shlex.join(["resnet-recipes", "predict", *([LAST] if is_image else []), *first])
+    lacks_run = not has_images and any(map(is_image, first))  # the run is missing
+    command = shlex.join(["resnet-recipes", "predict", *([LAST] if lacks_run else []), *first])
     problem = find_missing_network(
-        [] if is_image else first, command if is_image else USAGE.example
+        [] if lacks_run else first, command if lacks_run else USAGE.example
     )
     if problem:
         yield problem
-    if not (has_images or is_image):
+    if not (has_images or lacks_run):
         typed = get_value(others, *IMAGE_FLAGS)  # source=photos
         fix = f"{command} {shlex.quote(typed)}" if typed else Hint(f"{command} IMAGE ...")
         if problem:  # it has this advice already

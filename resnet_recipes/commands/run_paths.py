@@ -104,7 +104,15 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     from resnet_recipes.inference.open import SETTINGS, open_trained
     from resnet_recipes.network.open import iterate_notes
 
-    network = open_trained(path, arguments[1:], SETTINGS[usage.line.split()[1]])
+    try:
+        network = open_trained(path, arguments[1:], SETTINGS[usage.line.split()[1]])
+    except NotReadyError as error:
+        if not path.is_dir() or error.problems[0].fixes or not is_image(arguments[0]):
+            raise
+        images = arguments[0] if "IMAGE" in usage.line else f"data={arguments[0]}"
+        form = Hint(shlex.join([*usage.line.split()[:2], "RUN", images]))
+        clause = "is a folder of images, not a run"
+        raise RecipeError.of("RUN|FILE", arguments[0], clause, form) from None
     for note in iterate_notes(network.network):
         say(f"note: {note}")
     return network
@@ -144,6 +152,15 @@ def is_run(argument: str) -> bool:
     """Return whether an argument is a run folder."""
     path = find_run_path("RUN", argument)
     return path is not None and (path / CONFIG).is_file()
+
+
+def is_image(argument: str) -> bool:
+    """Return whether an argument is an image or a folder of images, and not a run."""
+    from resnet_recipes.data.files.listing import SUFFIXES, iterate_images
+
+    if os.path.isdir(argument):
+        return not is_run(argument) and any(iterate_images(Path(argument)))
+    return argument.lower().endswith(SUFFIXES)
 
 
 def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:

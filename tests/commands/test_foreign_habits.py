@@ -200,6 +200,8 @@ resnet-recipes job --for slurm mild data=/d -t 1:00:00 | --time 1:00:00
 resnet-recipes predict --model first --source images | resnet-recipes predict first images
 resnet-recipes eval first --verbose | --json, --csv, --png
 resnet-recipes eval | resnet-recipes eval last
+resnet-recipes eval images | resnet-recipes eval RUN data=images
+resnet-recipes predict images images/val | resnet-recipes predict RUN images
 resnet-train export model=first format=onnx | export first --to onnx --out exported
 resnet-recipes export model=first format=onnx | export first --to onnx --out exported
 resnet-recipes export first --to int8 --out x | --to onnx --dtype int8
