@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import find_implied_settings
+from resnet_recipes.base.duration import SETTINGS as DURATION_SETTINGS
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement, Value
 from resnet_recipes.base.names import get_full_name
@@ -129,6 +130,7 @@ def _compose_links(
     problems += _find_idle_removals(changed, links)
     problems += _find_idle_settings(changed, recipe.schedule)
     links = [*links, *options]
+    mistakes += _find_second_duration(changed, recipe.launch.budget)
     problems += [_locate(problem, changed, links) for problem in mistakes]
     digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
     last = {override.key: override.typed for override in changed}
@@ -285,6 +287,14 @@ def _list_methods(links: Links) -> set[str]:
         for name, value in section.items()
         if value is not None
     }
+
+
+def _find_second_duration(changed: Sequence[Override], budget: str) -> Iterator[Problem]:
+    """Yield a problem if a change sets the duration of a run with a budget."""
+    typed = [override.typed for override in changed if override.key in DURATION_SETTINGS]
+    if typed and budget:
+        clause = Statement(f"{typed[0]} already sets the duration")
+        yield Problem("launch.budget", budget, clause, Hint("remove one of them"))
 
 
 def _find_idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -> Iterator[Problem]:

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base import duration
 from resnet_recipes.base.duration import find_epochs_rule
 from resnet_recipes.base.errors import (
     BrokenRuleError,
@@ -113,10 +112,6 @@ def parse(arguments: Iterable[str]) -> ParseResult:
         if {"epochs", other} <= names:
             clause = f"sets the total duration, so {other}= cannot {verb} it"
             problems.append(Problem("epochs", None, clause, Hint("remove one of them")))
-    typed_durations = [item.typed for item in overrides if item.key in duration.SETTINGS]
-    if typed_durations and any(item.key == "launch.budget" for item in overrides):
-        clause = Statement(f"{typed_durations[0]} already sets the duration")
-        problems.append(Problem("budget", None, clause, Hint("remove one of them")))
     return ParseResult(overrides, problems)
 
 

@@ -212,6 +212,15 @@ def test_problem_from_command_line_has_no_file(write_recipe_file):
     assert (problem.key, problem.where) == ("methods.mixup.alpha", "")
 
 
+def test_duration_conflicts_with_budget_of_recipe_file(write_recipe_file):
+    write_recipe_file("recipes/mine.yaml", "defaults: [mild]\nlaunch:\n  budget: 2h\n")
+    with pytest.raises(RecipeError) as caught:
+        compose("mine", ["data=/d", "epochs=30"])
+    text = "recipes/mine.yaml:3: launch.budget=2h: epochs=30 already sets the duration"
+    assert str(caught.value.problems[0]).startswith(text)
+    assert compose("mine", ["data=/d"]).recipe.launch.budget == "2h"
+
+
 def test_all_problems_are_reported_with_their_lines(write_recipe_file):
     write_recipe_file(
         "recipes/mine.yaml",
