@@ -114,7 +114,9 @@ def _map_labels(
     if not classes and num_classes == len(get_wordnet_ids()) and {*folders} <= {*get_wordnet_ids()}:
         classes = get_wordnet_ids()
     if not classes:
-        clause = f"has {len(folders)} classes; the network has {num_classes:,} unnamed classes"
+        is_imagenet = num_classes == len(get_wordnet_ids())
+        which = "ImageNet" if is_imagenet else "unnamed"
+        clause = f"has {len(folders)} classes; the network has {num_classes:,} {which} classes"
         raise make_error(root, clause, _OTHER_CLASSES)
     if unknown := sorted({*folders} - {*classes}):
         hint = Hint(f"its classes are {join_first(classes)}")

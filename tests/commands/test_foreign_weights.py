@@ -98,7 +98,7 @@ def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, run
     Path("some/val/n0").mkdir()
     Path("some/val/n0/a.png").write_bytes(Path(next(iter(timm_logits))).read_bytes())
     result = run_command(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err
-    assert "has 5 classes; the network has 1,000 unnamed classes\n" in result
+    assert "has 5 classes; the network has 1,000 ImageNet classes\n" in result
     assert "hint:  resnet-train finetune trains a network for other classes" in result
 
 
