@@ -17,6 +17,7 @@ from resnet_recipes.commands.printing import (
     get_width,
     show,
 )
+from resnet_recipes.commands.run_paths import is_run
 from resnet_recipes.commands.runs import format_run_epochs
 from resnet_recipes.jobs.lookup import LIST, find_run_path, find_runs
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
@@ -31,6 +32,7 @@ from resnet_recipes.report.comparison import (
     read_settings,
 )
 from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
+from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.runs import RunRecord, read_image_facts
 
@@ -106,7 +108,12 @@ def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
         fix = shlex.join(["resnet-recipes", "diff", *arguments[:2]])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
-    folders = {folder.resolve(): folder for folder in find_runs(arguments)}
+    paths = find_runs(arguments)
+    for argument, folder in zip(arguments, paths, strict=True):
+        if not is_run(argument) and any(folder.glob(f"*/{CONFIG}")):
+            fix = shlex.join([*LIST.split(), argument])
+            raise RecipeError.of("RUN", argument, "is a folder of runs, not a run", fix)
+    folders = {folder.resolve(): folder for folder in paths}
     if len(folders) < 2:
         clause = "needs at least two different runs"
         raise RecipeError.of("COMMAND", shlex.join(["compare", *arguments]), clause, LIST)
