@@ -11,9 +11,14 @@ from itertools import starmap
 
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.money import clean_price, format_amount
-from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_value
+from resnet_recipes.base.suggestions import (
+    FOREIGN_COMMANDS,
+    FOREIGN_VALUES,
+    find_misspelled,
+    find_value,
+)
 from resnet_recipes.base.text import escape_controls, format_epochs, format_number, wrap_text
-from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
+from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage, get_value
 from resnet_recipes.commands.printing import (
     format_minutes,
     format_or_dash,
@@ -81,9 +86,10 @@ def run(arguments: Arguments) -> int:
         )
     RecipeError.raise_if_any(problems)
     has_none = sources == [str(ROOT)] and not os.path.lexists(ROOT)
+    every = [] if has_none else list(iterate_records(sources))
     runs = [
         run
-        for run in ([] if has_none else iterate_records(sources))
+        for run in every
         if all(
             value in run.name if key == "name" else value == getattr(run, key)
             for key, value in filters
@@ -94,6 +100,9 @@ def run(arguments: Arguments) -> int:
     where = f"no runs in {', '.join(sources)}"
     unmatched = f"{where} match {' '.join(map('='.join, filters))}"
     none = [unmatched] if filters else [where, "try:   resnet-train demo"]
+    recipe = get_value(arguments.positional, "recipe")
+    if near := find_misspelled(recipe, {run.recipe for run in every}) if recipe else "":
+        none.append(f"use:   recipe={near}")
     lines = format_runs(runs, price) if runs else none
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0

@@ -48,6 +48,8 @@ def test_runs_are_sorted_and_filtered(arguments, names, three_runs, run_json):
 def test_runs_without_a_match_name_folder_and_filter(three_runs, run_command):
     out = run_command(f"resnet-recipes runs {three_runs} recipe=smal").out
     assert out == f"no runs in {three_runs} match recipe=smal\n"
+    out = run_command(f"resnet-recipes runs {three_runs} recipe=milk").out
+    assert out == f"no runs in {three_runs} match recipe=milk\nuse:   recipe=mild\n"
 
 
 def test_runs_csv_lists_name_state_and_cost(three_runs, run_command):
