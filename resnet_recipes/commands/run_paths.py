@@ -177,11 +177,13 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
     if run_name != "auto":
         clause = Statement("--resume names the run, and a run keeps its recipe")
         name = get_value(positional, "recipe")
+        words = [word for item in arguments.flags.items() for word in item if word]
+        fix = shlex.join(["resnet-train", *words])
         RecipeError.raise_if_any(
             [
-                Problem("NAME", name, clause, kind=Kind.UNUSED) if name else None,
+                Problem("NAME", name, clause, fix, kind=Kind.UNUSED) if name else None,
                 *(
-                    Problem(argument, None, clause, kind=Kind.UNUSED)
+                    Problem(argument, None, clause, fix, kind=Kind.UNUSED)
                     for argument in select_arguments(positional, *_NAMING)
                 ),
             ]

@@ -252,10 +252,9 @@ run.root=elsewhere | run.root=elsewhere
     ),
 )
 def test_resume_rejects_other_run_or_recipe(started_runs, explain_rejected_resume, argument, typed):
-    assert (
-        f"{typed}: --resume names the run, and a run keeps its recipe"
-        in explain_rejected_resume(argument)
-    )
+    message = explain_rejected_resume(argument)
+    assert f"{typed}: --resume names the run, and a run keeps its recipe" in message
+    assert "try: resnet-train --resume runs/mine Nothing was started" in message
 
 
 def test_resume_auto_finds_newest_unfinished_run(run_folders, run_command):
