@@ -37,7 +37,7 @@ from resnet_recipes.jobs.lookup import (
     make_missing_run_problem,
 )
 from resnet_recipes.report.comparison import read_settings
-from resnet_recipes.run_folder import CONFIG
+from resnet_recipes.run_folder import CONFIG, WEIGHTS
 from resnet_recipes.run_folder.runs import RunRecord, iterate_runs, read_run
 
 if TYPE_CHECKING:
@@ -272,11 +272,13 @@ def _reject_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
 
 def _find_weights(key: str, name: str, arguments: Arguments) -> str:
     """Return the path of a run by name; other weights are returned unchanged."""
-    if (
-        os.path.lexists(name)
-        or names.PUBLISHED_WEIGHTS.fullmatch(name)
-        or not names.RUN_NAME.fullmatch(name)
-    ):
+    if os.path.lexists(name) or names.PUBLISHED_WEIGHTS.fullmatch(name):
+        return name
+    if (ROOT / name).is_file():
+        path = Path(name)
+        near = path.parent if path.name == WEIGHTS else ROOT / path
+        raise NotReadyError.of(key, name, "", Value(near), Kind.ABSENT)
+    if not names.RUN_NAME.fullmatch(name):
         return name
     _reject_last(key, name, arguments, f"{key}=runs/NAME")
     if path := find_run_path(key, name):

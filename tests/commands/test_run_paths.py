@@ -67,6 +67,22 @@ def test_weights_setting_rejects_missing_run_and_changing_last(runs, flags, type
         resolve_weights(Arguments(flags, [f"model.weights={typed}"]))
 
 
+@pytest.mark.parametrize(
+    ("typed", "suggestion"),
+    [
+        ("alpha/weights.safetensors", "alpha"),
+        ("alpha/checkpoints/a.pt", "runs/alpha/checkpoints/a.pt"),
+    ],
+)
+def test_weights_setting_suggests_file_of_a_run(runs, typed, suggestion):
+    path = Path("runs", typed)
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    message = f"did you mean model.weights={suggestion}[?]"
+    with pytest.raises(RecipeError, match=message):
+        resolve_weights(Arguments({}, [f"model.weights={typed}"]))
+
+
 @pytest.mark.parametrize("argument", ["alphq", "runs/alphq", "alpha.pt", "alpha.safetensors"])
 def test_unknown_run_suggests_the_nearest_name(runs, argument):
     with pytest.raises(RecipeError, match=r"does not exist; did you mean alpha"):
