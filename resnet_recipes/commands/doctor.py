@@ -28,7 +28,7 @@ from resnet_recipes.report.progress import ProgressLine
 
 USAGE = Usage(
     "resnet-recipes doctor [TOPIC] [PATH]",
-    "check images, decoder, GPUs and machine, with a fix for each problem",
+    "check images, decoder, GPUs and machine, and print fixes",
     "resnet-recipes doctor data /data/imagenet",
     {
         "--no-images": "data: do not decode the images",
