@@ -275,8 +275,8 @@ def _find_weights(key: str, name: str, arguments: Arguments) -> str:
     if os.path.lexists(name) or names.PUBLISHED_WEIGHTS.fullmatch(name):
         return name
     if (ROOT / name).is_file():
-        path = Path(name)
-        near = path.parent if path.name == WEIGHTS else ROOT / path
+        file = Path(name)
+        near = file.parent if file.name == WEIGHTS else ROOT / file
         raise NotReadyError.of(key, name, "", Value(near), Kind.ABSENT)
     if not names.RUN_NAME.fullmatch(name):
         return name
