@@ -80,10 +80,11 @@ def check_data(
         return findings
     try:
         config = make_config(root, nested_classes)
-        findings += _check_folders(config, compares=not images)
+        counts = [*_check_folders(config, compares=not images)]
         if config.val_share:
-            fix = "data.val_share=0.1", Hint("holds out a tenth of each class, as this check does")
-            findings.append(Finding("warn", f"{root} has no validation images", fix))
+            what = f"{root} has no validation images; this check sets aside a tenth of each class"
+            findings.append(Finding("warn", what, "data.val_share=0.1"))
+        findings += counts
     except NotReadyError as error:
         if others := [problem for problem in error.problems if problem.key != "data.val_share"]:
             return findings + [make_finding(problem) for problem in others]
