@@ -10,6 +10,7 @@ import torch
 
 from resnet_recipes.base.errors import ExitCode, Hint, TrainingError
 from resnet_recipes.base.field_types import flatten
+from resnet_recipes.base.text import format_count
 from resnet_recipes.jobs.measure import make_speed_key
 from resnet_recipes.jobs.prepare import prepare_rank
 from resnet_recipes.jobs.rank import RankProcess, Spans, read_task
@@ -143,10 +144,8 @@ def train_first_rank(
     checkpoints.wait(is_last=is_done and not is_task)
     if skipped := run.train_data.source.skipped:
         some = ", ".join(skipped[:5])
-        text = (
-            f"{len(skipped)} training images could not be read and were replaced, on rank 0: {some}"
-        )
-        recorder.log_note(done, text)
+        count = format_count(len(skipped), "unreadable training image")
+        recorder.log_note(done, f"replaced {count} on rank 0: {some}")
     if not is_done:
         with suppress(OSError):  # absent unless `resnet-recipes stop` sent the signal
             process.interruption.reason = (process.folder / STOP).read_text()

@@ -113,6 +113,14 @@ def test_training_time_excludes_loading_weights_or_checkpoint(saved, seconds, mo
     assert run.clock.seconds() == seconds
 
 
+def test_run_notes_one_replaced_image_in_singular(run_rank_0):
+    recorder = Mock()
+    skipped = {"train_data.source.skipped": ("a.jpg",)}
+    run_rank_0(lambda *_: 7, Mock(), recorder, **skipped)
+    note = "replaced 1 unreadable training image on rank 0: a.jpg"
+    recorder.log_note.assert_called_once_with(7, note)
+
+
 def test_error_in_training_outlives_error_of_last_checkpoint(run_rank_0):
     full, checkpoints = OSError("No space left on device"), Mock()
     checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
