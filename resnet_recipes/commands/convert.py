@@ -137,10 +137,11 @@ def _add_help(problem: Problem) -> Problem:
 
 
 def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:
+    seconds = 60 * expected.minutes
+    time = f"about {format_clock(seconds)}" if seconds >= 1 else "under a second"
     lines = [
         f"{expected.images:,} images to {target}: about {format_bytes(expected.bytes)} of "
-        f"{format_bytes(expected.free_bytes)} free, about {format_clock(60 * expected.minutes)} "
-        f"(measured on {expected.sampled_images})"
+        f"{format_bytes(expected.free_bytes)} free, {time} (measured on {expected.sampled_images})"
     ]
     if names := expected.ignored_files:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

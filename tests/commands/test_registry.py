@@ -202,6 +202,7 @@ def test_convert_dry_run_only_forecasts(run_command, image_folder):
     out, err = run_command(f"resnet-recipes convert {image_folder}/val images.beton --dry-run")
     assert out == ""
     assert err.startswith("30 images to images.beton: about ")
+    assert err.endswith(" free, under a second (measured on 30)\n")
     assert not Path("images.beton").exists()
 
 
