@@ -391,6 +391,8 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     meant = near and f"{near} {argument}".strip()
     valid: tuple[str, ...] = ()
     fix: Fix = _suggest_argument(key, value, usage, _drop_flag(name, usage, argv))
+    if key == "version":
+        return Problem(typed, None, "is not a flag here", "resnet-recipes --version")
     if fix:
         return Problem(typed, None, "is not a flag here", fix)
     if "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:

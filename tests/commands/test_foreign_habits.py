@@ -233,6 +233,7 @@ resnet-train mild data=images --verbse | unknown flag --verbse; did you mean --v
 resnet-recipes --hepl | did you mean --help?
 resnet-recipes --completion zsh | resnet-train --completion zsh
 resnet-recipes completion bash | resnet-train --completion bash
+resnet-recipes plan mild --version | resnet-recipes --version
 resnet-recipes --verson | did you mean --version?
 """
 )
