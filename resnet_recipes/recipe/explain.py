@@ -69,7 +69,9 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
         return problem
     others = tuple(each for each in problem.advice if not isinstance(each, SweepHint))
     if others != problem.advice and not _is_valid_sweep(argument, context):
-        problem = problem._replace(fix=others)
+        is_number = re.fullmatch(r"\d{1,3}(,\d{3})+", str(problem.value))  # 2,048
+        number = Value(str(problem.value).replace(",", ""))
+        problem = problem._replace(fix=number if is_number else others)
     meaning = _find_meaning(argument, problem, context)
     if meaning and argument[0] != "~" and meaning.replacement.startswith("'~methods."):
         meaning = _turn_off(meaning.replacement.strip("'~"), context)
@@ -191,6 +193,8 @@ def _convert_value(argument: str) -> str:
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
     """Return the problem of an unknown name whose intended setting also rejects the value."""
+    if wrong.kind is Kind.UNKNOWN:  # +foo=1
+        return wrong
     setting = find_short_name(wrong.key)
     fix = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
     return problem._replace(fix=fix, valid=wrong.valid)

@@ -214,7 +214,9 @@ def _find_problems(override: Override) -> Iterator[Problem]:
     """Yield the problems with the name of an override and the form of its value."""
     key, value = override.key, override.value
     if get_setting_type(key) is None:
-        yield Problem(key, value, "unknown setting", typed=override.typed, kind=Kind.UNKNOWN)
+        is_method = re.fullmatch(r"methods\.\w+", key)
+        clause = "unknown method" if is_method else "unknown setting"
+        yield Problem(key, value, clause, typed=override.typed, kind=Kind.UNKNOWN)
     elif value is not None and not override.is_choice:
         try:
             problems = list[Problem]()

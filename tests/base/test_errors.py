@@ -101,6 +101,9 @@ methods.emma={} | methods.emma={} | 'methods.ema={}'
 learning_rate=1 | unknown setting learning_rate=1; did you mean lr=1?
 +optimizer.lr=1 | settings need no '+' | optimizer.lr=1
 ++optimizer.lr=1 | settings need no '+'
++foo=1 | unknown setting foo=1
+methods.nothing={} | unknown method methods.nothing={}
+bs=2,048 | bs=2,048 must be one value | bs=2048
 ~data.root | only a method or a setting of the optimizer can be removed
 ~methods.sam | ~methods.sam: mild does not use sam
 ~methods.emma | unknown setting
