@@ -391,8 +391,6 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     meant = near and f"{near} {argument}".strip()
     valid: tuple[str, ...] = ()
     fix: Fix = _suggest_argument(key, value, usage, _drop_flag(name, usage, argv))
-    if key == "version":
-        return Problem(typed, None, "is not a flag here", "resnet-recipes --version")
     if fix:
         return Problem(typed, None, "is not a flag here", fix)
     if "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
@@ -438,7 +436,7 @@ def _suggest_argument(key: str, value: str, usage: Usage, rest: Sequence[str]) -
     if "IMAGE" in usage.line and key in IMAGE_FLAGS:
         form = shlex.join([*command, *(rest or ["last"]), value or "IMAGE"])
         return form if value else Hint(form)
-    return ""
+    return "resnet-recipes --version" if key == "version" else ""
 
 
 def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
