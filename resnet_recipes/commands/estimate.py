@@ -226,7 +226,7 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
             if method.makes_steps_cheaper and method.name not in methods and not is_pretrained
             if not any(method().advice(plan.horizon, size, ()))
         )
-        fix = [*cheaper, Hint("use fewer epochs=, a smaller data.train_size=, or more GPUs")]
+        fix = [*cheaper, Hint("use fewer epochs= or a smaller data.train_size=")]
     yield Note(f"at {image_size} px, the {limit} is the bottleneck{wait}", tuple(fix))
 
 
