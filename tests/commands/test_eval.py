@@ -133,6 +133,14 @@ def test_eval_of_checkpoint_uses_images_of_its_run(folder_with_weights, run_eval
     assert run_eval(of=str(checkpoint))["loss"] == pytest.approx(run_eval()["loss"], abs=1e-6)
 
 
+def test_eval_of_file_in_foreign_checkpoints_needs_data(run_eval, run_command):
+    Path("checkpoints").mkdir()
+    shutil.copy("mine/weights.safetensors", "checkpoints")
+    of = "checkpoints/weights.safetensors"
+    assert "data is missing" in run_command(f"resnet-recipes eval {of}", 3).err
+    assert count_right(run_eval("data=images/val", of=of)) == count_right(run_eval())
+
+
 def test_eval_matches_class_folders_by_name(run_eval, run_command):
     whole, some = count_right(run_eval()), CLASSES[3:9:2]
     for name in some:

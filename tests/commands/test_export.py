@@ -234,6 +234,22 @@ def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command):
     assert not any(uses_autocast)
 
 
+def test_export_suggests_a_sufficient_loss_limit(monkeypatch, run_command):
+    def compute(images: torch.Tensor) -> torch.Tensor:
+        return right_once[: len(images)]
+
+    # three images per class: the file recognizes the first image only
+    right_once = torch.eye(10)[[0, *(number // 3 - 1 for number in range(1, 30))]]
+    changed = formats.TARGETS["safetensors"]._replace(read=lambda path, about: compute)
+    monkeypatch.setitem(formats.TARGETS, "safetensors", changed)
+    command = "resnet-recipes export mine --to safetensors --dtype float16 --lose 0.1 --out out"
+    message = run_command(command, 1).err
+    lost = float(re.search(r"loses ([\d.]+) points", message)[1])
+    limit = float(re.search(r"use:   --lose (\d+)\n", message)[1])
+    assert lost % 1 > 0
+    assert lost <= limit < lost + 1
+
+
 def test_export_with_too_much_loss_is_not_written(tmp_path):
     trained = open_network(["mine"], USAGE).to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
