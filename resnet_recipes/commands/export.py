@@ -9,7 +9,13 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import find_free_path, parse_new_path
-from resnet_recipes.base.suggestions import FOREIGN_FORMATS, Meaning, find_misspelled, find_value
+from resnet_recipes.base.suggestions import (
+    FOREIGN_FORMATS,
+    OFF,
+    Meaning,
+    find_misspelled,
+    find_value,
+)
 from resnet_recipes.base.text import format_bytes, format_facts
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, drop_arguments, get_value
 from resnet_recipes.commands.printing import get_line_width, say
@@ -74,13 +80,14 @@ def run(arguments: Arguments) -> int:
     if push:
         hub.parse_repository("--push", push)
         NotReadyError.raise_if_any(hub.find_missing_packages())
+    network = open_network(arguments.positional, USAGE)
+    recipe = network.recipe
+    recipe = replace(recipe, launch=replace(recipe.launch, device="cpu"))
     # the programs that read the file do not use autocast
-    positional = [*arguments.positional, "precision.dtype=fp32"]
-    network = open_network(positional, USAGE)
-    on_cpu = replace(network.recipe.launch, device="cpu")
-    network = replace(network, recipe=replace(network.recipe, launch=on_cpu))
+    recipe = replace(recipe, precision=replace(recipe.precision, dtype="fp32"))
+    network = replace(network, recipe=recipe)
     if lose:  # fetches the images
-        require_trusted_url(network.recipe.data, positional[1:])
+        require_trusted_url(recipe.data, arguments.positional[1:])
     preprocesses = "--with-preprocessing" in arguments
     is_typed = bool(get_value(arguments.positional, "data", "data.root"))
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None, is_typed)
@@ -92,7 +99,7 @@ def run(arguments: Arguments) -> int:
     count = sum(weight.numel() for weight in network.network.parameters())
     size = f"{count:,} parameters, {len(network.network.classes):,} classes"
     if not exported.any_size:
-        image_size = network.recipe.data.eval_size
+        image_size = recipe.data.eval_size
         size += f", only for images of {image_size} x {image_size} px"
         if TARGETS[to].use_preprocessed:
             size += " (any size: --with-preprocessing)"
@@ -134,8 +141,10 @@ def _find_problems(
     if wrong := find_setting_problems("export", rest):
         rest = [each for each in rest if not find_setting_problems("export", [each])]
     for problem in wrong:
-        is_half = problem.fixes == ("precision.dtype=fp16",)  # half=True
-        yield problem._replace(fix="--dtype float16") if is_half else problem
+        meant = str(problem.value) if problem.key.endswith("dtype") else problem.key  # half=True
+        is_on = str(problem.value).lower() not in OFF
+        dtype_fix = is_on and find_value("--dtype", meant, _DTYPES)
+        yield problem._replace(fix=f"--dtype {dtype_fix}", valid=()) if dtype_fix else problem
     to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
     to = to or next(iter(format_names), "onnx")
     folders = [each for each in rest[1:] if "=" not in each]  # RUN FOLDER

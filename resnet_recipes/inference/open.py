@@ -43,16 +43,15 @@ _COMMON = (
     "data.prefetch",
     "batch.eval_size",
     "evaluation.flip",
-    "precision.dtype",
-    "precision.kernels",
 )
+_COMPUTE = ("precision.dtype", "precision.kernels", "launch.device")
 
 #: Settings of a trained network, by command; the other settings are for training.
 SETTINGS = {
-    "predict": (*_COMMON, "launch.device"),
-    "export": (*_LABELED, *_COMMON),
-    "doctor": (*_LABELED, *_COMMON, "launch.device"),
-    "eval": (*_LABELED, *_COMMON, "evaluation.sizes", "launch.device", "launch.gpus"),
+    "predict": (*_COMMON, *_COMPUTE),
+    "export": (*_LABELED, *_COMMON),  # always in float32, on the CPU
+    "doctor": (*_LABELED, *_COMMON, *_COMPUTE),
+    "eval": (*_LABELED, *_COMMON, "evaluation.sizes", *_COMPUTE, "launch.gpus"),
 }
 
 #: Settings for a file that does not describe its network.

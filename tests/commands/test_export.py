@@ -218,8 +218,11 @@ def test_export_lines_fit_the_terminal(run_command, monkeypatch):
     assert "Top-1 on all validation images" in " ".join(streams.out.split())
 
 
-def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command):
+def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command, folder_with_weights):
     uses_autocast = []
+    recipe = read(folder_with_weights / "config.yaml")
+    recipe.precision.dtype = "bf16"
+    (folder_with_weights / "config.yaml").write_text(freeze(recipe))
 
     def compute(images: torch.Tensor) -> torch.Tensor:
         uses_autocast.append(torch.is_autocast_enabled("cpu"))
@@ -227,7 +230,7 @@ def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command):
 
     constant = formats.TARGETS["safetensors"]._replace(read=lambda path, about: compute)
     monkeypatch.setitem(formats.TARGETS, "safetensors", constant)
-    command = "export mine precision.dtype=bf16 --to safetensors --dtype float16 --lose 100"
+    command = "export mine --to safetensors --dtype float16 --lose 100"
     assert re.search(
         r"of the file\s+10.00%", run_command(f"resnet-recipes {command} --out out").out
     )

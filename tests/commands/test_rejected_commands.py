@@ -47,6 +47,8 @@ predict RUN IMAGES top=2 | 2 | error: unknown setting top=2; did you mean --top 
 predict RUN IMAGES data.eval_size=8 data.eval_resize=4 | 2 | error: data.eval_resize=4 must be
 predict RUN IMAGES launch.device=cuda | 3 | launch.device=cuda: torch sees no GPU
 export RUN --to onnx --out NEW launch.device=cuda | 2 | launch.device=cuda cannot be changed here
+export RUN --to onnx --out NEW precision.dtype=bf16 | 2 | cannot be changed here
+export RUN --to onnx --out NEW precision.kernels=off | 2 | cannot be changed here
 predict RUN IMAGES data.val_share=0.1 | 2 | cannot be changed here
 job --for slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
 job --for slurm -m mild data=/data gpus=1,2 | 2 | all jobs of an array must request the same GPUs
