@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeErro
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.recipe.strict_yaml import shorten_path
+from resnet_recipes.recipe.strict_yaml import Document, shorten_path
 
 USAGE = Usage(
     "resnet-recipes validate [FILE ...]",
@@ -31,10 +31,13 @@ def run(arguments: Arguments) -> int:
     for name in names:
         try:
             name = name.removeprefix("recipe=")  # as other commands write it
-            library.read_chain(name)  # reports an invalid file before imports that take seconds
+            # reports an invalid file before imports that take seconds
+            document = library.read_chain(name)[-1].document
+            from resnet_recipes.planning.planner import find_conflicts
             from resnet_recipes.recipe.compose import compose
 
-            compose(name, folder=library, needs_data=False)
+            conflicts = find_conflicts(*compose(name, folder=library, needs_data=False))
+            RecipeError.raise_if_any(_locate(conflict, document) for conflict in conflicts)
             print(f"{shorten_path(Path(name))}: ok")
         except RecipeError as error:
             errors.append(error)
@@ -45,6 +48,22 @@ def run(arguments: Arguments) -> int:
         problems = [problem for error in errors for problem in error.problems]
         raise type(worst)(_name_file(problem, library) for problem in problems)
     return ExitCode.DONE
+
+
+def _locate(problem: Problem, document: Document) -> Problem:
+    """Return a problem of a plan with the recipe's file, and lines of this file as its fix."""
+
+    def to_yaml(advice: str) -> str:
+        key, _, value = advice.strip("'~").partition("=")
+        section, _, name = key.rpartition(".")
+        if isinstance(advice, Hint) or " " in advice or not section:
+            return advice
+        line = f"{name}: {value or 'null'}"
+        return line if section in document.tree else f"{section}: {{{line}}}"
+
+    is_in_file = problem.key in document.lines
+    where = document.locate(problem.key) if is_in_file else shorten_path(document.path)
+    return problem._replace(where=where, fix=tuple(map(to_yaml, problem.advice)))
 
 
 def _name_file(problem: Problem, library: Library) -> Problem:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from resnet_recipes.base.duration import MAX_EPOCHS, MAX_STEPS, Duration, Horizon
-from resnet_recipes.base.errors import Hint, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.text import format_count
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_lr
 from resnet_recipes.planning.network_facts import make_network_facts
-from resnet_recipes.planning.plan import Plan, make_stack
+from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan, make_stack
 from resnet_recipes.planning.teachers import add_teachers
 from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe
@@ -46,6 +46,25 @@ def make_plan(
     plan = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)
     RecipeError.raise_if_any(network.size_problems(plan.image_sizes, recipe.data.eval_size))
     return add_teachers(plan) if reads_teachers else plan
+
+
+def find_conflicts(recipe: Recipe, origin: Origin) -> tuple[Problem, ...]:
+    """Return the conflicts of a recipe that exist for every dataset."""
+    setting, conflicts = recipe.model.num_classes, list[tuple[Problem, ...]]()
+    classes = IMAGENET_FACTS.classes if setting == "auto" else ("",) * int(setting)
+    facts = replace(IMAGENET_FACTS, backend="ffcv", classes=classes)
+    # epochs of 1 to 100,000 steps; the last reach MAX_STEPS after MAX_EPOCHS
+    sizes = (recipe.batch.global_size * 10**power for power in range(6))
+    for size in (facts.train_examples, *sizes):
+        try:
+            make_plan(recipe, replace(facts, train_examples=size), 1, origin, reads_teachers=False)
+        except NotReadyError:  # a library is not installed on this machine
+            return ()
+        except RecipeError as error:
+            conflicts.append(error.problems)
+        else:
+            return ()
+    return min(conflicts, key=len)
 
 
 def _find_problems(

@@ -167,6 +167,47 @@ def test_validate_of_a_folder_suggests_a_command(run_command):
     assert run_command(command).out == "my recipes/good.yaml: ok\n"
 
 
+_DURATION = "defaults: [mild]\nmax_duration: {}\nschedule: {{warmup: {}}}\n"
+_TRANSFORMER = """\
+defaults: [mild]
+model: {name: torchvision:vit_b_16}
+data: {train_size: 224, eval_size: 224}
+methods: {progressive_resizing: null}
+"""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "section", "line"),
+    [
+        ("defaults: [mild]\nepochs: 3\n", "", "schedule: {warmup: 0.1dur}"),
+        (_DURATION.format("50000ba", "60000ba"), "schedule: {", "warmup: 0.1dur"),
+        (_TRANSFORMER, "methods: {", "blurpool: null"),
+    ],
+)
+def test_validate_suggests_lines_for_conflicts(recipe, section, line, run_command, recipes):
+    (recipes / "mine.yaml").write_text(recipe)
+    error = run_command("resnet-recipes validate", 2).err
+    assert error.startswith("error: recipes/mine.yaml:")
+    assert f"use:   {line}\n" in error
+    fixed = re.sub(r"warmup: \w+", "", recipe)
+    fixed = fixed.replace(section, f"{section}{line}, ") if section else recipe + line
+    (recipes / "mine.yaml").write_text(fixed.replace(", }", "}"))
+    assert run_command("resnet-recipes validate").out == "recipes/mine.yaml: ok\n"
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        _DURATION.format("3ep", "5000ba"),  # possible with many images
+        _DURATION.format("5000ba", "9ep"),  # possible with few images
+        "defaults: [mild]\ndata: {order: quasi_random}\nmodel: {num_classes: 7}\n",
+    ],
+)
+def test_validate_accepts_recipe_that_some_datasets_fit(recipe, run_subcommand, recipes):
+    (recipes / "mine.yaml").write_text(recipe)
+    assert run_subcommand("validate") == "recipes/mine.yaml: ok\n"
+
+
 def test_validate_lists_a_folder_once(run_subcommand, recipes, monkeypatch):
     for number in range(20):
         (recipes / f"mine{number}.yaml").write_text("defaults: [small]\nseed: 1\n")
