@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import count_cores
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem
 from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
@@ -39,8 +39,9 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
         yield from _describe(beton)
     yield from map(make_finding, problems)
     if images and not problems:
-        for beton in betons:
-            yield from _check_samples(beton, progress)
+        for samples in files:
+            for beton in filter(None, (samples.beton, samples.small)):
+                yield from _check_samples(beton, samples.fix(), progress)
 
 
 def make_verifier(beton: Beton) -> Callable[[int], str | None]:
@@ -81,8 +82,8 @@ def _describe(beton: Beton) -> Iterator[Finding]:
         yield Finding("warn", what, (CONVERT_HINT, Hint("it shuffles by default")))
 
 
-def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
-    """Read every sample in file order, using all cores."""
+def _check_samples(beton: Beton, fix: Fix, progress: Progress) -> Iterator[Finding]:
+    """Read every sample in file order, using all cores; `fix` is for damaged samples."""
     name, order = beton.path.name, np.argsort(beton.starts).tolist()
     reasons = zip(order, run_checks(order, make_verifier(beton), progress), strict=True)
     if damaged := sorted((index, reason) for index, reason in reasons if reason):
@@ -90,7 +91,7 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
         yield Finding(
             "fix",
             f"{len(damaged):,} samples of {name} are damaged",
-            CONVERT_HINT,
+            fix,
             list_few(faults),
         )
     else:

@@ -1,10 +1,13 @@
 """Damaged samples and inconsistent .beton files are found before training."""
 
+import shlex
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
+from resnet_recipes.cli import main
 from resnet_recipes.data import images
 from resnet_recipes.data.beton import Beton, open_beton
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
@@ -72,6 +75,21 @@ def test_damaged_samples_are_named(beton_folder, reader):
         "sample 5",
     ]
     assert not list_fixes(check_data(beton_folder, images=False))
+
+
+@pytest.mark.parametrize("name", ["train", "train.half", "val"])
+def test_suggested_command_repairs_damaged_file(name, image_folder, tmp_path):
+    folder = tmp_path / "my betons"
+    options = ConvertOptions("jpg", max_resolution=None, levels=2, workers=1)
+    convert(image_folder, folder, options, lambda *_: None)
+    intact = (folder / f"{name}.beton").read_bytes()
+    overwrite_sample(folder / f"{name}.beton", 0, 300, b"\1\2\3")
+    (finding,) = list_fixes(check_data(folder))
+    move, command = map(shlex.split, finding.fix.split(" && "))
+    subprocess.run(move, check=True)
+    assert main(command[1:]) == 0
+    assert (folder / f"{name}.beton").read_bytes() == intact
+    assert not list_fixes(check_data(folder))
 
 
 @readers

@@ -64,7 +64,8 @@ class Samples:
 
     def fix(self) -> Fix:
         """Return the fix for a damaged sample."""
-        return CONVERT_HINT
+        sidecar = self.beton.sidecar
+        return sidecar.make_repair_command(self.beton.path) if sidecar else CONVERT_HINT
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
         """Point the engine rows [n] into the mapped file."""

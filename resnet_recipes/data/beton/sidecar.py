@@ -3,12 +3,13 @@
 import base64
 import json
 import os
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import Hint, NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError, to_text
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.root import SPLITS
 
@@ -40,6 +41,18 @@ class Sidecar:
         """Return the content of the sidecar."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
+    def make_repair_command(self, beton: Path) -> str:
+        """Return the command that makes a damaged file again, and keeps the damaged one."""
+        target = beton.parent if self.split else beton
+        options = [
+            f"{key}={'null' if value is None else to_text(value)}"
+            for key, value in self.options.items()
+            if key != "workers"
+        ]
+        move = shlex.join(["mv", str(beton), f"{beton}.damaged"])
+        convert = ["resnet-recipes", "convert", str(self.source), str(target), *options]
+        return f"{move} && {shlex.join(convert)}"
+
 
 def make_half_source(source_sha256: str) -> str:
     """Return the `source_sha256` of a small level made from the same source."""
@@ -67,7 +80,7 @@ def read_sidecar(beton: Path) -> Sidecar | None:
     try:
         content = read_json(path, _MAX_BYTES)
         lists = {key: tuple(content[key]) for key in ("classes", "skipped")}
-        sidecar = Sidecar(**content | lists)
+        sidecar = Sidecar(**content | lists | {"options": dict(content["options"])})
         names, count = sidecar.classes, len(sidecar.checksums)
         if sidecar.version != 1:
             raise ValueError(f"version {sidecar.version}, but only version 1 can be read")
