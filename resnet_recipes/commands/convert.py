@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.base.field_types import get_field_types
     from resnet_recipes.data.convert import convert, forecast
     from resnet_recipes.data.convert.encode import ConvertOptions
+    from resnet_recipes.data.convert.splits import count_finished, plan_files
 
     names = get_field_types(ConvertOptions)
     typed_paths = [argument for argument in arguments.positional if _is_path(argument, names)]
@@ -69,19 +71,25 @@ def run(arguments: Arguments) -> int:
     options = _read_options(changes, names)
     source, target = map(parse_path, ("SRC", "DST"), typed_paths)
     try:
-        expected = forecast(source, target, options)
+        files = plan_files(source, target, options)
     except RecipeError as error:
         problem, *_ = error.problems
         if problem.key != "DST":
             raise
-        corrected = [typed_paths[0], *problem.fixes, *changes, *arguments.flags]
-        fix = shlex.join(["resnet-recipes", "convert", *corrected])
+        rest = map(shlex.quote, [*changes, *arguments.flags])
+        source_text = shlex.quote(typed_paths[0])
+        fix = " ".join(["resnet-recipes convert", source_text, *problem.fixes, *rest])
         raise RecipeError([problem._replace(fix=fix)]) from None
-    say(*_describe_forecast(expected, target))
-    if "--dry-run" not in arguments:
+    if count_finished(files) == len(files):
+        say(f"already converted: {target}")
+    else:
+        expected = forecast(source, target, options)
+        say(*_describe_forecast(expected, target))
+        if "--dry-run" in arguments:
+            return 0
         with ProgressLine("converting") as show:
-            paths = convert(source, target, options, show, expected)
-        print("\n".join(map(escape_controls, paths)))
+            convert(source, target, options, show, expected)
+    print("\n".join(escape_controls(split.target) for split in chain(*files)))
     return 0
 
 

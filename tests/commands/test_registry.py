@@ -247,6 +247,20 @@ def test_convert_dry_run_only_forecasts(run_command, image_folder):
     assert not Path("images.beton").exists()
 
 
+def test_repeated_conversion_is_already_done(run_command, image_folder):
+    command = f"resnet-recipes convert {image_folder} 'my out' workers=1"
+    first = run_command(command)
+    before = Path("my out/val.beton").stat()
+    assert run_command(command) == (first.out, "already converted: my out\n")
+    assert Path("my out/val.beton").stat() == before
+    message = run_command(f"{command} seed=1", 2).err
+    assert "`my out` already exists, and nothing is overwritten" in message
+    assert f"try:   {command} seed=1\n".replace("out'", "out2'") in message
+    with Path("my out/val.beton").open("ab") as file:
+        file.write(b"damage")
+    assert "already exists" in run_command(command, 2).err
+
+
 @pytest.mark.parametrize("target", ["out", "old.beton"])
 def test_suggested_convert_command_keeps_its_options(target, run_command, image_folder):
     Path("old.beton").write_text("mine")

@@ -2,13 +2,14 @@
 
 import hashlib
 import os
+import shlex
 from dataclasses import asdict, dataclass
 from itertools import chain, takewhile
 from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, RecipeError, Value
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import get_half_path, open_beton
@@ -83,8 +84,8 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
     """Return the files to make: DST/train.beton and DST/val.beton if SRC has both splits, else DST.
 
     A file comes with its small level, if it has one: both are made from one decode. Raises
-    NotReadyError if SRC cannot be read, or RecipeError if DST does not fit SRC, is complete or has
-    other files, or if options are wrong.
+    NotReadyError if SRC cannot be read, or RecipeError if DST does not fit SRC or has other files,
+    or if options are wrong.
     """
     RecipeError.raise_if_any(options.problems())
     sources = _find_sources(src, options)
@@ -93,7 +94,8 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
             f"must be one file that ends in .beton, as {src} does not keep training and validation "
             "images apart"
         )
-        raise RecipeError.of("DST", dst, rule, Value(dst / f"{src.stem}.beton"))
+        fix = shlex.quote(str(dst / f"{src.stem}.beton"))
+        raise RecipeError.of("DST", dst, rule, fix)
     if len(sources) == 2 and (not dst.is_dir() or dst.samefile(src)):
         parse_new_path("DST", str(dst), is_folder=True)
     files = [
@@ -104,9 +106,8 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
         first = files[0][0]
         half = get_half_path(first.target)
         files[0].append(Split(f"{first.name}.half", first.source, half, options, is_half=True))
-    splits = [*chain(*files)]
-    existing = [split for split in splits if os.path.lexists(split.target)]
-    if len(existing) == len(splits) or not all(split.is_finished() for split in existing):
+    existing = [split for split in chain(*files) if os.path.lexists(split.target)]
+    if not all(split.is_finished() for split in existing):
         parse_new_path("DST", str(dst if len(sources) == 2 else existing[0].target))
     return files
 

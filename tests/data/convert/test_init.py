@@ -161,13 +161,15 @@ def test_convert_overwrites_no_finished_file(image_folder, tmp_path):
     images, out = tmp_path / "images", tmp_path / "out"
     shutil.copytree(image_folder, images)
     train, val = convert(images, out, RAW, do_nothing)
+    old = train.stat().st_mtime_ns
+    assert convert(images, out, RAW, do_nothing) == [train, val]
+    assert train.stat().st_mtime_ns == old
     other = ConvertOptions("jpg", workers=1)
 
     def check_rejected(options: ConvertOptions) -> None:
         with pytest.raises(RecipeError, match=r"out` already exists.*\n.*out2"):
             convert(images, out, options, do_nothing)
 
-    check_rejected(RAW)
     check_rejected(other)
     val.unlink()
     check_rejected(other)
