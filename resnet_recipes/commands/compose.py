@@ -251,7 +251,7 @@ def _choose_recipe(arguments: Arguments) -> Choice:
         meant = next((value for value in values if value in recipes), None)
         if meant:
             raise RecipeError.of("recipe", None, "", f"recipe={meant}", Kind.MISSING)
-        raise RecipeError(_explain_missing(arguments, changes, recipes))
+        raise RecipeError(_explain_missing(arguments, changes, library.list_readable_names()))
     names += [argument for argument in changes if argument in recipes]
     if len(names) > 1:
         if select_arguments(changes, "run.extends"):

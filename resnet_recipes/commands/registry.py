@@ -159,7 +159,7 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.DONE
     arguments = resolve_weights(_parse(name, rest))
     if name == "job" and not arguments.positional:
-        names = tuple(Library().list_names())
+        names = tuple(Library().list_readable_names())
         raise RecipeError([Problem("recipe", None, "", usage.example, names, Kind.MISSING)])
     if usage.composes and _is_recipe_needed(name, arguments):
         choose_recipe(arguments)  # reports a wrong name before imports that take seconds

@@ -129,6 +129,17 @@ class Library:
         """Return the names of all recipes, sorted."""
         return sorted(entry.name for entry in self.list_entries())
 
+    def list_readable_names(self) -> list[str]:
+        """Return the names of the recipes whose own files can be read, sorted."""
+
+        def is_readable(entry: Entry) -> bool:
+            try:
+                return bool(read(entry))
+            except RecipeError:
+                return False
+
+        return sorted(entry.name for entry in filter(is_readable, self.list_entries()))
+
     def find(self, name: str) -> Entry:
         """Return the recipe with a name or path.
 
@@ -157,7 +168,7 @@ class Library:
             )
         if fix:
             raise RecipeError.of("recipe", name, clause, fix)
-        raise _make_unknown_error("recipe", name, self.list_names())
+        raise _make_unknown_error("recipe", name, self.list_readable_names())
 
     def _is_copy(self, name: str) -> bool:
         """Return whether a user's recipe equals the packaged one, as in a clone."""

@@ -158,6 +158,17 @@ def test_validate_reports_the_problems_of_all_files(run_command):
     assert "unknown setting optimizer.lrr" in err
 
 
+@pytest.mark.parametrize("command", ["show nope", "job"])
+def test_valid_recipes_omit_unreadable_ones(command, run_command, recipes):
+    (recipes / "mine.yaml").write_text("defaults: [mild]\nseed: 1\n")
+    (recipes / "broken.yaml").write_text("name: [")
+    (recipes / "orphan.yaml").write_text("defaults: [gone]\n")
+    valid = run_command(f"resnet-recipes {command}", 2).err.partition("valid: ")[2]
+    assert ", mine, " in valid
+    assert "broken" not in valid
+    assert "broken.yaml:2 is not YAML" in run_command("resnet-recipes show broken", 2).err
+
+
 def test_validate_of_a_folder_suggests_a_command(run_command):
     Path("my recipes").mkdir()
     Path("my recipes/good.yaml").write_text("name: good\ndefaults: [mild]\n")
