@@ -28,7 +28,14 @@ from resnet_recipes.network.load import Network
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import EvaluationConfig
-from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA
+from resnet_recipes.run_folder import (
+    BEST_WEIGHTS,
+    CHECKPOINTS,
+    CONFIG,
+    DATA,
+    RAW_WEIGHTS,
+    WEIGHTS,
+)
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.distributed import Rank, read_rank
 from resnet_recipes.training.evaluate import compute_logits, evaluate
@@ -181,12 +188,14 @@ def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
 
 
 def find_run(path: Path | None) -> Path | None:
-    """Return the run folder that `path` is, or whose checkpoint it is; else None."""
+    """Return the run folder that `path` is, or whose weights or checkpoint it is; else None."""
     if path is None or path.is_dir():
         return path
     folder = path.absolute().parent
-    is_checkpoint = folder.name == CHECKPOINTS and path.is_file()
-    return folder.parent if is_checkpoint and (folder.parent / CONFIG).is_file() else None
+    is_checkpoint = folder.name == CHECKPOINTS
+    folder = folder.parent if is_checkpoint else folder
+    is_of_run = is_checkpoint or path.name in (WEIGHTS, BEST_WEIGHTS, RAW_WEIGHTS)
+    return folder if is_of_run and path.is_file() and (folder / CONFIG).is_file() else None
 
 
 def make_recipe(path: Path | None, network: Network) -> Recipe:

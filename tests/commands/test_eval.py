@@ -120,17 +120,19 @@ def test_eval_never_overwrites_the_image_table(folder_with_weights, flag, run_co
     assert table.read_bytes() == before
 
 
-def test_eval_of_weights_file_needs_only_images(run_eval, run_command):
-    from_file = run_eval("data=images workers=0", of="mine/weights.safetensors")
+def test_eval_of_copied_weights_needs_only_images(run_eval, run_command):
+    shutil.copy("mine/weights.safetensors", "weights.safetensors")
+    from_file = run_eval("data=images workers=0", of="weights.safetensors")
     assert from_file["loss"] == pytest.approx(run_eval()["loss"], abs=1e-6)
-    assert "data is missing" in run_command("resnet-recipes eval mine/weights.safetensors", 3).err
+    assert "data is missing" in run_command("resnet-recipes eval weights.safetensors", 3).err
 
 
-def test_eval_of_checkpoint_uses_images_of_its_run(folder_with_weights, run_eval):
-    checkpoint = Path("mine/checkpoints/last.safetensors")
-    checkpoint.parent.mkdir(exist_ok=True)
-    shutil.copy("mine/weights.safetensors", checkpoint)
-    assert run_eval(of=str(checkpoint))["loss"] == pytest.approx(run_eval()["loss"], abs=1e-6)
+@pytest.mark.parametrize("name", ["checkpoints/last.safetensors", "weights-best.safetensors"])
+def test_eval_of_file_in_run_uses_its_images(name, folder_with_weights, run_eval):
+    file = Path("mine", name)
+    file.parent.mkdir(exist_ok=True)
+    shutil.copy("mine/weights.safetensors", file)
+    assert run_eval(of=str(file))["loss"] == pytest.approx(run_eval()["loss"], abs=1e-6)
 
 
 def test_eval_of_file_in_foreign_checkpoints_needs_data(run_eval, run_command):
