@@ -134,3 +134,13 @@ def test_facts_report_whether_beton_fits_in_memory(betons, monkeypatch):
     train_pixels(
         make_two_worker_config(betons), 3
     )  # looks ahead instead of relying on the page cache
+
+
+def test_advice_for_large_beton_is_accepted(betons, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.data.survey.fits_memory", lambda _: False)
+    config = make_two_worker_config(betons)
+    key, value = survey_images(config).notes[0].fix.split("=")
+    assert (key, value) == ("data.order", "quasi_random")
+    notes = survey_images(replace(config, order=value)).notes
+    assert "os_cache=false" in notes[0].text
+    assert not notes[0].fix

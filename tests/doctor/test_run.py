@@ -9,7 +9,10 @@ def test_data_larger_than_memory_is_reported(tmp_path, monkeypatch):
     (tmp_path / "train.beton").write_bytes(bytes(1000))
     for free, level in ((10_000, "ok"), (1000, "warn")):
         monkeypatch.setattr(run, "get_available_memory", lambda free=free: free)
-        assert run.check_run(tmp_path)[-1].level == level
+        memory = run.check_run(tmp_path)[-1]
+        assert memory.level == level
+    setting, _ = memory.fix
+    assert setting == "data.order=quasi_random"
 
 
 def test_low_file_limit_suggests_a_command(tmp_path, monkeypatch):
