@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, parse_new_path, parse_path
+from resnet_recipes.base.reading import make_read_error
 from resnet_recipes.base.text import Say, format_bytes, format_count
 from resnet_recipes.data.soft_labels import (
     FileStart,
@@ -110,7 +111,10 @@ def run_task(process: RankProcess) -> int:
         return process.interruption.exit_code
     (rank, plan), task, interruption = rank_plan, read_task(process.folder), process.interruption
     distributed.join_group(rank)
-    arrays, about = map_soft_labels(Path(task["part"]), "r+")
+    try:
+        arrays, about = map_soft_labels(Path(task["part"]), "r+")
+    except (OSError, ValueError) as error:
+        raise make_read_error(Path(task["part"]), error) from None
     if about != describe_file(plan, task["cycle"], rank.device.type):
         clause = "was replaced after it was checked"
         raise NotReadyError.at(plan.teachers[0].key, clause, "run the same command again")

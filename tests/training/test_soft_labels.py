@@ -399,6 +399,16 @@ def test_rank_rejects_teacher_replaced_after_start(
     assert map_soft_labels(path)[0].find_missing_epochs() == [0, 1]
 
 
+@pytest.mark.parametrize("content", [None, b"{"])
+def test_rank_rejects_unreadable_labels(store_outputs, make_teacher_arguments, launcher, content):
+    path = store_outputs(stop=1)
+    path.write_bytes(content) if content else path.unlink()
+    folder = create_unstarted_run(path.parent / "run", make_recipe(make_teacher_arguments()))
+    (folder / TASK).write_text(json.dumps({"task": "teach", "part": str(path), "cycle": 0}))
+    (message,) = launcher.call(folder, 1, explain_rejected_rank)
+    assert message.startswith(f"{path} cannot be read: ")
+
+
 def test_run_rejects_teacher_replaced_after_plan(make_teacher_arguments, replace_teacher):
     plan = plan_recipe(make_teacher_arguments())
     replace_teacher()
