@@ -4,6 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -291,9 +292,7 @@ def _make_figures(
         )
         cost_note = f"; published results by training time, at {format_price(P4D_DOLLARS_PER_HOUR)}"
     usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
-    lines_note = (
-        "Solid lines connect the durations of a recipe; the dashed line is the Pareto front. "
-    )
+    lines_note = "".join(_describe_lines(rows, open_points))
     prices = f"{format_price(price)}, for the wall time of each run"
     axes = {
         "minutes": (
@@ -316,6 +315,17 @@ def _make_figures(
         values = {row[key] for row in rows}
         if key == "minutes" or (len(values) > 1 and all(values)):
             yield Figure(f"{prefix}{name}", caption, charts.plot_accuracy(rows, key, title, others))
+
+
+def _describe_lines(
+    rows: Sequence[dict[str, Any]], published: Sequence[dict[str, Any]]
+) -> Iterator[str]:
+    """Yield a sentence about each kind of line that a plot of these points has."""
+    counts = [Counter(row["series"] for row in part) for part in (rows, published)]
+    if max(chain(*(count.values() for count in counts)), default=0) > 1:
+        yield "Solid lines connect the durations of a recipe. "
+    if len(list(charts.find_pareto(rows or published, "minutes"))) > 1:
+        yield "The dashed line is the Pareto front. "
 
 
 def _make_group_row(group: SeedGroup, price: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -80,6 +81,31 @@ def test_report_uses_the_price_that_runs_share(render_page):
     shared = render_page("runs/a runs/b")
     assert "cost ($)" in shared
     assert shared == render_page("runs/a runs/b --price 36")
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "epochs", "has_lines", "has_front"),
+    [
+        ((72.0, 70.0), (2, 4), True, False),
+        ((70.0, 72.0), (2, 4), True, True),
+        ((70.0, 72.0), (2, 2), False, True),
+        ((72.0, 70.0), (2, 2), False, False),
+    ],
+)
+def test_caption_names_only_the_drawn_lines(render_page, accuracies, epochs, has_lines, has_front):
+    for minutes, (top1, count) in enumerate(zip(accuracies, epochs, strict=True), 1):
+        config = {"optimizer": {"lr": 0.1 if has_lines else minutes}, "max_duration": f"{count}ep"}
+        more = {"top1": top1, "epochs": count, "config": config, "image_count": 5000}
+        set_minutes(create_run_folder(RUNS, f"run{minutes}", **more), minutes)
+    page = render_page()
+    caption = re.search(r'id="time">.*?<figcaption>(.*?)</figcaption>', page)[1]
+    assert ("Solid lines" in caption) == has_lines
+    assert ("Pareto front" in caption) == has_front
+    lines = list_plotted_values(page, "time", "line")
+    drawn = [
+        Counter(point["series"] for point in points).most_common(1)[0][1] > 1 for points in lines
+    ]
+    assert (len(lines[0]) > 1, any(drawn[1:])) == (has_front, has_lines)
 
 
 def test_published_results_are_plotted_only_behind_imagenet_runs(render_page):
