@@ -26,7 +26,7 @@ from resnet_recipes.report.comparison import (
 )
 from resnet_recipes.report.learning_curve import describe_learning_curves
 from resnet_recipes.report.page import charts
-from resnet_recipes.report.page.html import Figure, PageSection, Table
+from resnet_recipes.report.page.html import Figure, PageSection, Table, format_minutes
 from resnet_recipes.report.paired_difference import (
     PairedDifference,
     compute_accuracy_interval,
@@ -43,6 +43,9 @@ USUAL_HARDWARE = "8x A100"
 
 #: Caption that defines the Pareto front.
 _FRONT_CAPTION = "Pareto front of the means over seeds: no others are more accurate in less time."
+
+#: How the tables of runs print numbers, by column.
+_FORMATS = {"minutes": format_minutes, "wall_minutes": format_minutes, "cost": format_amount}
 
 #: Maximum rows in the table of means on the Pareto front; the table of all runs is complete.
 MAX_FRONT_ROWS = 8
@@ -249,8 +252,8 @@ def _describe_best(
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:
     """Return the table of the Pareto front, with means over seeds."""
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
-    columns |= {"minutes": "training"} | ({} if price is None else {"cost": "cost ($)"})
-    return Table(_FRONT_CAPTION, columns, front[-MAX_FRONT_ROWS:], ("minutes",))
+    columns |= {"minutes": "training"} | ({} if price is None else {"cost": "cost"})
+    return Table(_FRONT_CAPTION, columns, front[-MAX_FRONT_ROWS:], _FORMATS)
 
 
 def _check_run(run: RunRecord) -> RunRecord:
@@ -367,7 +370,7 @@ def _make_run_table(
         "minutes": "training",
         "wall_minutes": "total",
     }
-    columns |= {} if price is None else {"cost": "cost ($)"}
+    columns |= {} if price is None else {"cost": "cost"}
     columns["front"] = "Pareto front"
     rows = [
         run.as_dict()
@@ -383,7 +386,7 @@ def _make_run_table(
         f"Click a column heading to sort. {_FRONT_CAPTION}",
         columns,
         rows,
-        ("minutes", "wall_minutes"),
+        _FORMATS,
     )
 
 

@@ -77,10 +77,16 @@ def test_report_uses_the_price_that_runs_share(render_page):
     for name, price in (("a", 36.0), ("b", 36.0), ("c", 1.0)):
         config = {"launch": {"price": price}, "optimizer": {"lr": name}}
         create_run_folder(Path("runs"), name, config=config)
-    assert "cost ($)" not in render_page("runs")
+    assert ">cost<" not in render_page("runs")
     shared = render_page("runs/a runs/b")
-    assert "cost ($)" in shared
+    assert ">cost<" in shared
     assert shared == render_page("runs/a runs/b --price 36")
+
+
+def test_report_prints_costs_in_one_format(render_page):
+    for name, minutes in (("a", 0.16), ("b", 20)):
+        set_minutes(create_run_folder(RUNS, name), minutes)
+    assert re.findall(r">(\$[\d.]+)<", render_page("runs --price 36")) == ["$0.11", "$13.20"]
 
 
 @pytest.mark.parametrize(

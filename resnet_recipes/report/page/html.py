@@ -2,8 +2,8 @@
 
 import base64
 import io
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,7 +44,7 @@ class Table:
     caption: str
     columns: Mapping[str, str]  # headings by cell key
     rows: Sequence[Mapping[str, Any]]  # text, numbers or None
-    times: Collection[str] = ()  # keys of the cells in minutes that are printed like a clock
+    formats: Mapping[str, Callable[[float], str]] = field(default_factory=dict)  # by cell key
 
 
 @dataclass
@@ -169,7 +169,10 @@ def _format_table(table: Table) -> str:
     )
     rows = ""
     for row in table.rows:
-        cells = (_format_cell(row[key], kinds[key], key in table.times) for key in kinds)
+        cells = (
+            _format_cell(row[key], kinds[key], table.formats.get(key, _format_number))
+            for key in kinds
+        )
         rows += f"<tr>{''.join(cells)}</tr>\n"
     name = escape_html(table.caption)
     return (
@@ -179,19 +182,24 @@ def _format_table(table: Table) -> str:
     )
 
 
-def _format_cell(value: str | float | None, kind: str, is_time: bool) -> str:
+def format_minutes(minutes: float) -> str:
+    """Format minutes like a clock."""
+    return format_clock(60 * minutes)
+
+
+def _format_number(value: float) -> str:
+    if value >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def _format_cell(value: str | float | None, kind: str, format_value: Callable[[float], str]) -> str:
     if isinstance(value, str):
         kind = ' class="long"' if len(value) > MAX_CELL_CHARACTERS else kind
         return f"<td{kind}>{escape_html(value)}</td>"
     if value is None:
         return f'<td{kind} data-value=""></td>'
-    if is_time:
-        text = format_clock(60 * value)
-    elif value >= 1000 or value == int(value):
-        text = f"{value:,.0f}"
-    else:
-        text = f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-    return f'<td{kind} data-value="{value}">{text}</td>'
+    return f'<td{kind} data-value="{value}">{escape_html(format_value(value))}</td>'
 
 
 def _encode_jpeg(pixels: "np.ndarray") -> str:
