@@ -1,5 +1,6 @@
 """`resnet-recipes eval RUN|FILE`: the accuracy of a trained network, by class and by image size."""
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -98,7 +99,7 @@ def run(arguments: Arguments) -> int:
             check_validation_folder(data)  # counts all unreadable images
         raise
     for source, network, (result, *_) in zip(sources, networks, by_network, strict=True):
-        if _is_as_large_as_training(network, result.metrics.examples):
+        if _has_training_images(network, result.metrics.examples):
             say(f"note: {data.root} may contain training images of {source}")
     results = [pool_results(group) for group in zip(*by_network, strict=True)]
     rows = [
@@ -112,21 +113,33 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _is_as_large_as_training(network: "TrainedNetwork", examples: int) -> bool:
-    """Return whether this many other images may include the training images of a run's split.
+def _has_training_images(network: "TrainedNetwork", examples: int) -> bool:
+    """Return whether these other images may include the training images of a run's split.
 
-    True if the number of its training images is not known.
+    False if a training image is missing, by its file name and size.
     """
     from resnet_recipes.data.base import DataFacts
+    from resnet_recipes.data.files.layout import list_split
+    from resnet_recipes.inference.images import list_files
     from resnet_recipes.inference.trained_network import find_run, make_recipe
 
     run, original = find_run(network.path), make_recipe(network.path, network.network).data
-    if not (run and original.sets_aside) or network.recipe.data.sets_aside:
+    evaluated = network.recipe.data
+    if not (run and original.sets_aside) or evaluated.sets_aside:
         return False
     try:
-        return examples >= DataFacts.read(run / DATA, original.root).train_examples
-    except NotReadyError:
+        facts = DataFacts.read(run / DATA, original.root)
+        if examples < facts.train_examples:
+            return False
+        train, images = list_split(original, "train"), list_files(evaluated, Path(evaluated.root))
+    except (NotReadyError, OSError):
         return True
+    ours, others = (
+        {*zip(map(os.path.basename, listing.names), listing.sizes.tolist(), strict=True)}
+        for listing in (train, images)
+    )
+    is_unknown = not others or train.digest != facts.train_digest  # .beton, or changed images
+    return is_unknown or ours <= others
 
 
 def _protect_tables(arguments: Arguments, root: str) -> None:

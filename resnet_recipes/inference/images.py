@@ -83,7 +83,7 @@ def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Sampl
 
 
 def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_classes: int) -> Files:
-    listing = _list_files(config, root)
+    listing = list_files(config, root)
     if not len(listing):
         if root.name in classes:
             raise make_error(root, "is the folder of one class", Value(root.parent))
@@ -93,7 +93,11 @@ def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_clas
     return files
 
 
-def _list_files(config: DataConfig, root: Path) -> Listing:
+def list_files(config: DataConfig, root: Path) -> Listing:
+    """List the labeled images in a folder or a table, as `open_labeled` does.
+
+    Raises NotReadyError if they cannot be listed.
+    """
     if root.is_file():
         NotReadyError.raise_if_any([find_root_problem(str(root))])
     splits = find_parts(root)

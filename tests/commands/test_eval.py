@@ -163,23 +163,34 @@ def test_eval_of_a_class_folder_suggests_its_parent(folder_with_weights, run_com
 
 
 def test_eval_notes_training_images_in_a_large_folder(folder_with_weights, run_command):
+    shutil.copytree("images/val", "photos")
     recipe = read(Path("mine/config.yaml"))
-    recipe.data.root, recipe.data.val_share = str(Path("images/val").absolute()), 0.1
+    recipe.data.root, recipe.data.fold = str(Path("photos").absolute()), "1/3"
     Path("mine/config.yaml").write_text(freeze(recipe))
+    facts = data.survey_images(recipe.data)
+    Path("mine/data.json").write_text(facts.to_json())
     assert "note" not in run_command("resnet-recipes eval mine").err
-    facts = data.survey_images(DataConfig(root="images"))
-    note = "images/train may contain training images of mine\n"
-    total = facts.train_examples
-    texts = {
-        replace(facts, train_examples=total).to_json(): True,
-        replace(facts, train_examples=total + 1).to_json(): False,
-        "{": True,  # unknown
-    }
-    for text, is_noted in texts.items():
-        Path("mine/data.json").write_text(text)
-        printed = run_command("resnet-recipes eval mine data=images/train")
+    for folder in ("more", "others"):
+        shutil.copytree("photos", folder)
+        path = next(Path(folder).glob("*/*"))
+        shutil.copy(path, path.with_name("added.jpg"))
+    for path in sorted(Path("others").glob("*/*")):
+        path.rename(path.with_name(f"other-{path.name}"))
+
+    def is_noted(folder: str) -> bool:
+        printed = run_command(f"resnet-recipes eval mine data={folder}")
         assert "top-1" in printed.out
-        assert (note in printed.err) == is_noted
+        return f"{folder} may contain training images of mine\n" in printed.err
+
+    assert is_noted("more")
+    assert not is_noted("others")
+    for text, is_unknown in {
+        replace(facts, train_examples=1000).to_json(): False,
+        replace(facts, train_digest="older").to_json(): True,
+        "{": True,
+    }.items():
+        Path("mine/data.json").write_text(text)
+        assert is_noted("others") == is_unknown
 
 
 def test_eval_of_moved_images_names_their_folder(folder_with_weights, run_command):
