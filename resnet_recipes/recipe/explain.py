@@ -88,6 +88,12 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     method = ".".join(problem.key.split(".")[:2])
     if problem.fix == f"'~{method}'":
         return apply_meaning(problem, _turn_off(method, context))
+    accepted = tuple(
+        each
+        for each in problem.advice
+        if not isinstance(each, Value) or _is_valid_sweep(f"{problem.key}={each}", context)
+    )
+    problem = problem._replace(fix=accepted)
     if problem.advice or problem.valid:
         return problem
     is_reset = argument[0] == "~" and problem.kind is Kind.WRONG

@@ -44,6 +44,13 @@ def test_suggested_sweeps_have_valid_runs(argument):
     assert "-m" not in str(get_recipe_error("mild", argument))
 
 
+@pytest.mark.parametrize("value", ["0.1,x", "0.9,0.1", "2,3"])
+def test_rejected_list_is_not_suggested(value):
+    message = str(get_recipe_error("mild", f"data.crop_scale={value}"))
+    assert "hint:  mild uses 'data.crop_scale=[0.08,1.0]'" in message
+    assert "use:" not in message
+
+
 def test_overridden_wrong_reference_does_not_hide_wrong_value(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
