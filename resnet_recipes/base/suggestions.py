@@ -78,6 +78,9 @@ RUN_FLAGS, IMAGE_FLAGS = _read_rows("run"), _read_rows("images")
 #: Values that turn a feature off; 0 may also be a number.
 OFF = ("false", "no", "off", "none", "null", "disable", "disabled", "never", "0")
 
+#: Advice for an unknown setting of a trained network.
+SETTINGS_HELP = Hint("resnet-recipes eval --help   lists the settings of a network")
+
 #: Placeholder, in capitals or `...`, that the user has to replace.
 _PLACEHOLDER = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=| \.\.\. ")
 

@@ -28,6 +28,7 @@ from resnet_recipes.base.suggestions import (
     JOB_FLAGS,
     MEANINGS,
     RUN_FLAGS,
+    SETTINGS_HELP,
     Meaning,
     apply_meaning,
     find_closest,
@@ -342,7 +343,7 @@ def _explain_flags(
             fixes = [_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes]
             advice = [fix for fix in fixes if fix]
             hints = [_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint)]
-            is_bare = problem.kind is Kind.UNKNOWN and not (advice or hints)
+            is_bare = problem.kind is Kind.UNKNOWN and not (advice or {*hints} - {SETTINGS_HELP})
             yield problem._replace(
                 key=flag,
                 value=None,

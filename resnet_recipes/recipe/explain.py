@@ -22,6 +22,7 @@ from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
     MEANINGS,
     OFF,
+    SETTINGS_HELP,
     Meaning,
     apply_meaning,
     find_meaning,
@@ -101,7 +102,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
         if siblings := _list_siblings(argument):
             return problem._replace(valid=siblings)
         if context.allowed:
-            return problem._replace(valid=tuple(context.allowed))
+            return problem._replace(fix=SETTINGS_HELP)
         return problem._replace(fix=suggest_printing_settings(context.name))
     key = "epochs" if argument.startswith("epochs=") else problem.key
     before, source = context.before(key), f"{context.name} uses"

@@ -63,7 +63,7 @@ export first format=onnx --out x | --to onnx
 export first format=onnx half=True | --dtype float16
 export first --to onnx --out x precision.dtype=fp16 | --dtype float16
 export first --to onnx --out x dtype=int8 | --dtype int8
-export first --to onnx --out x half=false | data.root
+export first --to onnx --out x half=false | resnet-recipes eval --help
 eval first model.name=resnet18 --jsn | --json
 infer --top 3 | resnet-recipes predict RUN IMAGE --top 3
 runs status=finished | state=finished

@@ -33,6 +33,14 @@ def network() -> Network:
     return Network(nn.Flatten(), NetworkDescription("resnet18", 4, eval_resize=32, eval_size=32))
 
 
+def test_unknown_setting_of_a_network_refers_to_help(network):
+    problem = get_problem(RecipeError, opening.open_trained, network, ["wombat=1"])
+    assert problem.lines() == [
+        "unknown setting wombat=1",
+        "hint:  resnet-recipes eval --help   lists the settings of a network",
+    ]
+
+
 def test_open_trained_rejects_a_conflicting_size(network):
     with pytest.raises(RecipeError, match="must be at least"):
         opening.open_trained(network, ["data.eval_size=64"])
