@@ -170,7 +170,7 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
             "resize": SIZE + rng.integers(0, 9, 100),
             "filter": rng.integers(0, 2, 100),
             "mirror": rng.random(100) < 0.5,
-            "whole": rng.random(100) < 0.5,
+            "full_size": rng.random(100) < 0.5,
             "box": np.concatenate([corner, rest], axis=1),
             "size": np.where(has_small, images.sizes, 0),
             "small": small,

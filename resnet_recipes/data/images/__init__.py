@@ -78,7 +78,7 @@ class NativeImages:
         request = self._images.make_engine_rows(rows)  # keeps alive the memory of its rows
         engine_rows, stride = request.rows, rows.pixels.strides[0]
         source.locate(rows.indices, engine_rows)
-        engine_rows["side"] = rows.pixels.shape[1]
+        engine_rows["output_size"] = rows.pixels.shape[1]
         engine_rows["pixels"] = rows.pixels.ctypes.data + np.arange(len(engine_rows)) * stride
         failed_rows = self._engine.fill(engine_rows, rows.reading)
         # the other rows were read from a small level

@@ -148,7 +148,7 @@ class TrainImages(PythonRows):
             numbers.ctypes.data + np.arange(len(engine_rows)) * numbers.strides[0]
         )
         engine_rows["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
-        engine_rows["whole"] = not self.reduce
+        engine_rows["full_size"] = not self.reduce
         engine_rows["filter"] = crop.choose_bicubic(rows)
         arrays = [numbers]
         if self.augment:
@@ -192,7 +192,7 @@ class EvalImages(PythonRows):
     def make_engine_rows(self, rows: Rows) -> EngineRows:
         """Return the engine rows, without input images and output pixels."""
         engine_rows = make_blank_rows(len(rows.indices))
-        engine_rows["geometry"], engine_rows["resize"], engine_rows["whole"] = (
+        engine_rows["geometry"], engine_rows["resize"], engine_rows["full_size"] = (
             CENTER,
             self.resize,
             True,

@@ -51,7 +51,7 @@ def find_mismatch(library: ctypes.CDLL) -> str:
         file = np.fromfile(FOLDER / f"{name}.jpg", np.uint8)
         for (way, (left, top, size, side)), checksum in zip(WAYS.items(), checksums, strict=True):
             row, pixels = make_blank_rows(1), np.zeros((side, side, 3), np.uint8)
-            row["data"], row["length"], row["side"] = file.ctypes.data, file.size, side
+            row["data"], row["length"], row["output_size"] = file.ctypes.data, file.size, side
             row["box"], row["pixels"] = (left, top, size, size), pixels.ctypes.data
             library.engine_try(row.ctypes.data, 1)
             if zlib.crc32(pixels.data) != checksum:

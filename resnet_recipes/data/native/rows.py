@@ -25,19 +25,19 @@ _ROW = np.dtype(
         ("path", "u8"),  # address of the rest of the path, `length` bytes
         ("draws", "u8"),  # CROP: address of float64 [42]; DISTORTED: [404]
         ("operations", "u8"),  # address of OPERATION [operation_count]
-        ("pixels", "u8"),  # address of the output, uint8 [side, side, 3]
+        ("pixels", "u8"),  # address of the output, uint8 [output_size, output_size, 3]
         ("length", "u8"),  # bytes at `data` or `path`
         ("file_bytes", "u8"),  # file size when it was listed; 0: any
         ("box", "f8", 4),  # left, top, width, height: input for BOX, else output
         ("size", "i4", 2),  # image height, width: output if 0, else the expected value
         ("geometry", "i4"),
-        ("side", "i4"),  # output height and width, pixels
+        ("output_size", "i4"),  # output height and width, pixels
         ("resize", "i4"),  # CENTER: the shorter side, pixels
         ("filter", "i4"),
         ("operation_count", "i4"),
         ("raw", "?"),  # `data` is uint8 [height, width, 3]
         ("mirror", "?"),
-        ("whole", "?"),  # always decode at full size
+        ("full_size", "?"),  # always decode at full size
         ("checked", "?"),  # verify `crc`; cleared when it matches
         ("crc", "u4"),  # CRC-32 of the bytes
         ("status", "i4"),  # output

@@ -52,7 +52,7 @@ class Batch:
         self.rows = make_blank_rows(len(images))
         self.rows["data"] = [source.ctypes.data for source in self.sources]
         self.rows["length"] = [source.size for source in self.sources]
-        self.rows["side"] = side
+        self.rows["output_size"] = side
         self.rows["pixels"] = self.pixels.ctypes.data + np.arange(len(images)) * side * side * 3
         for name, column in columns.items():
             self.rows[name] = column

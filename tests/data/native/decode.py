@@ -16,7 +16,7 @@ def main(path: str, job: str) -> None:
     library, loaded = ctypes.CDLL(path), np.load(job)
     library.engine_jpeg.restype = ctypes.c_char_p
     rows, images = loaded["rows"], loaded["images"]
-    pixels = [np.zeros((side, side, 3), np.uint8) for side in rows["side"]]
+    pixels = [np.zeros((side, side, 3), np.uint8) for side in rows["output_size"]]
     rows["data"] = images.ctypes.data + np.cumsum(rows["length"]) - rows["length"]
     rows["pixels"] = [array.ctypes.data for array in pixels]
     library.engine_try(ctypes.c_void_p(rows.ctypes.data), ctypes.c_int64(len(rows)))

@@ -97,7 +97,7 @@ def job(tmp_path_factory) -> Path:
     rows = native_rows.make_blank_rows(len(images))
     rows["length"] = [image.size for image in images]
     ways = np.tile([*known.WAYS.values()], (len(files), 1))
-    rows["box"], rows["side"] = ways[:, [0, 1, 2, 2]], ways[:, 3]
+    rows["box"], rows["output_size"] = ways[:, [0, 1, 2, 2]], ways[:, 3]
     path = tmp_path_factory.mktemp("job") / "job.npz"
     np.savez(path, rows=rows, images=np.concatenate(images))
     return path

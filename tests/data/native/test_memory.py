@@ -27,7 +27,7 @@ class Memory:
         row = make_blank_rows(1)
         row["data"], row["length"] = self.source.ctypes.data, self.source.size
         row["size"], row["raw"] = self.source.shape[:2], True
-        row["longest"], row["side"], row["box"] = WIDTH, SIDE, (0, 0, WIDTH, HEIGHT)
+        row["longest"], row["output_size"], row["box"] = WIDTH, SIDE, (0, 0, WIDTH, HEIGHT)
         row["pixels"], row["kept"] = self.pixels.ctypes.data, self.kept.ctypes.data
         row["memory"], row["entry"] = self.counts.ctypes.data, self.entry.ctypes.data
         return row

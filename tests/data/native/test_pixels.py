@@ -85,7 +85,7 @@ def test_evaluation_crop_of_noise_equals_pillow(require_engine, chosen, scalar):
 def test_evaluation_crop_of_jpegs_equals_pillow(engine, chosen, resize):
     files = [encode_image(make_photo(), **options) for options in JPEGS.values()]
     files += [encode_image(make_photo(0, *size).convert("L")) for size in ((211, 150), (149, 151))]
-    batch = Batch(files, 33, geometry=CENTER, resize=resize, filter=chosen, whole=True)
+    batch = Batch(files, 33, geometry=CENTER, resize=resize, filter=chosen, full_size=True)
     for image, data in zip(batch.decode(engine), files, strict=True):
         assert np.array_equal(
             image, crop_with_pillow(decode_with_pillow(data), resize, 33, FILTERS[chosen])
@@ -153,5 +153,7 @@ def test_reduced_decode_keeps_twice_the_output(engine):
         apart = batch.decode(engine)[0].astype(int) - np.asarray(picture)
         errors[side] = np.abs(apart).max()
     assert max(errors.values()) <= 1, errors
-    whole, reduced = (Batch([jpeg], 32, box=(0, 0, 64, 64), whole=flag) for flag in (True, False))
+    whole, reduced = (
+        Batch([jpeg], 32, box=(0, 0, 64, 64), full_size=flag) for flag in (True, False)
+    )
     assert not np.array_equal(whole.decode(engine), reduced.decode(engine))

@@ -36,7 +36,7 @@ class CropCase(NamedTuple):
     box: tuple[int, int, int, int]  # left, top, width, height
     side: int
     shrink: int  # 0: resized; else a box of `side` pixels at 1 / shrink, not resized
-    whole: bool
+    full_size: bool
     mirror: bool
     filter: bool  # bicubic
 
@@ -51,7 +51,9 @@ class CropCase(NamedTuple):
             pixels = pixels[: self.side, : self.side]
         else:
             box = top, left, height, width
-            pixels = Picture(self.data).resized_crop(box, self.side, not self.whole, self.filter)
+            pixels = Picture(self.data).resized_crop(
+                box, self.side, not self.full_size, self.filter
+            )
         return pixels[:, ::-1] if self.mirror else pixels
 
 
@@ -65,16 +67,16 @@ def make_random_case(kinds: list, rng: np.random.Generator) -> CropCase:
     side = int(rng.integers(1, min(height, width) // shrink + 1 if shrink else LONGEST))
     size = np.full(2, side * shrink) if shrink else rng.integers(1, [width + 1, height + 1])
     place = rng.integers(0, np.array([width, height]) - size + 1) // max(1, shrink) * max(1, shrink)
-    whole, mirror, bicubic = (rng.random(3) < 0.5).tolist()
+    full_size, mirror, bicubic = (rng.random(3) < 0.5).tolist()
     box = tuple(np.concatenate([place, size]).tolist())
     return CropCase(
-        make_random_jpeg(kind, rng), box, side, shrink, whole and shrink < 2, mirror, bicubic
+        make_random_jpeg(kind, rng), box, side, shrink, full_size and shrink < 2, mirror, bicubic
     )
 
 
 def fill_case(engine, case: CropCase) -> tuple[Status, np.ndarray]:
     """Return the status of a case, and its pixels."""
-    columns = {name: getattr(case, name) for name in ("box", "whole", "mirror", "filter")}
+    columns = {name: getattr(case, name) for name in ("box", "full_size", "mirror", "filter")}
     batch = Batch([case.data], case.side, **columns)
     return Status(batch.fill(engine)[0]), batch.pixels[0]
 

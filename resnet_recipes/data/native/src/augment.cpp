@@ -226,7 +226,7 @@ void apply(const Operation &operation, Image image, Image before, std::vector<ui
 }  // namespace
 
 void augment(Row &row, std::vector<uint8_t> &memory) {
-    Image image{row.pixels, row.side};
+    Image image{row.pixels, row.output_size};
     for (int i = 0; i < row.operation_count; i++) {
         const Operation &operation = row.operations[i];
         Image before = image;

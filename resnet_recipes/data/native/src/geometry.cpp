@@ -57,8 +57,8 @@ Cut center(const Row &row, int height, int width) {
     double side = row.resize;
     int h = height <= width ? row.resize : static_cast<int>(std::floor(side * height / width));
     int w = height <= width ? static_cast<int>(std::floor(side * width / height)) : row.resize;
-    int top = static_cast<int>(std::rint((h - row.side) / 2.0));
-    int left = static_cast<int>(std::rint((w - row.side) / 2.0));
+    int top = static_cast<int>(std::rint((h - row.output_size) / 2.0));
+    int left = static_cast<int>(std::rint((w - row.output_size) / 2.0));
     return {{0, 0, static_cast<double>(width), static_cast<double>(height)}, h, w, top, left};
 }
 
@@ -74,12 +74,12 @@ Cut cut_of(const Row &row, int height, int width) {
     } else if (row.geometry == DISTORTED) {
         box = distorted_crop(row.draws, height, width);
     }
-    return {box, row.side, row.side, 0, 0};
+    return {box, row.output_size, row.output_size, 0, 0};
 }
 
 bool Cut::fits(const Row &row) const {
     bool inside = box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0 &&      // false for NaN
                   box.left < row.width && box.top < row.height &&       // even for a very narrow box
                   box.left + box.width <= row.width && box.top + box.height <= row.height;
-    return inside && top >= 0 && left >= 0 && top + row.side <= height && left + row.side <= width;
+    return inside && top >= 0 && left >= 0 && top + row.output_size <= height && left + row.output_size <= width;
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include "row.h"
 
-// A box, resized to `height` x `width`; the row keeps `side` x `side` of the result, from (top, left) on.
+// A box, resized to `height` x `width`; the row keeps `output_size` x `output_size` of it, from (top, left) on.
 struct Cut {
     Box box;
     int height, width, top, left;

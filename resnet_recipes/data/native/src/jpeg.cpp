@@ -172,10 +172,10 @@ Status judge(jpeg_decompress_struct &info, Row &row) {
 }
 
 // Return how far the inverse DCT may reduce the image while the box stays at least as large as the output.
-int reduction(const Cut &cut, bool whole) {
+int reduction(const Cut &cut, bool full_size) {
     double room = std::min(cut.box.width / cut.width, cut.box.height / cut.height);
     int shrink = 1;
-    while (!whole && shrink < 8 && room >= 2 * shrink) {
+    while (!full_size && shrink < 8 && room >= 2 * shrink) {
         shrink *= 2;
     }
     return shrink;
@@ -277,7 +277,7 @@ Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &i
     }
     row.box = cut.box;
     jpeg_decompress_struct &info = decoder.info;
-    int shrink = reduction(cut, row.whole);
+    int shrink = reduction(cut, row.full_size);
     start(info, shrink);
     Resizer &resizer = work.resizer;
     resizer.aim(cut, 1.0 / shrink, info.output_height, info.output_width, row);

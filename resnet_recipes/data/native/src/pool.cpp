@@ -39,11 +39,11 @@ void set_status(Row &row, Status status) { __atomic_store_n(&row.status, status,
 
 // Use the half-size level if it has enough pixels for the crop.
 bool use_half_size_level(Row &row) {
-    if (!row.small.data || row.whole || row.geometry == CENTER) {
+    if (!row.small.data || row.full_size || row.geometry == CENTER) {
         return false;
     }
     Cut cut = cut_of(row, row.height, row.width);
-    if (!cut.fits(row) || std::min(cut.box.width, cut.box.height) < 2 * row.side) {
+    if (!cut.fits(row) || std::min(cut.box.width, cut.box.height) < 2 * row.output_size) {
         return false;
     }
     double down = static_cast<double>(row.small.height) / row.height;

@@ -135,8 +135,8 @@ void Columns::pack(const Axis &axis, bool mirror) {
 void Resizer::aim(const Cut &cut, double scale, int height, int width, const Row &row) {
     Filter filter = static_cast<Filter>(row.filter);
     rows.is_exact = columns.is_exact = row.geometry == CENTER;
-    rows.weigh(cut.box.top * scale, cut.box.height * scale, height, cut.height, cut.top, row.side, filter);
-    columns.weigh(cut.box.left * scale, cut.box.width * scale, width, cut.width, cut.left, row.side, filter);
+    rows.weigh(cut.box.top * scale, cut.box.height * scale, height, cut.height, cut.top, row.output_size, filter);
+    columns.weigh(cut.box.left * scale, cut.box.width * scale, width, cut.width, cut.left, row.output_size, filter);
 }
 
 void Resizer::run(RowSource &source, int left, bool mirror, const Instructions &instructions, uint8_t *out) {

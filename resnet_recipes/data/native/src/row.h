@@ -54,19 +54,19 @@ struct Row {
     const double *draws;        // CROP: [10, 4]: area fraction, width / height, top, left; then two ratios
                                 // DISTORTED: [100, 4] in 0..1: width / height, height, top, left; then areas, ratios
     const struct Operation *operations;         // augmentation operations, in order; see augment.h
-    uint8_t *pixels;            // output: [side, side, 3], RGB
+    uint8_t *pixels;            // output: [output_size, output_size, 3], RGB
     uint64_t length;            // bytes at `data` or `path`
     uint64_t file_bytes;        // size of the file when it was listed; 0: any
     Box box;                    // input for BOX, else output
     int32_t height, width;      // image size: expected, or 0 to return it; required for raw pixels
     int32_t geometry;
-    int32_t side;               // output height and width, in pixels
+    int32_t output_size;        // output height and width, in pixels
     int32_t resize;             // CENTER: the shorter side, in pixels
     int32_t filter;
     int32_t operation_count;
     uint8_t raw;                // `data` is uint8 [height, width, 3]
     uint8_t mirror;
-    uint8_t whole;              // always decode at full size
+    uint8_t full_size;          // always decode at full size
     uint8_t checked;            // verify `crc`; cleared when verified, but not if the small level is read instead
     uint32_t crc;               // CRC-32 of the bytes, as in zlib
     int32_t status;             // output: Status
