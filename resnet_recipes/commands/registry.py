@@ -144,7 +144,7 @@ def run(argv: Sequence[str]) -> int:
         if name in Library().list_names():
             clause = "is a recipe, not a command"
             raise RecipeError.of("COMMAND", name, clause, shlex.join(["resnet-train", *argv]))
-        others = [argument for argument in rest if argument not in ("--help", "-h")]
+        others = [argument for argument in rest if argument not in ("help", "--help", "-h")]
         _reject_foreign_command([name.lstrip("-"), *others], name)
         raise RecipeError(
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
@@ -272,10 +272,14 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
         try:
             parse = _parse_training if ours == "train" else partial(_parse, ours)
             arguments = parse([*flags, *rest])
-            if command == ["resnet-train"]:
-                choose_recipe(arguments)
+            if ours == "train":
+                needs_data = not {"--dry-run", "--cfg", "--list"} & arguments.flags.keys()
+                _check(_choose_module(arguments), arguments, needs_data)
         except RecipeError as error:  # the fix would repeat these mistakes
             form = Hint(f"{shlex.join(command)} ...")
+            if [problem.key for problem in error.problems] == ["data.root"]:
+                unknown = unknown._replace(fix=(Hint(f"{fix} data=PATH"), also))
+                raise RecipeError([unknown]) from None
             raise RecipeError([unknown._replace(fix=form), *error.problems]) from None
     raise RecipeError([unknown])
 

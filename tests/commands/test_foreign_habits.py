@@ -228,6 +228,9 @@ resnet-train validate recipes/mine.yaml | resnet-recipes validate recipes/mine.y
 resnet-train tune | resnet-train finetune data=PATH -m lr=0.003,0.01
 resnet-train tune lr=1,2 data=images | resnet-train finetune -m lr=1,2 data=images
 resnet-train tune mild lr=1,2 data=images | resnet-train -m mild lr=1,2 data=images
+resnet-recipes sweep mild help | resnet-train -m mild data=PATH
+resnet-recipes fit mild bs=64 | resnet-train mild bs=64 data=PATH
+resnet-recipes fit demo | resnet-train demo
 resnet-train mild data=images augment=true | 'methods.NAME={}' turns a method on
 resnet-train mild data=images --verbse | unknown flag --verbse; did you mean --verbose?
 resnet-recipes --hepl | did you mean --help?
