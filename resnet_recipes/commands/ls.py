@@ -111,10 +111,11 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
 
 
 def _describe_use(item: dict[str, Any]) -> str:
-    """Return the purpose of a recipe, and its file if it is not packaged."""
-    hides = ", hides the packaged recipe of the same name" if item["shadows"] else ""
-    location = "" if item["place"] == "packaged" else f" ({item['place']}{hides})"
-    return f"{item['about']}{location}".strip()
+    """Return the purpose of a recipe, and its file if it is neither packaged nor named before."""
+    is_named = item["place"] == "packaged" or item["place"] in item["about"]
+    hides = "hides the packaged recipe of the same name" if item["shadows"] else ""
+    location = ", ".join(filter(None, ("" if is_named else item["place"], hides)))
+    return f"{item['about']} ({location})".strip() if location else item["about"]
 
 
 def _find_length(head: dict[str, Any]) -> str:

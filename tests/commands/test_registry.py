@@ -41,6 +41,8 @@ def test_ls_lists_packaged_and_own_recipes(run_subcommand, recipes):
     assert rows["mine"].split()[1] == "30"
     assert "cannot be read: recipes/broken.yaml:1: seed: yes is read differently" in rows["broken"]
     assert "cannot be read: recipes/orphan.yaml:1: unknown recipe nope" in rows["orphan"]
+    assert rows["mine"].endswith("(recipes/mine.yaml)")
+    assert rows["orphan"].count("recipes/orphan.yaml") == 1
     assert "recipes/mild.yaml, hides the packaged recipe of the same name" in rows["mild"]
     assert max(map(len, out.splitlines())) <= 80
 
