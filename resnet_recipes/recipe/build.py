@@ -4,7 +4,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.field_types import (
     describe_type,
     find_dataclasses,
@@ -40,7 +40,7 @@ def fit_sections(
             and not isinstance(value, dict)
             and not (value is None and type(None) in get_args(field_type))
         ):
-            clause = Statement(f"{key} is a section of settings, not a single value")
+            clause = "must be a section of settings, not a single value"
             fix = _suggest_mapping(key, value, sections[0]) if in_file else ""
             problems.append(Problem(key, value, clause, fix or _describe_settings(sections[0])))
         elif (

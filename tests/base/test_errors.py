@@ -132,7 +132,7 @@ max_duration=90 | max_duration=90 | must be a number and a unit
 max_duration=0.5dur | must be given in ep or ba
 ssr=0 | ssr=0 | must be above 0
 data.flip=yes | data.flip=yes | true or false
-methods.ema=true | methods.ema=true | is a section of settings | methods.ema={}
+methods.ema=true | methods.ema=true | must be a section of settings | methods.ema={}
 run=../evil | run=../evil | must consist of letters
 """
     ),
