@@ -3,7 +3,13 @@
 import pytest
 
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs.measure import make_speed_key, predict_memory, predict_time
+from resnet_recipes.jobs.measure import (
+    GUESS,
+    UNKNOWN_TIME,
+    make_speed_key,
+    predict_memory,
+    predict_time,
+)
 from resnet_recipes.planning.estimate import Speeds, write_measurement
 from tests.plans import plan_imagenet
 
@@ -41,5 +47,6 @@ def test_measurement_predicts_runs_on_its_device_only(count, is_on_gpu, monkeypa
     write_measurement(make_speed_key(plans[is_on_gpu][0]), speeds)
     for plan in plans[is_on_gpu]:
         assert predict_time(plan).when
-    for plan in plans[not is_on_gpu]:
-        assert not (forecast := predict_time(plan)) or not forecast.when
+    forecasts = map(predict_time, plans[not is_on_gpu])
+    sources = {forecast.source if forecast else UNKNOWN_TIME for forecast in forecasts}
+    assert sources == {GUESS if is_on_gpu else UNKNOWN_TIME}
