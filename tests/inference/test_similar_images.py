@@ -68,7 +68,7 @@ def test_doctor_takes_settings_of_the_network(trained_network, run_command):
     result = run_command(
         "resnet-recipes doctor data images --network weights.pth model.name=resnet50", 3
     )
-    assert "weights.pth has the weights" in result.err or "weights.pth cannot be used" in result.err
+    assert "weights.pth cannot be used: it is not resnet50" in result.err
     assert "ok " not in result.out  # no image was decoded before
     resnet = "model.name=resnet18 data.eval_size=24"
     run_command(f"resnet-recipes doctor data images --network weights.pth {resnet}")
