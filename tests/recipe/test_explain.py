@@ -119,15 +119,20 @@ min_lr=1e-5
 crop_pct=0.95
 opt=muon
 in_chans=4
-log=trackio
 scale=0.5
 """.strip().splitlines(),
 )
 def test_unsupported_settings_of_other_tools_suggest_none(typed):
     (problem,) = get_recipe_error("mild", typed).problems
     assert problem.fixes == ()
-    assert problem.kind is Kind.UNKNOWN or typed == "log=trackio"
+    assert problem.kind is Kind.UNKNOWN
     assert problem.advice or problem.valid
+
+
+def test_unsupported_tracker_lists_supported_ones():
+    (problem,) = get_recipe_error("mild", "log=trackio").problems
+    assert problem.fixes == ()
+    assert problem.valid == ("tensorboard", "wandb", "mlflow", "csv")
 
 
 def test_pretrained_with_typed_weights_is_removed():
