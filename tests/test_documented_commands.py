@@ -120,7 +120,7 @@ def home(thousands_of_images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         or any(iterate_code_blocks(page, "yaml"))
     ],
 )
-def test_every_documented_command_works(page, thousands_of_images, home):
+def test_commands_and_recipes_of_page_are_accepted(page, thousands_of_images, home):
     for name, pattern in {("a", ""), *re.findall(r"\bruns/([\w-]+)(\*?)", PAGES[page])}:
         for number in range(2 if pattern else 1):
             create_run_folder(home / "runs", f"{name}{number or ''}")

@@ -41,7 +41,7 @@ def test_healthy_data_has_only_ok_findings(image_folder):
     assert to_json("data", findings)["findings"][0]["level"] == "ok"
 
 
-def test_note_without_advice_is_ok(image_folder):
+def test_ignored_file_without_suffix_is_ok(image_folder):
     (image_folder / "train/bee/README").touch()
     findings = check_data(image_folder)
     assert "ignored because of their suffixes: 1 without a suffix" in [
