@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
+from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, Note, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
@@ -204,6 +205,11 @@ def _find_initial_weights(
         note = Note("the initial weights are not on this machine", error.problems[0].fixes[0])
         frozen = tuple(pretrained.describe_frozen(recipe.model))
         return InitialWeights(recipe.model.weights, details=frozen, notes=(note,))
+    except NotReadyError as error:
+        complete = partial(_complete_network, recipe=recipe, facts=facts)
+        raise type(error)(
+            problem._replace(fix=tuple(map(complete, problem.advice))) for problem in error.problems
+        ) from None
     methods = recipe.methods
     notes = [*iterate_notes(start.network), *start.iterate_notes(recipe.model, recipe.data)]
     return InitialWeights(
@@ -214,6 +220,19 @@ def _find_initial_weights(
         ),
         notes=tuple(map(Note, notes)),
     )
+
+
+def _complete_network(advice: str, recipe: Recipe, facts: DataFacts) -> str:
+    """Return advice; arguments that select another network also change what it does not support."""
+    if isinstance(advice, Hint) or not advice.startswith("model.name="):
+        return advice
+    model = ModelConfig(advice.split()[0].removeprefix("model.name="))
+    try:
+        make_plan(replace(recipe, model=model), facts, 1, reads_teachers=False)
+    except RecipeError as error:
+        changes = [one.format_fix(fix) for one in error.problems for fix in one.fixes[:1]]
+        return " ".join([advice, *changes])
+    return advice
 
 
 def estimate(recipe: Recipe | Composed, on_progress: Say = do_nothing) -> Estimate:

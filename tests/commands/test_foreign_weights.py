@@ -168,3 +168,13 @@ def test_recipe_with_foreign_weights_uses_their_normalization():
     assert (recipe.data.mean, recipe.data.std) == ((127.5,) * 3, (127.5,) * 3)
     assert rr.compose(*arguments, "data.mean=[1,2,3]").data.mean == (1, 2, 3)
     assert rr.compose("finetune").data.mean == (123.675, 116.28, 103.53)
+
+
+def test_advised_network_removes_unsupported_methods(image_folder, run_command):
+    torch.save(timm.create_model("tf_efficientnet_lite0", num_classes=2).state_dict(), "lite0.pth")
+    command = f"resnet-train small model.weights=lite0.pth data={image_folder} bs=8 --dry-run"
+    lines = [line.strip() for line in run_command(command, 3).err.splitlines()]
+    advice = [line.removeprefix("use:") for line in lines if line.startswith("use:")]
+    assert any(one.endswith(" '~methods.blurpool'") for one in advice)
+    for one in advice:
+        run_command(f"{command} {one}")
