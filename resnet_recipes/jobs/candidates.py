@@ -86,7 +86,7 @@ def find_candidates(
     With a budget, this is the longest run of each recipe, best first. With `min_top1_percent`, it
     is the shortest run with at least this known accuracy, fastest first. Otherwise it is every
     duration with a known accuracy, and the default duration. Raises the RecipeError of the best
-    recipe if every recipe is skipped and at least one has an error.
+    recipe, or of mild, if every recipe is skipped and at least one has an error.
 
     If there are several recipes, recipes for small images are skipped for larger ones. A recipe
     whose weights cannot be read is not skipped: most weights can be downloaded.
@@ -119,7 +119,7 @@ def find_candidates(
             errors[name] = error
             skipped[name] = error.problems[0]
     if errors and len(skipped) == len(names):
-        raise next(errors[name] for name in (*best, *names) if name in errors)
+        raise next(errors[name] for name in (*best, "mild", *names) if name in errors)
     if min_top1_percent is not None:
         candidates.sort(key=lambda each: each.estimate.max_minutes if each.estimate else inf)
     elif candidates and "launch.budget" in candidates[0].plan.origin.settings:

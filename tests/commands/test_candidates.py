@@ -165,6 +165,13 @@ def test_candidates_within_too_little_suggest_the_flag(small_images, run_command
     assert "use:   --price 2.50" in message
 
 
+def test_wrong_setting_is_named_despite_a_damaged_recipe(small_images, run_command):
+    Path("recipes").mkdir()
+    Path("recipes/a.yaml").write_text("defaults: [mild")
+    command = f"resnet-recipes estimate data={small_images} budget=2h price=3"
+    assert "unknown setting price=3" in run_command(command, 2).err
+
+
 def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command):
     """Some recipes train for one epoch in five seconds, others do not."""
     out = run_command(f"resnet-recipes estimate {OWN} --within 5s").out
