@@ -7,7 +7,7 @@ import sys
 
 from resnet_recipes import _NEEDS_LINUX
 
-if sys.platform == "win32":  # before modules that Windows lacks
+if sys.platform == "win32":  # stop before importing modules that Windows lacks
     print(f"error: {_NEEDS_LINUX}", file=sys.stderr)
     sys.exit(3)
 
