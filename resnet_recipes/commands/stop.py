@@ -25,7 +25,7 @@ USAGE = Usage(
 )
 
 
-#: The reason that the run and `resnet-recipes runs` print; the signal does not tell it.
+#: The reason that the run and `resnet-recipes runs` print; the signal carries no reason.
 _REASON = "`resnet-recipes stop`"
 
 
