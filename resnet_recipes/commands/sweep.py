@@ -44,7 +44,7 @@ from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.run_folder.facts import count_pflops
 from resnet_recipes.run_folder.runs import read_run
 
-#: The slash of a part, as in data.fold=1/5.
+#: The slash of a fraction, as in data.fold=1/5.
 _FRACTION = re.compile(r"(?<=\d)/(?=\d)")
 
 Runs = dict[str, tuple[Composed, list[str]]]  # the recipe and the arguments of each run, by name
