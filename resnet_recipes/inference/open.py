@@ -157,7 +157,7 @@ def _change_settings(
     """Return a recipe with changed settings, and the problems of the changes."""
     changes, problems = overrides.parse(arguments)
     keys = [change.key for change in changes]
-    # other images are not split, unless requested
+    # do not split other images, unless a change sets data.val_share or data.fold
     roots = [change.value for change in changes if change.key == "data.root" and change.value]
     if roots and not _has_same_images(recipe.data, roots[-1], run):
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
