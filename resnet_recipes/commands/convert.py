@@ -110,7 +110,7 @@ def _read_options(arguments: Sequence[str], names: Collection[str]) -> "ConvertO
         problems: list[Problem] = []
         values = {key: parse_scalar(value) for key, value in texts.items()}
         options = build(ConvertOptions, values, "", problems)
-        return options, [*map(_add_help, (*problems, *options.problems()))]
+        return options, [*map(_suggest_value, (*problems, *options.problems()))]
 
     def explain_unknown(key: str, value: str) -> Problem:
         unknown = make_unknown_problem("option", key, names)._replace(typed=f"{key}={value}")
@@ -132,8 +132,8 @@ def _read_options(arguments: Sequence[str], names: Collection[str]) -> "ConvertO
     return options
 
 
-def _add_help(problem: Problem) -> Problem:
-    """Return the problem of an option with a value to use instead."""
+def _suggest_value(problem: Problem) -> Problem:
+    """Return the problem of an option, with a value to use instead."""
     from resnet_recipes.data.convert.encode import ConvertOptions
 
     if problem.fix or problem.kind is Kind.UNKNOWN:
