@@ -57,7 +57,7 @@ Runs with data.fold=1/5, 2/5 ... are pooled: each image counts once.""",
 )
 
 #: Number of classes and confusions to print, of classes in the plot, and of images in the gallery.
-_MAX_SHOWN, _MAX_DRAWN, _IN_GALLERY = 10, 40, 100
+_MAX_SHOWN, _MAX_PLOTTED, _IN_GALLERY = 10, 40, 100
 
 ResultRow = dict[str, Any]
 
@@ -202,7 +202,9 @@ def _print_classes(
     )
     if name := arguments.flags.get("--png"):
         with open_output("--png", name) as file:
-            file.write(draw_png(plot_classes(classes[:_MAX_DRAWN], name_cells(confusion.cells()))))
+            file.write(
+                draw_png(plot_classes(classes[:_MAX_PLOTTED], name_cells(confusion.cells())))
+            )
     _write_images(arguments, networks, outcomes)
 
 
