@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes import cli
 from tests.disk_faults import limit_file_size
 from tests.tables import parse_rows
 
@@ -217,3 +218,29 @@ def test_command_reports_file_size_limit_with_fix(
     assert not [
         path for path in folder_with_weights.parent.iterdir() if path.suffix in (".csv", ".beton")
     ]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://me:s3cret@host/x",
+        "https://host:80/x?token=s3cret",
+        "https://me:s3/cret@host/x",
+        "s3://bucket/x#s3cret",
+        f"https://me:{600 * 's3cret'}@host/x",
+    ],
+)
+def test_secrets_in_addresses_are_masked_in_print(capsys, address):
+    for argv in (
+        ["plan", "mild", f"data={address}"],
+        ["plan", "mild", f"dta={address}"],
+        ["plan", "mild", address],
+        ["convert", address, "out"],
+        ["eval", address],
+        ["train", "mild", "--data", address],
+        [address],
+    ):
+        assert cli.main(argv) == 2
+        message = capsys.readouterr().err
+        assert "***" in message
+        assert "cret" not in message
