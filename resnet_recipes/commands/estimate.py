@@ -39,7 +39,7 @@ from resnet_recipes.commands.arguments import (
     drop_arguments,
     select_arguments,
 )
-from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named, name_recipe
+from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named
 from resnet_recipes.commands.printing import (
     format_minutes,
     format_or_dash,
@@ -88,7 +88,7 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.measure import measure_time, train_epochs
 
     price_flag, count = read_price(arguments.flags.get("--price")), _read_count(arguments)
-    if {"--within", "--reach"} & arguments.flags.keys() or not is_named(name_recipe(arguments)):
+    if {"--within", "--reach"} & arguments.flags.keys() or not is_named(arguments):
         return print_candidates(arguments, price_flag)
     plan = plan_here(compose_recipe(arguments), say)
     price = price_flag if price_flag is not None else plan.recipe.launch.price

@@ -26,7 +26,6 @@ from resnet_recipes.commands.compose import (
     choose_recipe,
     collect_problems,
     format_command,
-    name_recipe,
 )
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import (
@@ -87,7 +86,7 @@ SMALL_BATCH = 64
 
 def run(arguments: Arguments) -> int:
     """Check recipe and settings; print the job with `nodes=` nodes and `gpus=` GPUs per node."""
-    wrong = collect_problems(choose_recipe, name_recipe(arguments))
+    wrong = collect_problems(choose_recipe, arguments)
     recipe, changes = ("", arguments.positional) if wrong else choose_recipe(arguments)
     if not (wrong or recipe):
         wrong = (Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING),)

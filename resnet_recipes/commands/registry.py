@@ -106,7 +106,7 @@ def train(argv: Sequence[str]) -> int:
         return run(["ls", *(argument for argument in argv if argument != "--list")])
     if argv[0] not in Library().list_names():
         _reject_foreign_command(argv)
-    arguments = _parse_training(argv)
+    arguments = _parse("train", argv)
     if "--parallel" in arguments and "-m" not in arguments:
         clause = "works only with a sweep"
         raise RecipeError.of("--parallel", arguments.flags["--parallel"], clause, "-m")
@@ -157,7 +157,7 @@ def run(argv: Sequence[str]) -> int:
     if {"--help", "-h"} & set(rest):
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
-    arguments = resolve_weights(_parse(name, rest))
+    arguments = _parse(name, rest)
     if name == "job" and not arguments.positional:
         names = tuple(Library().list_readable_names())
         raise RecipeError([Problem("recipe", None, "", usage.example, names, Kind.MISSING)])
@@ -166,27 +166,9 @@ def run(argv: Sequence[str]) -> int:
     return _import_module(name).run(arguments)
 
 
-def _parse_training(argv: Sequence[str]) -> Arguments:
-    """Return the arguments of `resnet-train`."""
-    return resolve_weights(name_recipe(replace_extend(_parse("train", argv))))
-
-
-def _check(name: str, arguments: Arguments, needs_data: bool = False) -> None:
-    """Raise RecipeError if the settings or the recipe of a command are wrong.
-
-    For a sweep, only the first point is checked.
-    """
-    if has_run(arguments):
-        return
-    if name in ("eval", "predict", "export"):
-        RecipeError.raise_if_any(find_setting_problems(name, arguments.positional))
-    elif _composes(name):
-        check_settings(name_recipe(arguments), needs_data)
-
-
 def _is_recipe_needed(name: str, arguments: Arguments) -> bool:
     """Return whether a command needs a recipe: unless it is optional, and not named."""
-    return is_named(name_recipe(arguments)) or "[NAME]" not in get_usage(name).line
+    return is_named(arguments) or "[NAME]" not in get_usage(name).line
 
 
 def _composes(name: str) -> bool:
@@ -202,14 +184,19 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
         return [*flags, *complete_images(find_recipe_problems(arguments), arguments)]
 
     def find_recipe_problems(arguments: Arguments) -> Sequence[Problem]:
+        if has_run(arguments):
+            return []
+        if name in ("eval", "predict", "export"):
+            return find_setting_problems(name, arguments.positional)
         module = _choose_module(arguments) if name == "train" else name
+        if not _composes(module):
+            return []
+        name_recipe(arguments)
         # the argument may be the value of an unknown flag
         values = [argument for argument in argv if argument in Library().list_names()]
-        if not _composes(module) or has_run(arguments):
-            return collect_problems(partial(_check, module, needs_data=False), arguments)
         if not (values or _is_recipe_needed(name, arguments)):
             return []
-        if not is_named(name_recipe(arguments)) and values:
+        if not is_named(arguments) and values:
             arguments.positional.append(f"recipe={values[0]}")
         if wrong := collect_problems(choose_recipe, arguments):
             return wrong
@@ -220,9 +207,10 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
                 entry
             ).tree.get("data", {})
             return [] if is_set or not needs_data else [make_missing_data_problem()]
-        return collect_problems(partial(_check, module, needs_data=needs_data), arguments)
+        return collect_problems(partial(check_settings, needs_data=needs_data), arguments)
 
-    return split(argv, get_usage(name), find_others)
+    arguments = resolve_weights(replace_extend(split(argv, get_usage(name), find_others)))
+    return name_recipe(arguments) if _composes(name) else arguments
 
 
 def _choose_module(arguments: Arguments) -> str:
@@ -270,11 +258,11 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
     if rest:
         try:
-            parse = _parse_training if ours == "train" else partial(_parse, ours)
-            arguments = parse([*flags, *rest])
-            if ours == "train":
+            arguments = _parse(ours, [*flags, *rest])
+            is_run = ours == "train" and not has_run(arguments)
+            if is_run and _composes(_choose_module(arguments)):
                 needs_data = not {"--dry-run", "--cfg", "--list"} & arguments.flags.keys()
-                _check(_choose_module(arguments), arguments, needs_data)
+                check_settings(arguments, needs_data)
         except RecipeError as error:  # the fix would repeat these mistakes
             form = Hint(f"{shlex.join(command)} ...")
             if [problem.key for problem in error.problems] == ["data.root"]:
