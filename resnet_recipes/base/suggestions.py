@@ -114,9 +114,8 @@ def add_key_meaning(problem: Problem) -> Problem:
 
 def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Problem:
     """Return the problem of a name that is not in `names`."""
-    return Problem(
-        name, None, f"unknown {noun}", find_closest(name, names), tuple(names), Kind.UNKNOWN
-    )
+    near = find_closest(name, names) or find_part(name, names)
+    return Problem(name, None, f"unknown {noun}", near, tuple(names), Kind.UNKNOWN)
 
 
 def find_value(flag: str, value: str, valid: Collection[str]) -> str:
@@ -141,6 +140,13 @@ def find_closest(name: str, names: Iterable[str]) -> str:
         if equals and get_full_name(key) in names:
             return get_full_name(key)
     return misspelled
+
+
+def find_part(name: str, names: Iterable[str]) -> str:
+    """Return the longest name that is part of `name`, or the first that starts with it, or ""."""
+    part, names = name.lower(), list(names)
+    longer = [one for one in names if len(part) > 3 and one.startswith(part)]
+    return max((one for one in names if one in part), key=len, default=[*longer, ""][0])
 
 
 def find_misspelled(name: str, names: Iterable[str]) -> str:

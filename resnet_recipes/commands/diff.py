@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
-from resnet_recipes.base.suggestions import find_closest
+from resnet_recipes.base.suggestions import find_closest, find_part
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.compare import format_comparison
 from resnet_recipes.commands.printing import show
 from resnet_recipes.jobs.lookup import LAST, ROOT, find_run_path
-from resnet_recipes.recipe.library import Library, find_part
+from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import find_differences, format_settings
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import iterate_newest_runs

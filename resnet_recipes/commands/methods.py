@@ -7,7 +7,6 @@ from resnet_recipes.base.suggestions import make_unknown_problem
 from resnet_recipes.base.text import format_facts, wrap_text
 from resnet_recipes.commands.arguments import Arguments, Usage, format_row
 from resnet_recipes.commands.printing import get_page_width
-from resnet_recipes.recipe.library import find_part
 
 USAGE = Usage(
     "resnet-recipes methods [NAME]",
@@ -25,7 +24,6 @@ def run(arguments: Arguments) -> int:
     cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
-        problem = problem._replace(fix=problem.fix or find_part(unknown[0], cards))
         if named := [name for name in names if name in cards]:  # as in: methods show mixup
             fix = f"resnet-recipes methods {' '.join(named)}"
             problem = problem._replace(fix=fix, valid=())

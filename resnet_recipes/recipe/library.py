@@ -7,7 +7,6 @@ import filecmp
 import os
 import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -295,15 +294,8 @@ def expand_document(document: Document) -> Document:
 
 
 def _make_unknown_error(key: str, name: str, choices: list[str]) -> RecipeError:
-    problem = make_unknown_problem(key, find_part(name, choices) or name, choices)
+    problem = make_unknown_problem(key, name, choices)
     return RecipeError([problem._replace(key=key, value=name, typed=name)])
-
-
-def find_part(name: str, choices: Iterable[str]) -> str:
-    """Return the longest name that is part of `name`, or the first that starts with it, or ""."""
-    part, choices = name.lower(), list(choices)
-    longer = [one for one in choices if len(part) > 3 and one.startswith(part)]
-    return max((one for one in choices if one in part), key=len, default=[*longer, ""][0])
 
 
 def read_defaults(document: Document) -> list[Default]:
