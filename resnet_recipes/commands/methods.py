@@ -25,9 +25,8 @@ def run(arguments: Arguments) -> int:
     if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
         if named := [name for name in names if name in cards]:  # as in: methods show mixup
-            fix = f"resnet-recipes methods {' '.join(named)}"
-            problem = problem._replace(fix=fix, valid=())
-        raise RecipeError([problem])
+            problem = problem._replace(fix=f"resnet-recipes methods {' '.join(named)}")
+        raise RecipeError([problem._replace(valid=() if problem.fix else problem.valid)])
     for name in names:
         print("\n".join(_format_page(cards[name], width)))
     if not names:
