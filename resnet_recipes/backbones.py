@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, NETWORKS, ModelArguments
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import (
+    Change,
+    Hint,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+)
 from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.text import get_first_line
 
@@ -137,10 +144,10 @@ def require_network(name: str) -> None:
         similar = [one for one in available if one.startswith(short)]
         similar = similar or get_close_matches(short, available, n=3)
         nearest = sorted(similar, key=lambda one: (len(one), one))[:3]
-        fixes = [f"model.name={library}:{one}" for one in nearest]
+        fixes = [Change(f"model.name={library}:{one}") for one in nearest]
         other = "torchvision" if library == "timm" else "timm"
         if find_spec(other) and short in list_networks(other):
-            fixes = [f"model.name={other}:{short}"]
+            fixes = [Change(f"model.name={other}:{short}")]
         others = Hint(
             f"choose from its {len(available):,} networks, such as {library}:resnet50; "
             f"{_LISTINGS[library]} lists them"

@@ -79,6 +79,20 @@ class Value(str):
     """Another value for the same setting: "crop" for data.fit."""
 
 
+class Change(str):
+    """A change of a setting, as an argument without quotes: "data=my images", "~methods.ema"."""
+
+    @property
+    def key(self) -> str:
+        """The name of the setting, as a user would type it."""
+        return self.lstrip("~").partition("=")[0]
+
+    @property
+    def value(self) -> str:
+        """The value; "" if the setting is removed."""
+        return self.partition("=")[2]
+
+
 #: Fixes: commands, settings and values that work if pasted, and hints.
 Fix = str | tuple[str, ...]
 
@@ -195,7 +209,9 @@ class Problem(NamedTuple):
         return bool(re.fullmatch("[A-Z|]+", self.key))
 
     def format_fix(self, fix: str) -> str:
-        """Return the fix to run; a value is prefixed with its setting."""
+        """Return the fix to run; a value is prefixed with its setting, a change quoted."""
+        if isinstance(fix, Change):
+            return shlex.quote(fix)
         is_setting = self.value is not None and not self.where and not self._is_argument
         if self.where and isinstance(fix, Value):
             return f"{self.key.rpartition('.')[2]}: {fix}"

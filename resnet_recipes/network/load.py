@@ -21,7 +21,15 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, RecipeError, Statement, Value
+from resnet_recipes.base.errors import (
+    Change,
+    Fix,
+    Hint,
+    NotReadyError,
+    RecipeError,
+    Statement,
+    Value,
+)
 from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.data.images.python import crop_center
@@ -216,7 +224,7 @@ class UnknownNetworkError(ArchiveError):
         super().__init__(f"{fault} ({_describe_tensors(state)})")
         fitting = find_fitting_networks(state, path)
         self.fix: tuple[str, ...] = (
-            *(f"model.name={name}" for name in fitting),
+            *(Change(f"model.name={name}") for name in fitting),
             *(
                 Hint(f"{other.name} {other.advice}")
                 for other in (find_lookalikes(fitting[0], {}) if fitting else ())

@@ -13,7 +13,16 @@ import torchvision
 from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
-from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, RecipeError, Statement, Value
+from resnet_recipes.base.errors import (
+    Change,
+    Fix,
+    Hint,
+    Kind,
+    NotReadyError,
+    RecipeError,
+    Statement,
+    Value,
+)
 from resnet_recipes.base.paths import find_similar_path
 from resnet_recipes.base.suggestions import FOREIGN_VALUES
 from resnet_recipes.network import hub, image_settings, matching
@@ -87,7 +96,7 @@ def _require(name: str, weights: str) -> None:
         raise error.with_key(weights) from None
     except RecipeError as error:
         (problem,) = error.problems
-        near = tuple(Value(fix.removeprefix("model.name=")) for fix in problem.fixes)
+        near = tuple(Value(fix.value) for fix in problem.fixes if isinstance(fix, Change))
         raise NotReadyError.at(weights, problem.clause, near or problem.advice) from None
 
 

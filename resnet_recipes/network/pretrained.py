@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from resnet_recipes.backbones import find_classifier, select_frozen
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, ModelArguments, ModelConfig
-from resnet_recipes.base.errors import Fix, NotReadyError, Statement
+from resnet_recipes.base.errors import Change, Fix, NotReadyError, Statement
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.imagenet import get_wordnet_ids, is_imagenet
 from resnet_recipes.methods.module_class import change_class
@@ -114,8 +114,7 @@ def open_weights(config: ModelConfig) -> Network:
     """Return the network that `config.weights` names, of any architecture. Raises like `find`."""
 
     def complete(advice: str) -> str:
-        name = advice.removeprefix("model.name=")
-        return advice if name == advice else config.format_selection(name)
+        return config.format_selection(advice.value) if isinstance(advice, Change) else advice
 
     try:
         return open_network(config.weights, config)

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import (
+    Change,
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    Statement,
+)
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.data.soft_labels import FOREIGN_FILE_CLAUSE, TEACH_COMMAND, map_soft_labels
@@ -112,9 +120,7 @@ def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
     from resnet_recipes.network.load import NamingHint
 
     (problem,) = error.problems
-    if not any(
-        isinstance(line, NamingHint) or line.startswith("model.name=") for line in problem.advice
-    ):
+    if not any(isinstance(line, NamingHint | Change) for line in problem.advice):
         return error
     export = f"resnet-recipes export {shlex.quote(source)} {{}} --to safetensors --out teacher"
     commands = tuple(export.format(name) for name in problem.fixes)
