@@ -274,6 +274,18 @@ def test_repeated_conversion_is_already_done(run_command, image_folder):
     assert "already exists" in run_command(command, 2).err
 
 
+def test_convert_rejects_folder_with_other_files(run_command, image_folder):
+    convert = "resnet-recipes convert"
+    run_command(f"{convert} {image_folder} betons workers=1")
+    Path("mine/train").mkdir(parents=True)
+    message = run_command(f"{convert} betons mine workers=1", 2).err
+    assert "`mine` already exists, and nothing is overwritten" in message
+    assert f"try:   {convert} betons mine2 workers=1\n" in message
+    assert [path.name for path in Path("mine").iterdir()] == ["train"]
+    Path("mine/train").rename("mine/.train")
+    run_command(f"{convert} betons mine workers=1")
+
+
 @pytest.mark.parametrize("target", ["out", "old.beton"])
 def test_suggested_convert_command_keeps_its_options(target, run_command, image_folder):
     Path("old.beton").write_text("mine")

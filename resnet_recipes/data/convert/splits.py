@@ -96,7 +96,7 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
         )
         fix = shlex.quote(str(dst / f"{src.stem}.beton"))
         raise RecipeError.of("DST", dst, rule, fix)
-    if len(sources) == 2 and (not dst.is_dir() or dst.samefile(src)):
+    if len(sources) == 2 and (not dst.is_dir() or dst.samefile(src) or _has_other_files(dst)):
         parse_new_path("DST", str(dst), is_folder=True)
     files = [
         [Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst, options)]
@@ -110,6 +110,13 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
     if not all(split.is_finished() for split in existing):
         parse_new_path("DST", str(dst if len(sources) == 2 else existing[0].target))
     return files
+
+
+def _has_other_files(folder: Path) -> bool:
+    """Return whether a folder contains files that are not from a conversion, except hidden ones."""
+    betons = [folder / f"{split}.beton" for split in SPLITS]
+    prefixes = (".", *(path.name for path in chain(betons, map(get_half_path, betons))))
+    return any(not path.name.startswith(prefixes) for path in folder.iterdir())
 
 
 def count_finished(files: list[list[Split]]) -> int:
