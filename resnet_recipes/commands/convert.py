@@ -74,7 +74,7 @@ def run(arguments: Arguments) -> int:
         files = plan_files(source, target, options)
     except RecipeError as error:
         problem, *_ = error.problems
-        if problem.key != "DST":
+        if problem.key != "DST" or not problem.fixes:
             raise
         rest = map(shlex.quote, [*changes, *arguments.flags])
         source_text = shlex.quote(typed_paths[0])

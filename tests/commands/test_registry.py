@@ -286,6 +286,12 @@ def test_convert_rejects_folder_with_other_files(run_command, image_folder):
     run_command(f"{convert} betons mine workers=1")
 
 
+def test_convert_to_a_virtual_folder_is_not_ready(run_command, image_folder):
+    message = run_command(f"resnet-recipes convert {image_folder} /proc/betons", 3).err
+    assert "`/proc/betons` cannot be written to: /proc is not on a disk" in message
+    assert "try:" not in message
+
+
 @pytest.mark.parametrize("target", ["out", "old.beton"])
 def test_suggested_convert_command_keeps_its_options(target, run_command, image_folder):
     Path("old.beton").write_text("mine")
