@@ -6,7 +6,7 @@ import shutil
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing
@@ -150,7 +150,7 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
     writers = [opened.enter_context(closing(_open_writer(split))) for split in levels]
     done = min(len(writer.records) for writer in writers)
     try:
-        for samples, unreadable in _encode(levels, order[done:]):
+        for samples, unreadable in opened.enter_context(closing(_encode(levels, order[done:]))):
             if first.options.on_bad_image == "error":
                 fix = _suggest_fixes(first)
                 NotReadyError.raise_if_any(
@@ -209,7 +209,7 @@ def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:
         raise TrainingError(f"{split.target}: {complaint}", fix)
 
 
-def _encode(levels: list[Split], order: np.ndarray) -> Iterator[_Chunk]:
+def _encode(levels: list[Split], order: np.ndarray) -> Generator[_Chunk, None, None]:
     """Yield the encoded images in chunks, in the given order.
 
     The worker processes are at most a few chunks ahead.
@@ -233,7 +233,7 @@ def _encode(levels: list[Split], order: np.ndarray) -> Iterator[_Chunk]:
             fix = Hint("the same command with fewer workers resumes")
             raise TrainingError(statement, fix) from error
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -206,6 +207,34 @@ if __name__ == "__main__":
     source, target = map(Path, sys.argv[1:])
     convert_module.convert(source, target, ConvertOptions("raw", workers=2), tell)
 """
+
+
+FAIL = f"""
+import os
+import sys
+from pathlib import Path
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data import convert as convert_module
+from resnet_recipes.data.convert.encode import ConvertOptions
+
+convert_module._CHUNK_IMAGES, convert_module.PAGE_SIZE = 1, {SMALL_PAGE}
+try:
+    source, target = map(Path, sys.argv[1:])
+    options = ConvertOptions("raw", workers=2)
+    expected = convert_module.forecast(source, target, options)._replace(unreadable=())
+    convert_module.convert(source, target, options, print, expected)
+except NotReadyError as error:
+    print(error, flush=True)
+    os._exit(3)
+"""
+
+
+def test_failed_conversion_closes_its_workers(with_bad_images, tmp_path):
+    (tmp_path / "fail.py").write_text(FAIL)
+    command = [sys.executable, "fail.py", with_bad_images[0], "a.beton"]
+    failed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (failed.returncode, failed.stderr) == (3, "")
+    assert with_bad_images[1][0] in failed.stdout or with_bad_images[1][1] in failed.stdout
 
 
 @pytest.mark.slow
