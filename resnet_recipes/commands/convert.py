@@ -85,6 +85,8 @@ def run(arguments: Arguments) -> int:
     else:
         expected = forecast(source, target, options)
         say(*_describe_forecast(expected, target))
+        if expected.unreadable and (options.on_bad_image == "skip" or "--dry-run" in arguments):
+            say(f"{source} {expected.describe_unreadable()}")
         if "--dry-run" in arguments:
             return 0
         with ProgressLine("converting") as show:
@@ -156,4 +158,4 @@ def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:
         lines.append(f"skipped, because train and val come from other files: {names[0]}{more}")
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are already there; resuming")
-    return [*lines, *(f"unreadable: {name}" for name in expected.unreadable[:10])]
+    return lines

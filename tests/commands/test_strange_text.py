@@ -122,7 +122,7 @@ def test_image_names_cannot_control_output(hostile_run, tmp_path, capsys):
         ["predict", hostile_run, images / "val"], capsys
     )
     assert "unreadable images" in run_strange_text(["doctor", "data", images], capsys, 3)
-    assert "unreadable: " in run_strange_text(
+    assert "has unreadable images: 1 of 9 " in run_strange_text(
         ["convert", images, tmp_path / "b", "--dry-run"], capsys
     )
     visible = HOSTILE_NAME.replace("\u202e", "")  # commands remove this character

@@ -52,6 +52,13 @@ class Forecast(NamedTuple):
     unreadable: tuple[str, ...]  # images of the sample that cannot be read, with reasons
     ignored_files: tuple[str, ...]  # files of the source that are not converted
 
+    def describe_unreadable(self) -> str:
+        """Return how many images of the sample are unreadable, and an example."""
+        return (
+            f"has unreadable images: {len(self.unreadable):,} of {self.sampled_images:,} that were "
+            f"read, such as {self.unreadable[0]}"
+        )
+
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     """Return a forecast from up to 500 encoded images of SRC; takes seconds, writes nothing.
@@ -69,7 +76,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         index = position - int(ends[number]) + len(split)
         encoded = split.source.encode(index, options, bool(half))
         if isinstance(encoded, str):
-            unreadable.append(f"{split.source.images.path(index)}: {encoded}")
+            unreadable.append(f"{split.source.images.path(index)}, which {encoded}")
         else:
             size += sum(len(level.data) for level in encoded)
     seconds = (time.perf_counter() - start) / len(chosen)
@@ -113,6 +120,9 @@ def convert(
     files = plan_files(src, dst, options)
     NotReadyError.raise_if_any(chain(*map(_find_skipped, chain(*files))))
     expected = expected or forecast(src, dst, options)
+    if expected.unreadable and options.on_bad_image == "error":
+        fix = _suggest_fixes(files[0][0])
+        raise NotReadyError.at(src, expected.describe_unreadable(), fix)
     finished = count_finished(files)
     targets = [split.target for split in chain(*files)]
     complete = [split.target for split in chain(*files[:finished])]
