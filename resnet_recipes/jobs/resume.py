@@ -9,6 +9,7 @@ from pathlib import Path
 from resnet_recipes import data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import (
+    STOPPED_CODES,
     Fix,
     Hint,
     Kind,
@@ -41,14 +42,17 @@ from resnet_recipes.run_folder import (
     CONFIG,
     DATA,
     EXIT,
+    METRICS,
     STOP,
     SUMMARY,
     TASK,
     WEIGHTS,
 )
-from resnet_recipes.run_folder.ending import format_resume
+from resnet_recipes.run_folder.ending import format_resume, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
+from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.runs import iterate_newest_runs
+from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import find_changed_settings
 
 #: Changed settings of a run to continue: arguments, or a complete recipe that must be equal.
@@ -136,7 +140,25 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
     plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
     NotReadyError.raise_if_any([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total_bytes)])
+    _check_checkpoints(folder)
     return plan
+
+
+def _check_checkpoints(folder: Path) -> None:
+    """Raise NotReadyError if the checkpoints of a run are gone: training would restart from zero.
+
+    The first checkpoint is on disk when a second one is saved, or when a stopped run has ended. A
+    run that was killed earlier may have no checkpoint.
+    """
+    if any(Checkpoints(folder / CHECKPOINTS).iterate_steps()):
+        return
+    records = read_metrics(folder / METRICS)
+    saved = {record["step"] for record in filter_kind(records, "saved")}
+    ending = read_ending(folder / EXIT)
+    if len(saved) > 1 or (saved and ending and ending.code in STOPPED_CODES):
+        clause = f"has no checkpoints, but the run had reached epoch {records[-1]['epoch']:.2f}"
+        fix = shlex.join(["resnet-train", str(folder / CONFIG)])
+        raise NotReadyError.at(folder, clause, (fix, Hint("this starts a new run")))
 
 
 def _check_results(folder: Path) -> None:

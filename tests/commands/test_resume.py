@@ -13,6 +13,7 @@ from resnet_recipes.api import compose
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs.resume import iterate_unfinished_runs
 from resnet_recipes.recipe.frozen_recipe import freeze_with_digest, read
+from resnet_recipes.run_folder.ending import Ending, write_ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import StepMetrics
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -26,6 +27,7 @@ from tests.tables import parse_rows
 START = f"resnet-train mild {TINY}"
 PHOTOS = f"{START} bs=8 batch.bn_size=8 data.backend=torchvision"
 CONFIG = Path("runs/mine/config.yaml")
+WALL = {"wall_seconds": 1.0}  # in all records
 
 
 @pytest.fixture
@@ -140,6 +142,29 @@ def test_rejected_resume_leaves_run_resumable(
         )
     run_command("resnet-train --resume runs/mine --dry-run")
     run_command("resnet-train --resume runs/mine", 75)
+
+
+@pytest.mark.parametrize(
+    ("saved", "exit_code", "code"),
+    [((2, 3), None, 3), ((2,), 75, 3), ((2, 2), 1, 75), ((), 75, 75)],
+)
+def test_resume_rejects_run_without_its_checkpoints(
+    started_runs, run_command, saved, exit_code, code
+):
+    text = "".join(
+        json.dumps({"kind": "saved", "step": step, "epoch": step / 8, "seconds": 1.0, **WALL})
+        + "\n"
+        for step in saved
+    )
+    Path("runs/mine/metrics.jsonl").write_text(text)
+    if exit_code:
+        write_ending(Path("runs/mine/exit.json"), Ending(exit_code))
+    message = run_command("resnet-train --resume mine", code).err
+    if code == 3:
+        lost = f"runs/mine has no checkpoints, but the run had reached epoch {saved[-1] / 8:.2f}"
+        assert f"{lost}\n      try:   resnet-train runs/mine/config.yaml\n" in message
+        run_command("resnet-train --resume mine --dry-run", 3)
+        run_command("resnet-train runs/mine/config.yaml --dry-run")
 
 
 def test_resume_dry_run_changes_nothing(started_runs, run_command):
