@@ -1,4 +1,4 @@
-"""Options of other programs and misspelled settings lead to a suggestion."""
+"""Every row of foreign_names.csv suggests accepted arguments; misspelled names are recognized."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""Commands of newcomers with habits from other tools; every suggestion works."""
+"""Suggestions for commands with habits from other tools."""
 
 import re
 from collections.abc import Callable
