@@ -18,7 +18,15 @@ from itertools import zip_longest
 from traceback import walk_tb
 from typing import NoReturn
 
-from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.base.errors import (
+    ExitCode,
+    Hint,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    TrainingError,
+    format_advice,
+)
 from resnet_recipes.base.text import escape_controls, wrap_text
 from resnet_recipes.commands import registry
 from resnet_recipes.commands.arguments import name_as_typed
@@ -56,8 +64,8 @@ def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int
     try:
         os.getcwd()
     except FileNotFoundError:
-        advice = "      hint:  change to another folder, and run the command again"
-        print(f"error: the current folder was deleted\n{advice}", file=sys.stderr)
+        advice = format_advice(Hint("change to another folder, and run the command again"))
+        print(f"error: the current folder was deleted\n      {advice}", file=sys.stderr)
         return ExitCode.NOT_READY
     try:
         code = run(argv)
@@ -96,16 +104,14 @@ def _describe_os_error(error: BaseException) -> str:
         processes = "\n  if processes are limited:  ulimit -u unlimited"
         return f"a thread cannot be started: {error}{processes}{memory}"
     if isinstance(error, ImportError) and _is_load_failure(error):
-        fix = "try:   pip install --force-reinstall torch torchvision"
-        return f"a library cannot be loaded: {error}\n      {fix}{memory}"
+        advice = format_advice("pip install --force-reinstall torch torchvision")
+        return f"a library cannot be loaded: {error}\n      {advice}{memory}"
     if isinstance(error, RuntimeError) and _is_raised_by_import(error, "torchvision"):
         torch, torchvision = version("torch"), version("torchvision")
         build = torch.partition("+")[2]  # "cpu" or "cu126": PyPI has another
         index = f" --index-url https://download.pytorch.org/whl/{build}" if build else ""
-        return (
-            f"torchvision {torchvision} does not fit torch {torch}\n"
-            f"      try:   pip install --upgrade torch torchvision{index}"
-        )
+        advice = format_advice(f"pip install --upgrade torch torchvision{index}")
+        return f"torchvision {torchvision} does not fit torch {torch}\n      {advice}"
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited"
     if isinstance(error, OSError) and error.filename is not None:
