@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from difflib import get_close_matches
 from itertools import starmap
 
-from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError, format_advice
 from resnet_recipes.base.money import clean_price, format_amount
 from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
@@ -99,10 +99,10 @@ def run(arguments: Arguments) -> int:
     rows = [run.as_dict() | {"cost": run.cost(price)} for run in runs]
     where = f"no runs in {', '.join(sources)}"
     unmatched = f"{where} match {' '.join(map('='.join, filters))}"
-    none = [unmatched] if filters else [where, "try:   resnet-train demo"]
+    none = [unmatched] if filters else [where, format_advice("resnet-train demo")]
     recipe = get_value(arguments.positional, "recipe")
     if near := find_misspelled(recipe, {run.recipe for run in every}) if recipe else "":
-        none.append(f"use:   recipe={near}")
+        none.append(format_advice(f"recipe={near}"))
     lines = format_runs(runs, price) if runs else none
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0
