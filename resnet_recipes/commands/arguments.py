@@ -10,15 +10,7 @@ from math import inf
 from pathlib import Path
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS
-from resnet_recipes.base.errors import (
-    Fix,
-    Hint,
-    Kind,
-    Problem,
-    RecipeError,
-    Statement,
-    Value,
-)
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement, Value
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name, find_short_name
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
@@ -148,8 +140,9 @@ def drop_arguments(arguments: Iterable[str], *keys: str) -> list[str]:
 
 
 def get_value(arguments: Iterable[str], *keys: str) -> str:
-    """Return the value of the first argument that sets one of these keys, or ""."""
-    return next((argument.partition("=")[2] for argument in select_arguments(arguments, *keys)), "")
+    """Return the first value that an argument sets for one of these keys, or ""."""
+    values = (argument.partition("=")[2] for argument in select_arguments(arguments, *keys))
+    return next(filter(None, values), "")
 
 
 def split(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import (
@@ -40,23 +40,17 @@ if TYPE_CHECKING:
 DEMO = Path("data/demo")
 
 
-class Choice(NamedTuple):
-    """The name of a recipe, and its changes."""
-
-    name: str  # "" if a budget selects the recipe
-    changes: list[str]
-
-
 def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     """Compose the recipe given by the arguments, with their changes.
 
     Raises RecipeError with every problem.
     """
-    name, changes = choose_recipe(arguments)
+    check_recipe(arguments)
+    changes = drop_arguments(arguments.positional, "recipe")
     # this imports torch, which takes seconds
     from resnet_recipes.api import compose_arguments
 
-    name = name or _choose_for_budget(changes, arguments)
+    name = get_value(arguments.positional, "recipe") or _choose_for_budget(changes, arguments)
     try:
         result = compose_arguments(name, changes, arguments.recipes, needs_data)
     except RecipeError as error:
@@ -205,14 +199,13 @@ def is_named(arguments: Arguments) -> bool:
     return bool(select_arguments(arguments.positional, "recipe"))
 
 
-def choose_recipe(arguments: Arguments) -> Choice:
-    """Return the recipe given by the arguments.
+def check_recipe(arguments: Arguments) -> None:
+    """Raise RecipeError unless the arguments give one recipe that exists, or a budget.
 
-    Raises RecipeError if it does not exist, also with the problems of the settings, which are then
-    checked with another recipe.
+    It also has the problems of the settings, which are then checked with another recipe.
     """
     try:
-        return _choose_recipe(arguments)
+        _check_recipe(arguments)
     except RecipeError as error:
         names = Library(arguments.recipes).list_names()
         changes = [
@@ -235,8 +228,8 @@ def _drop_command(problem: Problem) -> Problem:
     return problem if others in ((), problem.advice) else problem._replace(fix=others)
 
 
-def _choose_recipe(arguments: Arguments) -> Choice:
-    """Return the recipe given by the arguments. Raises RecipeError if it does not exist."""
+def _check_recipe(arguments: Arguments) -> None:
+    """Raise RecipeError unless the arguments give one recipe that exists, or a budget."""
     library = Library(arguments.recipes)
     values = (
         argument.removeprefix("recipe=")
@@ -245,7 +238,7 @@ def _choose_recipe(arguments: Arguments) -> Choice:
     names, changes = list(filter(None, values)), drop_arguments(arguments.positional, "recipe")
     recipes = library.list_names()
     if not names and select_arguments(changes, *BUDGET_KEYS):
-        return Choice("", changes)
+        return  # the best recipe is chosen later
     if not names:
         values = (argument.rpartition("=")[2] for argument in changes)
         meant = next((value for value in values if value in recipes), None)
@@ -282,7 +275,6 @@ def _choose_recipe(arguments: Arguments) -> Choice:
             library.read_chain(get_value(point, "recipe"))
         sweep = format_command("resnet-train -m", [f"recipe={names[0]}", *changes], arguments)
         raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), sweep)
-    return Choice(names[0], changes)
 
 
 def find_packaged(arguments: Arguments) -> Entry | None:

@@ -37,9 +37,10 @@ from resnet_recipes.commands.arguments import (
     Arguments,
     Usage,
     drop_arguments,
+    get_value,
     select_arguments,
 )
-from resnet_recipes.commands.compose import choose_recipe, compose_recipe, is_named
+from resnet_recipes.commands.compose import compose_recipe, is_named
 from resnet_recipes.commands.printing import (
     format_minutes,
     format_or_dash,
@@ -236,7 +237,7 @@ def print_candidates(arguments: Arguments, price: float | None) -> ExitCode:
     from resnet_recipes.report.page.charts import find_pareto
 
     names = (
-        [choose_recipe(arguments)[0]]
+        [get_value(arguments.positional, "recipe")]
         if is_named(arguments)
         else Library(arguments.recipes).list_names()
     )

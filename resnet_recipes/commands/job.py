@@ -19,14 +19,11 @@ from resnet_recipes.commands.arguments import (
     Arguments,
     Usage,
     drop_arguments,
+    get_value,
     name_as_typed,
     select_arguments,
 )
-from resnet_recipes.commands.compose import (
-    choose_recipe,
-    collect_problems,
-    format_command,
-)
+from resnet_recipes.commands.compose import check_recipe, collect_problems, format_command
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import (
     STORAGE,
@@ -86,12 +83,12 @@ SMALL_BATCH = 64
 
 def run(arguments: Arguments) -> int:
     """Check recipe and settings; print the job with `nodes=` nodes and `gpus=` GPUs per node."""
-    wrong = collect_problems(choose_recipe, arguments)
-    recipe, changes = ("", arguments.positional) if wrong else choose_recipe(arguments)
+    wrong = collect_problems(check_recipe, arguments)
+    recipe = get_value(arguments.positional, "recipe")
     if not (wrong or recipe):
         wrong = (Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING),)
-    nodes = ["nodes=1", *select_arguments(changes, "nodes")][-1]
-    changes = drop_arguments(changes, "nodes")
+    nodes = ["nodes=1", *select_arguments(arguments.positional, "nodes")][-1]
+    changes = drop_arguments(arguments.positional, "recipe", "nodes")
     problems = [*wrong, *_find_problems(nodes, changes), *find_engine_problems(arguments)]
     if not problems and "--for" in arguments:
         problems += _find_folder_problems(arguments, nodes, changes)

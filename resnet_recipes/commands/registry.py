@@ -31,8 +31,8 @@ from resnet_recipes.commands.arguments import (
 )
 from resnet_recipes.commands.characters import reject_pasted
 from resnet_recipes.commands.compose import (
+    check_recipe,
     check_settings,
-    choose_recipe,
     collect_problems,
     complete_images,
     find_packaged,
@@ -123,7 +123,7 @@ def train(argv: Sequence[str]) -> int:
     if "--cfg" in arguments:  # `--cfg job` in Hydra
         arguments.positional = [argument for argument in arguments.positional if argument != "job"]
     if name in ("train", "plan", "sweep") and "--resume" not in arguments:
-        choose_recipe(arguments)
+        check_recipe(arguments)
     return _import_module(name).run(arguments)
 
 
@@ -162,7 +162,7 @@ def run(argv: Sequence[str]) -> int:
         names = tuple(Library().list_readable_names())
         raise RecipeError([Problem("recipe", None, "", usage.example, names, Kind.MISSING)])
     if usage.composes and _is_recipe_needed(name, arguments):
-        choose_recipe(arguments)  # reports a wrong name before imports that take seconds
+        check_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
 
 
@@ -198,7 +198,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
             return []
         if not is_named(arguments) and values:
             arguments.positional.append(f"recipe={values[0]}")
-        if wrong := collect_problems(choose_recipe, arguments):
+        if wrong := collect_problems(check_recipe, arguments):
             return wrong
         needs_data = module != "plan" and "--cfg" not in arguments
         # no other check needs torch

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError, format_advice
 from resnet_recipes.base.text import escape_controls
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage, drop_arguments
-from resnet_recipes.commands.compose import choose_recipe, compose_recipe
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage, drop_arguments, get_value
+from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.printing import say
 
 USAGE = Usage(
@@ -53,8 +53,8 @@ def _find_training_command(arguments: Arguments, path: Path) -> str:
     labels = f"methods.{method.name}.{method.soft_labels_setting}"
     folder = arguments.flags.get("--recipes")
     flags = ["--recipes", folder] if folder else []
-    name, changes = choose_recipe(arguments)
-    words = [*drop_arguments(changes, teacher), f"{labels}={path}"]
+    name = get_value(arguments.positional, "recipe")
+    words = [*drop_arguments(arguments.positional, "recipe", teacher), f"{labels}={path}"]
     for more in ([], [f"{teacher}="]):  # a teacher in the recipe file is removed
         with suppress(RecipeError):
             compose_recipe(Arguments(arguments.flags, [f"recipe={name}", *words, *more]))
