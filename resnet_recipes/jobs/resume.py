@@ -17,7 +17,9 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
+    TrainingError,
     Value,
+    list_advice,
 )
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import make_read_error, read_json
@@ -145,20 +147,25 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
 
 
 def _check_checkpoints(folder: Path) -> None:
-    """Raise NotReadyError if the checkpoints of a run are gone: training would restart from zero.
+    """Raise NotReadyError if the checkpoints of a run are gone or damaged.
 
     The first checkpoint is on disk when a second one is saved, or when a stopped run has ended. A
-    run that was killed earlier may have no checkpoint.
+    run that was killed earlier may have no checkpoint, and starts from zero.
     """
-    if any(Checkpoints(folder / CHECKPOINTS).iterate_steps()):
-        return
+    command = shlex.join(["resnet-train", str(folder / CONFIG)])
+    try:
+        if Checkpoints(folder / CHECKPOINTS, note=lambda _: None).load_newest():
+            return
+    except TrainingError as error:
+        clause = f"cannot be resumed: {error.statement}"
+        fix = (*list_advice(error.fix), Hint(f"or start a new run: {command}"))
+        raise NotReadyError.at(folder, clause, fix) from None
     records = read_metrics(folder / METRICS)
     saved = {record["step"] for record in filter_kind(records, "saved")}
     ending = read_ending(folder / EXIT)
     if len(saved) > 1 or (saved and ending and ending.code in STOPPED_CODES):
         clause = f"has no checkpoints, but the run had reached epoch {records[-1]['epoch']:.2f}"
-        fix = shlex.join(["resnet-train", str(folder / CONFIG)])
-        raise NotReadyError.at(folder, clause, (fix, Hint("this starts a new run")))
+        raise NotReadyError.at(folder, clause, (command, Hint("this starts a new run")))
 
 
 def _check_results(folder: Path) -> None:

@@ -148,7 +148,7 @@ class Checkpoints:
                 return SavedState(step, state)
             skipped.append(f"the checkpoint of step {step:,} was skipped: {reason}")
         if steps:
-            summary = f"none of the {len(steps)} checkpoints in {self.folder} can be used"
+            summary = f"no checkpoint in {self.folder} can be used"
             raise TrainingError(summary, tuple(map(Hint, skipped)))
         return None
 

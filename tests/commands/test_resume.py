@@ -196,9 +196,12 @@ def test_resume_dry_run_changes_nothing(started_runs, run_command):
     run_command("resnet-train --resume runs/other --dry-run", 3)
     run_command(f"{START} --resume auto --dry-run")
     Path("runs/mine/checkpoints/step-00000002.pt").write_bytes(b"")
-    message = run_command("resnet-train --resume runs/mine --dry-run", 1).err
-    assert "none of the 2 checkpoints in runs/mine/checkpoints can be used" in message
-    assert message.count("step 2 was skipped") == 1
+    for flags in ("", " --dry-run"):
+        message = run_command(f"resnet-train --resume runs/mine{flags}", 3).err
+        clause = "cannot be resumed: no checkpoint in runs/mine/checkpoints can be used"
+        assert f"runs/mine {clause}" in message
+        assert message.count("step 2 was skipped") == 1
+        assert "or start a new run: resnet-train runs/mine/config.yaml" in message
     assert len(started_runs) == 1
     assert CONFIG.read_bytes() == before
 

@@ -161,14 +161,14 @@ def test_load_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
     for end in (".pt", ".json"):
         path = checkpoints.folder / "step-00000020"
         path.with_suffix(end).replace(path.with_name(f"step-00000010{end}"))
-    with pytest.raises(TrainingError, match="none of the 1 checkpoints"):
+    with pytest.raises(TrainingError, match="no checkpoint in"):
         reopen(checkpoints).load_newest()
 
 
 def test_load_newest_fails_if_all_checkpoints_are_damaged(checkpoints):
     for step in (10, 20):
         flip_bit(get_file(checkpoints, step), 700)
-    with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
+    with pytest.raises(TrainingError, match="no checkpoint in"):
         reopen(checkpoints).load_newest()
 
 
