@@ -139,7 +139,9 @@ class Ending:
 
     @property
     def hint(self) -> str:
-        """Advice for a known cause, or ""."""
+        """Advice for a known cause, or ""; the message about a damaged image has its own."""
+        if self.error in RESUME_SETTINGS:
+            return ""
         text = f"{self.error} {self.message}"
         return next(
             (hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), ""

@@ -103,6 +103,7 @@ DistBackendError | NCCL error: unhandled system error | NCCL_DEBUG
 """
         ),
         ("ZeroDivisionError", "division by zero", ""),
+        ("BadTrainingImageError", "a.jpg cannot be decoded: image file is truncated", ""),
     ],
 )
 def test_ending_has_hint_only_for_known_causes(error, message, hint):
