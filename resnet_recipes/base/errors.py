@@ -177,10 +177,8 @@ class Problem(NamedTuple):
         if self._is_argument and self.value not in (None, ""):  # an argument of a usage line
             subject = f"`{to_text(self.value)}`"
         subject = self.typed or subject
-        is_absent = self.kind is Kind.ABSENT
         likely = "".join(
-            f"; did you mean {self.format_fix(each) if is_absent else each}?"
-            for each in self._find_likely_names()
+            f"; did you mean {each}?" for each in map(self._format_name, self._find_likely_names())
         )
         match self.kind:
             case Kind.UNKNOWN:
@@ -208,10 +206,15 @@ class Problem(NamedTuple):
         """Whether the key is an argument in a usage line, such as RUN|FILE."""
         return bool(re.fullmatch("[A-Z|]+", self.key))
 
+    def _format_name(self, fix: str) -> str:
+        """Return a likely name; an unknown value stays without its setting."""
+        is_value = self.kind is Kind.UNKNOWN and isinstance(fix, Value)
+        return fix if is_value else self.format_fix(fix)
+
     def format_fix(self, fix: str) -> str:
         """Return the fix to run; a value is prefixed with its setting, a change quoted."""
         if isinstance(fix, Change):
-            return shlex.quote(fix)
+            return quote(fix)
         is_setting = self.value is not None and not self.where and not self._is_argument
         if self.where and isinstance(fix, Value):
             return f"{self.key.rpartition('.')[2]}: {fix}"
@@ -224,6 +227,11 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         return "\n    ".join(self.lines())
+
+
+def quote(argument: str) -> str:
+    """Return an argument as typed in a shell."""
+    return f"{argument}''" if argument.endswith("=") else shlex.quote(argument)
 
 
 def to_text(value: object) -> str:

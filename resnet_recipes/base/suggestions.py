@@ -7,12 +7,11 @@ add to values.
 
 import csv
 import re
-import shlex
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import Hint, Kind, Problem, Value
+from resnet_recipes.base.errors import Change, Hint, Kind, Problem, Value, quote
 from resnet_recipes.base.names import get_full_name
 
 #: In a word with fewer letters, only an extra letter counts as a typo.
@@ -22,28 +21,38 @@ MIN_TYPO_LETTERS = 3
 MIN_SIMILAR_LETTERS = 4
 
 
-class Meaning(NamedTuple):
-    """The arguments to use, and a note for users of other programs."""
+class Translation(NamedTuple):
+    """The words to type here, and a note for users of other programs."""
 
-    #: {} is the value; rows of jobs use {flag} and {count}
-    replacement: str
-    hint: str = ""
+    #: not quoted; {} is the value; rows of jobs use {flag} and {count}
+    words: tuple[str, ...]
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """The words as a line, not quoted."""
+        return " ".join(self.words)
+
+    @property
+    def command(self) -> str:
+        """The words as typed in a shell."""
+        return " ".join(map(quote, self.words))
 
     @property
     def takes_value(self) -> bool:
-        """Whether the arguments contain a place for a value."""
-        return "{}" in self.replacement.replace("{{}}", "")
+        """Whether the words contain a place for a value."""
+        return "{}" in self.text.replace("{{}}", "")
 
     @property
     def has_placeholder(self) -> bool:
-        """Whether the arguments contain a placeholder that the user has to replace."""
-        return bool(_PLACEHOLDER.search(self.replacement))
+        """Whether the words contain a placeholder that the user has to replace."""
+        return bool(_PLACEHOLDER.search(self.text))
 
 
-def _read_rows(kind: str) -> dict[str, Meaning]:
+def _read_rows(kind: str) -> dict[str, Translation]:
     """Return the meanings of all names of a kind, by name."""
     return {
-        word: Meaning(row["here"], row["rule"])
+        word: Translation(tuple(row["here"].split()), row["rule"])
         for row in _ROWS
         if row["kind"] == kind
         for word in row["there"].split()
@@ -85,16 +94,23 @@ SETTINGS_HELP = Hint("resnet-recipes eval --help   lists the settings of a netwo
 _PLACEHOLDER = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=| \.\.\. ")
 
 
-def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
+#: An argument that sets a setting.
+SETTING = re.compile(r"[a-z][\w.]*=.*")
+
+
+def apply_translation(problem: Problem, translation: Translation) -> Problem:
     """Return a problem with the intended setting or value added."""
-    replacement, hint = meaning
-    if not replacement:
-        return problem._replace(fix=Hint(hint))
-    key, _, value = replacement.partition("=")
-    fix = Hint(replacement) if meaning.has_placeholder else replacement
-    if key == problem.key and " " not in replacement and not meaning.has_placeholder:
-        fix = Value(value)  # another value of the same setting
-    return problem._replace(fix=(fix, Hint(hint)) if hint else fix)
+    words, note = translation
+    if not words:
+        return problem._replace(fix=Hint(note))
+    fix: str = translation.command
+    if translation.has_placeholder:
+        fix = Hint(fix)
+    elif len(words) == 1 and (words[0][0] == "~" or SETTING.fullmatch(words[0])):
+        change = Change(words[0])
+        is_other_value = problem.value is not None and change.key == problem.key
+        fix = Value(change.value) if is_other_value and change.value else change
+    return problem._replace(fix=(fix, Hint(note)) if note else fix)
 
 
 def suggest_printing_settings(recipe: str = "mild") -> Hint:
@@ -104,12 +120,12 @@ def suggest_printing_settings(recipe: str = "mild") -> Hint:
 
 def add_key_meaning(problem: Problem) -> Problem:
     """Return the problem of an unknown recipe setting, with the meaning of its name."""
-    meaning = find_meaning(problem.key, "")
-    if meaning is None:
+    translation = translate(problem.key, "")
+    if translation is None:
         return problem._replace(fix=suggest_printing_settings())
-    if meaning.replacement.startswith("-"):
-        meaning = Meaning("", f"on the command line: {meaning.replacement}")
-    return apply_meaning(problem, meaning)
+    if translation.text.startswith("-"):
+        translation = Translation((), f"on the command line: {translation.text}")
+    return apply_translation(problem, translation)
 
 
 def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Problem:
@@ -121,7 +137,7 @@ def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Proble
 def find_value(flag: str, value: str, valid: Collection[str]) -> str:
     """Return the valid value of a flag that `value` stands for or misspells, or ""."""
     meaning = FOREIGN_VALUES.get(flag, {}).get(value.lower())
-    likely_name = meaning.replacement if meaning else find_misspelled(value, valid)
+    likely_name = meaning.text if meaning else find_misspelled(value, valid)
     return likely_name and Value(likely_name)
 
 
@@ -129,14 +145,14 @@ def find_closest(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
     leaf, names = _get_leaf(name.lower()), list(names)
     misspelled, meaning = find_misspelled(name, names), MEANINGS.get(leaf)
-    if meaning and not meaning.replacement and leaf == name.lower() and name not in names:
+    if meaning and not meaning.words and leaf == name.lower() and name not in names:
         return ""  # it means no setting, or one of several
     if meaning and leaf not in map(_get_leaf, names):
         words = [leaf]
     else:
         words = [] if misspelled else _find_nearest_names(leaf, MEANINGS)
     for word in words:
-        key, equals, _ = MEANINGS[word].replacement.partition("=")
+        key, equals, _ = MEANINGS[word].text.partition("=")
         if equals and get_full_name(key) in names:
             return get_full_name(key)
     return misspelled
@@ -217,10 +233,10 @@ def _count_edits(typed: str, name: str) -> int:
     return min(above[-1], 3)
 
 
-def find_meaning(
-    name: str, value: str, exactly: bool = True, table: Mapping[str, Meaning] = MEANINGS
-) -> Meaning | None:
-    """Return the meaning of a foreign flag or key, with its value filled in; None if unknown.
+def translate(
+    name: str, value: str, exactly: bool = True, table: Mapping[str, Translation] = MEANINGS
+) -> Translation | None:
+    """Return the translation of a foreign flag or key with its value; None if unknown.
 
     Unless `exactly` is set, the name may be misspelled.
     """
@@ -235,27 +251,26 @@ def find_meaning(
         return None
     word = words[0]
     meaning = table[word]
-    replacement, hint = meaning
-    method = re.match(r"methods\.\w+", replacement)
+    text, note = meaning.text, meaning.note
+    method = re.match(r"methods\.\w+", text)
     if value.lower() in OFF and word in _OFF_MEANINGS:
         return _OFF_MEANINGS[word]
     if value.lower() in OFF and method:
-        return Meaning(f"'~{method[0]}'", "'~methods.NAME' turns a method off")
+        return Translation((f"~{method[0]}",), "'~methods.NAME' turns a method off")
     if value.lower() in OFF[:-1]:
-        unset = Meaning("", hint or "remove it: it is off by default")
+        unset = Translation((), note or "remove it: it is off by default")
         return None if meaning.takes_value else unset
     if meaning.takes_value and value in ("", "{}"):
-        return Meaning(replacement.format("VALUE"), hint or "needs a value")
+        return Translation(tuple(text.format("VALUE").split()), note or "needs a value")
     if not value.replace(".", "", 1).isdecimal():  # the value already has a unit
-        replacement = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", replacement)
-    setting = get_full_name(re.split("[ =]", replacement)[0])
+        text = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", text)
+    setting = get_full_name(re.split("[ =]", text)[0])
     values = FOREIGN_VALUES.get(word, FOREIGN_VALUES.get(setting, {}))
-    ours = values.get(value.lower()) if "{" in replacement else None
-    value = value.strip("[]()") if "[{}]" in replacement else value
+    ours = values.get(value.lower()) if "{" in text else None
+    value = value.strip("[]()") if "[{}]" in text else value
     if ours:
-        return Meaning(" ".join(map(shlex.quote, ours.replacement.split())), ours.hint or hint)
-    filled = (shlex.quote(argument.format(value)) for argument in replacement.split())
-    return Meaning(" ".join(filled), hint)
+        return Translation(ours.words, ours.note or note)
+    return Translation(tuple(word.format(value) for word in text.split()), note)
 
 
 def _get_leaf(name: str) -> str:

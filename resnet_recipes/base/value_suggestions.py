@@ -10,7 +10,13 @@ from resnet_recipes.base.duration import Duration, is_duration
 from resnet_recipes.base.errors import Hint, Problem, Value
 from resnet_recipes.base.field_types import get_field_types, is_union
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, get_limits
-from resnet_recipes.base.suggestions import FOREIGN_VALUES, OFF, UNITS, apply_meaning, find_closest
+from resnet_recipes.base.suggestions import (
+    FOREIGN_VALUES,
+    OFF,
+    UNITS,
+    apply_translation,
+    find_closest,
+)
 
 ON = ("true", "yes", "on", "1")
 
@@ -37,7 +43,7 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
     text = _make_text(value)
     group = key.removesuffix(".name")  # "optimizer", from optimizer.name
     if meaning := FOREIGN_VALUES.get(key, {}).get(text) or FOREIGN_VALUES.get(group, {}).get(text):
-        return apply_meaning(problem, meaning)
+        return apply_translation(problem, meaning)
     likely_value = _find_value(cls, name, text)
     if not likely_value or likely_value == _make_text(value, quotes=True):
         limits = get_limits(cls).get(name, ())
@@ -84,7 +90,7 @@ def _split_unit(text: str) -> tuple[float, str]:
     measure = _MEASURE.fullmatch(text)
     if not measure or (measure[2] or "number") not in UNITS:
         return 0, "?"
-    number, unit = float(measure[1]), UNITS[measure[2] or "number"].replacement
+    number, unit = float(measure[1]), UNITS[measure[2] or "number"].text
     hours = {"d": 24, "w": 168}.get(unit)
     return (number * hours, "h") if hours else (number, unit)
 

@@ -21,10 +21,10 @@ from resnet_recipes.base.suggestions import (
     MEANINGS,
     RUN_FLAGS,
     SETTINGS_HELP,
-    Meaning,
-    apply_meaning,
+    Translation,
+    apply_translation,
     find_closest,
-    find_meaning,
+    translate,
 )
 from resnet_recipes.base.text import wrap_text
 from resnet_recipes.commands.output_files import find_ending_problem, require_folder
@@ -246,21 +246,21 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     None if only composing the recipe, which takes seconds, can check its value.
     """
     key, value = _to_key(flag), ",".join(values)
-    template = MEANINGS.get(key, Meaning("recipe={}"))
+    template = MEANINGS.get(key, Translation(("recipe={}",)))
     is_number = value.replace(".", "", 1).isdecimal()
-    is_safe = is_number and template.replacement.removesuffix("={}") in (*SHORT_NAMES, "seed")
+    is_safe = is_number and template.text.removesuffix("={}") in (*SHORT_NAMES, "seed")
     if "RUN|FILE" in usage.line or (template.takes_value and not is_safe):
         return None
     typed = " ".join([flag, *values]).strip()
-    meaning = find_meaning(key, value)
+    translation = translate(key, value)
     unknown = Problem(typed, None, "unknown flag", kind=Kind.UNKNOWN)
-    return meaning and apply_meaning(unknown, meaning)
+    return translation and apply_translation(unknown, translation)
 
 
 def _format_setting(flag: str, values: Sequence[str]) -> str:
     """Return the setting that an unknown flag means."""
     key = _to_key(flag)
-    meant = MEANINGS.get(key, Meaning("")).replacement.removesuffix("={}")
+    meant = MEANINGS[key].text.removesuffix("={}") if key in MEANINGS else key
     return f"{meant if meant in ('recipe', 'data') else key}={','.join(values)}"
 
 
@@ -377,7 +377,7 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     """
     typed, key = f"{name} {value}".strip(), _to_key(name)
     takes = usage.values
-    meaning = find_meaning(name, value) if usage.has_settings else None
+    translation = translate(name, value) if usage.has_settings else None
     flags = {_to_key(flag): flag for flag in (*takes, "--help")}
     near = flags.get(find_closest(key, flags), "")
     default = takes.get(near, "")
@@ -389,12 +389,13 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         return Problem(typed, None, "is not a flag here", fix)
     if "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
         count = value.rpartition(":")[2]  # --gres=gpu:a100:2
-        ours = Meaning(*(text.format(shlex.quote(value), count=count, flag=typed) for text in ours))
-        fix = ours.replacement, Hint(ours.hint)
+        texts = (ours.text, ours.note)
+        text, note = (each.format(shlex.quote(value), count=count, flag=typed) for each in texts)
+        fix = text, Hint(note)
     elif off := re.fullmatch(r"-methods\.(\w+)", typed):
         fix = f"'~methods.{off[1]}'"
     elif "--to" in takes and key in FOREIGN_FORMATS:
-        fix = f"--to {FOREIGN_FORMATS[key].replacement}"
+        fix = f"--to {FOREIGN_FORMATS[key].text}"
     elif value == "json" and "--json" in takes:
         fix = "--json"
     elif flag := _find_flag(key, value, takes):
@@ -407,7 +408,7 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         near = find_closest(key, options)
         fix = f"{near}={value}" if near else meant
         valid = () if fix else tuple(options)
-    elif meant and not meaning:
+    elif meant and not translation:
         fix = meant
     elif usage.has_settings:
         return None
@@ -457,7 +458,7 @@ def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
 
 def _find_flag(key: str, value: str, takes: Mapping[str, str]) -> str:
     """Return our flag for another program's flag; among several, the flag for that file ending."""
-    ours = [flag for flag in FLAGS.get(key, ("",))[0].split() if flag in takes]
+    ours = [flag for flag in (FLAGS[key].words if key in FLAGS else ()) if flag in takes]
     ending = Path(value).suffix
     fitting = [flag for flag in ours if ending and takes[flag].endswith(ending)]
     return next(iter(fitting or ours), "")

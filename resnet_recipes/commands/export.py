@@ -12,7 +12,7 @@ from resnet_recipes.base.paths import find_free_path, parse_new_path
 from resnet_recipes.base.suggestions import (
     FOREIGN_FORMATS,
     OFF,
-    Meaning,
+    Translation,
     find_misspelled,
     find_value,
 )
@@ -159,7 +159,8 @@ def _find_problems(
     if "--out" not in flags:
         yield Problem("--out", None, "", fix or f"--out {path}", kind=Kind.MISSING)
     if "--to" in flags and to not in formats:
-        meant, clause = FOREIGN_FORMATS.get(to.lower(), Meaning(to.lower()))
+        translation = FOREIGN_FORMATS.get(to.lower(), Translation((to.lower(),)))
+        meant, clause = translation.text, translation.note
         meant = meant if meant in formats else find_misspelled(meant, formats)
         fixes = _find_possible_formats(arguments.positional, meant) if meant else ()
         if "--dtype" not in flags and (type_name := find_value("--dtype", to, _DTYPES)):

@@ -249,12 +249,12 @@ def find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
         meanings = FOREIGN_VALUES["engine"]
         first, *rest = arguments.positional or [""]
         engine_name = (
-            first if first in engines else meanings[first].replacement if first in meanings else ""
+            first if first in engines else meanings[first].text if first in meanings else ""
         )
         if not engine and engine_name:
             fix: Fix = shlex.join(["resnet-recipes", "job", "--for", engine_name, *rest])
         else:
-            fix = meanings[engine].replacement if engine in meanings else unknown.fix or _TORCHRUN
+            fix = meanings[engine].text if engine in meanings else unknown.fix or _TORCHRUN
         yield unknown._replace(fix=fix)
         return
     if engine == "slurm":

@@ -15,7 +15,7 @@ from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
     IMAGE_FLAGS,
     RUN_FLAGS,
-    Meaning,
+    Translation,
     find_misspelled,
     make_unknown_problem,
 )
@@ -224,9 +224,9 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     `typed` is the argument with its dashes.
     """
     name, *rest = argv
-    first, _, other = (
-        FOREIGN_COMMANDS[name].replacement if name in FOREIGN_COMMANDS else name
-    ).partition(" | ")
+    first, _, other = (FOREIGN_COMMANDS[name].text if name in FOREIGN_COMMANDS else name).partition(
+        " | "
+    )
     likely = first.partition(" ")[0]
     rest = _move_run_first(likely, rest) or rest
     takes = get_usage(likely).values if likely in (*COMMANDS, "train") else {}
@@ -245,7 +245,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     flags = [word for word in words if not (word.isupper() or (rest and is_setting(word)))]
     missing = [word for word in words if word.isupper()][len(names) :]
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
-    is_form = missing or Meaning(" ".join(flags)).has_placeholder
+    is_form = missing or Translation(tuple(flags)).has_placeholder
     fix = shlex.join([*command, *rest])
     if is_form:
         others = [argument for argument in rest if argument not in names]

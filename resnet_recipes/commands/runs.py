@@ -72,7 +72,7 @@ def run(arguments: Arguments) -> int:
     first, *rest = arguments.positional or [""]
     if first == "rm":
         return _remove(rest, "--yes" in arguments)
-    if first in FOREIGN_COMMANDS and FOREIGN_COMMANDS[first].replacement == "runs rm" and rest:
+    if first in FOREIGN_COMMANDS and FOREIGN_COMMANDS[first].text == "runs rm" and rest:
         fix = shlex.join(["resnet-recipes", "runs", "rm", *rest])
         raise RecipeError.of(first, None, "unknown command", fix, Kind.UNKNOWN)
     filters = [argument.partition("=")[::2] for argument in arguments.positional if "=" in argument]
@@ -168,7 +168,7 @@ def _check_filter(key: str, value: str) -> Problem | None:
         return Problem(key, value, "unknown filter", fix, valid, Kind.UNKNOWN)
     if key == "state" and value not in STATES:
         meaning = FOREIGN_VALUES["state"].get(value.lower())
-        return Problem(key, value, "", meaning.replacement if meaning else "", STATES)
+        return Problem(key, value, "", meaning.text if meaning else "", STATES)
     return None
 
 

@@ -9,7 +9,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, Statement, Value
 from resnet_recipes.base.paths import find_similar_path, parse_path
-from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, Meaning, find_closest
+from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_closest
 from resnet_recipes.network import hub
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 
@@ -65,7 +65,7 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
             key, argument, Statement("there are no runs in ./runs yet"), "resnet-train demo"
         )
     name = re.sub(r"\.(pth?|safetensors)$", "", argument.rpartition("/")[2])
-    name = FOREIGN_VALUES["RUN"].get(name, Meaning(name)).replacement
+    name = meaning.text if (meaning := FOREIGN_VALUES["RUN"].get(name)) else name
     others = () if not runs or name in FOREIGN_COMMANDS else (LAST,)  # such as `runs list`
     nearest = find_closest(name, [*runs, *others])
     longer = [run for run in runs if name and run.startswith(name)]

@@ -125,7 +125,7 @@ def _locate(weights: str, model: ModelConfig | None, downloads: bool) -> Path:
             hint = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
             fix: Fix = Hint(hint)
             if meant:
-                fix = meant.replacement
+                fix = meant.command
             elif near := find_similar_path(Path(weights)):
                 fix = Value(near)
             raise NotReadyError.at(weights, "", fix, Kind.ABSENT)

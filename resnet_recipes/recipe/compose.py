@@ -16,7 +16,7 @@ from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
     add_key_meaning,
-    apply_meaning,
+    apply_translation,
 )
 from resnet_recipes.data.root import SYNONYMS, find_split_folders
 from resnet_recipes.methods import ORDER
@@ -327,7 +327,7 @@ def _add_location(problem: Problem, document: Document) -> Problem:
     """Add file and line to a problem, and explain names and values of other tools."""
     meanings = FOREIGN_VALUES.get(problem.key, {})
     if meaning := meanings.get(str(problem.value).lower()):
-        problem = apply_meaning(problem, meaning)
+        problem = apply_translation(problem, meaning)
     elif problem.kind is Kind.UNKNOWN and not problem.fixes:
         problem = add_key_meaning(problem)
     return problem._replace(where=document.locate(problem.key))

@@ -22,12 +22,13 @@ from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
     MEANINGS,
     OFF,
+    SETTING,
     SETTINGS_HELP,
-    Meaning,
-    apply_meaning,
-    find_meaning,
+    Translation,
+    apply_translation,
     find_misspelled,
     suggest_printing_settings,
+    translate,
 )
 from resnet_recipes.base.value_suggestions import ON, read_time
 from resnet_recipes.recipe.build import (
@@ -41,7 +42,6 @@ from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
 
 _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
-_SETTING = re.compile(r"[a-z][\w.]*=.*")
 _WEIGHTS = (".pt", ".pth", ".safetensors")
 
 #: Prefixes that mean "turn a method off", other than ~methods.ema.
@@ -55,7 +55,7 @@ class Context(NamedTuple):
     before: Callable[[str], object]  # value of a setting without the arguments
     methods: Sequence[str] = ()  # methods that are on
     allowed: Sequence[str] = ()  # settings that may be changed; empty: all
-    meanings: Mapping[str, Meaning] = MEANINGS  # settings by a name in another tool
+    meanings: Mapping[str, Translation] = MEANINGS  # settings by a name in another tool
     chosen: Mapping[str, str] = {}  # the optimizer and the network, by section
 
 
@@ -73,22 +73,21 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
         is_number = re.fullmatch(r"\d{1,3}(,\d{3})+", str(problem.value))  # 2,048
         number = Value(str(problem.value).replace(",", ""))
         problem = problem._replace(fix=number if is_number else others)
-    meaning = _find_meaning(argument, problem, context)
-    if meaning and argument[0] != "~" and meaning.replacement.startswith("'~methods."):
-        meaning = _turn_off(meaning.replacement.strip("'~"), context)
-    if meaning and len(arguments) > 1:
-        meaning = _drop_typed(meaning, [each for each in arguments if each != argument])
-    is_same = meaning is not None and meaning.replacement in (argument, shlex.quote(argument))
-    if meaning and not is_same and _is_accepted(meaning, context):
-        meaning, wrong = _correct_value(meaning, context)
+    translation = _translate(argument, problem, context)
+    if translation and argument[0] != "~" and translation.text.startswith("~methods."):
+        translation = _turn_off(translation.text[1:], context)
+    if translation and len(arguments) > 1:
+        translation = _drop_typed(translation, [each for each in arguments if each != argument])
+    if translation and translation.words != (argument,) and _is_accepted(translation, context):
+        translation, wrong = _correct_value(translation, context)
         if not wrong:
-            return apply_meaning(problem, meaning)
+            return apply_translation(problem, translation)
         if wrong.key != problem.key:
             return _reject_value(problem, wrong)
         problem = problem._replace(fix=())  # this fix was tried
     method = ".".join(problem.key.split(".")[:2])
     if problem.fix == f"'~{method}'":
-        return apply_meaning(problem, _turn_off(method, context))
+        return apply_translation(problem, _turn_off(method, context))
     accepted = tuple(
         each
         for each in problem.advice
@@ -118,24 +117,22 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     return problem._replace(fix=Hint(f"{source} {shlex.quote(setting)}"))
 
 
-def _turn_off(method: str, context: Context) -> Meaning:
-    """Return the meaning of an argument that turns off `method`, such as "methods.ema"."""
+def _turn_off(method: str, context: Context) -> Translation:
+    """Return the translation of an argument that turns off `method`, such as "methods.ema"."""
     name = method.removeprefix("methods.")
     if name in context.methods:
-        return Meaning(f"'~{method}'")
-    return Meaning("", f"remove it: {context.name} does not use {name}")
+        return Translation((f"~{method}",))
+    return Translation((), f"remove it: {context.name} does not use {name}")
 
 
-def _drop_typed(meaning: Meaning, others: Iterable[str]) -> Meaning:
-    """Return a meaning without the settings after the first that other arguments change."""
-    first, *rest = shlex.split(meaning.replacement) or [""]
+def _drop_typed(translation: Translation, others: Iterable[str]) -> Translation:
+    """Return a translation without the settings after the first that other arguments change."""
+    first, *rest = translation.words or [""]
     typed = {change.key for each in others for change in expand(each)}
     if first == "model.weights=torchvision" and "model.weights" in typed:
-        return Meaning("", "remove it: model.weights is set")
+        return Translation((), "remove it: model.weights is set")
     untyped = [argument for argument in rest if expand(argument)[0].key not in typed]
-    return (
-        meaning if untyped == rest else meaning._replace(replacement=shlex.join([first, *untyped]))
-    )
+    return translation if untyped == rest else translation._replace(words=(first, *untyped))
 
 
 def describe_enabled_methods(recipe: str, methods: Iterable[str]) -> Hint:
@@ -154,48 +151,50 @@ def _list_siblings(argument: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _is_accepted(meaning: Meaning, context: Context) -> bool:
-    """Return whether the command accepts the settings of a meaning."""
-    arguments = [
-        argument for argument in shlex.split(meaning.replacement) if _SETTING.fullmatch(argument)
-    ]
+def _is_accepted(translation: Translation, context: Context) -> bool:
+    """Return whether the command accepts the settings of a translation."""
+    settings = filter(SETTING.fullmatch, translation.words)
     return not context.allowed or all(
-        each.key in context.allowed for argument in arguments for each in expand(argument)
+        each.key in context.allowed for setting in settings for each in expand(setting)
     )
 
 
-def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem | None]:
-    """Return the meaning with a valid value, and the problem if no valid value is known."""
-    several = shlex.split(meaning.replacement)
-    if len(several) > 1 and all(_SETTING.fullmatch(argument) for argument in several):
-        return meaning._replace(replacement=" ".join(map(_convert_value, several))), None
+def _correct_value(
+    translation: Translation, context: Context
+) -> tuple[Translation, Problem | None]:
+    """Return the translation with a valid value, and the problem if no valid value is known."""
+    if len(translation.words) > 1 and all(map(SETTING.fullmatch, translation.words)):
+        return translation._replace(words=tuple(map(_convert_value, translation.words))), None
     wrong = None
     for _ in range(3):  # such as model=vit_base, model.name=timm:vit_base, and the full name
-        arguments = shlex.split(meaning.replacement)
-        is_setting = (
-            len(arguments) == 1 and _SETTING.fullmatch(arguments[0]) and not meaning.has_placeholder
-        )
-        wrong = _check_setting(arguments[0], context.chosen) if is_setting else None
+        first, *rest = translation.words or [""]
+        is_setting = SETTING.fullmatch(first) and not rest and not translation.has_placeholder
+        wrong = _check_setting(first, context.chosen) if is_setting else None
         if wrong is None:
             break
-        better = _find_meaning(arguments[0], wrong, context)
+        better = _translate(first, wrong, context)
         if better is None and wrong.fixes:
             hints = [each for each in wrong.advice if isinstance(each, Hint)]
-            better = Meaning(wrong.format_fix(wrong.fixes[0]), "".join(hints[:1]))
-            if better.replacement.strip("'").partition("=")[0] not in list_keys(arguments[0]):
+            better = _read_fix(wrong)._replace(note="".join(hints[:1]))
+            if better.text.partition("=")[0] not in list_keys(first):
                 # the value also needs another setting, which the next message names
-                return meaning, None
+                return translation, None
         if better is None:
             break
-        meaning = better._replace(hint=better.hint or meaning.hint)
-    return meaning, wrong
+        translation = better._replace(note=better.note or translation.note)
+    return translation, wrong
 
 
 def _convert_value(argument: str) -> str:
     """Return a setting with its value converted to a valid value."""
     wrong = _check_setting(argument)
     values = [fix for fix in wrong.fixes if isinstance(fix, Value)] if wrong else []
-    return wrong.format_fix(values[0]) if wrong and values else shlex.quote(argument)
+    return f"{argument.partition('=')[0]}={values[0]}" if values else argument
+
+
+def _read_fix(problem: Problem) -> Translation:
+    """Return the words of the first fix of a problem."""
+    return Translation(tuple(shlex.split(problem.format_fix(problem.fixes[0]))))
 
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
@@ -207,8 +206,8 @@ def _reject_value(problem: Problem, wrong: Problem) -> Problem:
     return problem._replace(fix=fix, valid=wrong.valid)
 
 
-def _make_setting(key: str, value: str) -> Meaning:
-    return Meaning(shlex.quote(f"{key}={value}"))
+def _make_setting(key: str, value: str) -> Translation:
+    return Translation((f"{key}={value}",))
 
 
 def list_keys(argument: str) -> list[str]:
@@ -216,12 +215,12 @@ def list_keys(argument: str) -> list[str]:
     return [argument, argument.partition("=")[0], *(change.key for change in expand(argument))]
 
 
-def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning | None:
-    """Return the meaning of a rejected argument, or None."""
+def _translate(argument: str, problem: Problem, context: Context) -> Translation | None:
+    """Return the translation of a rejected argument, or None."""
     name, equals, value = argument.partition("=")
     several = argument.split(",")
     if len(several) > 1 and all(_is_valid_sweep(each, context) for each in several):
-        return Meaning(shlex.join(several))  # lr=0.1,wd=3
+        return Translation(tuple(several))  # lr=0.1,wd=3
     off = _OFF_METHOD.fullmatch(argument.lower())
     if off and (method := _find_method(off[1])):
         return _turn_off(method, context)
@@ -239,11 +238,11 @@ def _find_meaning(argument: str, problem: Problem, context: Context) -> Meaning 
         return _read_section_value(
             name, value, list(get_field_types(find_dataclasses(setting_type)[0])), context
         )
-    if meaning := _read_gpu_numbers(name, value):
-        return meaning
+    if translation := _read_gpu_numbers(name, value):
+        return translation
     if problem.fixes:
         is_network = name == "model.name"
-        return Meaning(problem.format_fix(problem.fixes[0])) if is_network else None
+        return _read_fix(problem) if is_network else None
     return _read_several_values(name, value, setting_type, context)
 
 
@@ -257,18 +256,18 @@ def _find_method(name: str, choices: Iterable[str] = ()) -> str:
     return f"methods.{method}" if method else ""
 
 
-def _read_malformed(argument: str, context: Context) -> Meaning | None:
+def _read_malformed(argument: str, context: Context) -> Translation | None:
     """Return the setting for an argument without the form key=value."""
     key, _, value = map(str.strip, argument.partition(":"))
     if argument[0] == "+":
         setting = argument.lstrip("+").replace("/", ".", 1)
         wrong = _check_setting(setting) if "=" in setting else None
-        return (wrong and _find_meaning(setting, wrong, context)) or Meaning(shlex.quote(setting))
+        return (wrong and _translate(setting, wrong, context)) or Translation((setting,))
     if argument[0] == "~":
         method = _find_method(argument[1:].removeprefix("methods."), context.methods)
         if not method and argument[1:].startswith("methods."):
-            return Meaning("", describe_enabled_methods(context.name, context.methods))
-        return Meaning(shlex.quote(f"~{method}")) if method else None
+            return Translation((), describe_enabled_methods(context.name, context.methods))
+        return Translation((f"~{method}",)) if method else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
         return _make_setting(key, value)
     if os.path.isdir(argument):
@@ -277,10 +276,10 @@ def _read_malformed(argument: str, context: Context) -> Meaning | None:
         return _make_setting("budget", time)
     if method := _find_method(argument.removeprefix("methods.")):
         return _make_setting(method, "{}")
-    return find_meaning(argument, "", table=context.meanings)
+    return translate(argument, "", table=context.meanings)
 
 
-def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
+def _read_misnamed(name: str, value: str, context: Context) -> Translation | None:
     """Return the setting with a similar name, or the meaning of the name in other tools."""
     closest = ("." not in name and find_misspelled(name, SHORT_NAMES)) or find_misspelled(
         name, [key for key in get_setting_types() if _is_usable(key, context.chosen)]
@@ -288,15 +287,13 @@ def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
     has_known_leaf = "." in name and name.lower().rpartition(".")[2] in {
         key.rpartition(".")[2] for key in get_setting_types()
     }
-    foreign = (
-        None if has_known_leaf and closest else find_meaning(name, value, table=context.meanings)
-    )
+    foreign = None if has_known_leaf and closest else translate(name, value, table=context.meanings)
     if foreign and _has_meaning_in_other_section(name, foreign):
         return None
     if foreign is None and closest:
         is_method = closest.startswith("methods.") and find_dataclasses(get_setting_type(closest))
         return _make_setting(closest, value or "{}" if is_method else value)
-    return foreign or find_meaning(name, value, exactly=False, table=context.meanings)
+    return foreign or translate(name, value, exactly=False, table=context.meanings)
 
 
 def _is_usable(key: str, chosen: Mapping[str, str]) -> bool:
@@ -307,13 +304,13 @@ def _is_usable(key: str, chosen: Mapping[str, str]) -> bool:
     )
 
 
-def _has_meaning_in_other_section(name: str, meaning: Meaning) -> bool:
+def _has_meaning_in_other_section(name: str, translation: Translation) -> bool:
     """Return whether a name in one of our sections has its meaning in another section.
 
     A word such as `decay` has several meanings; `batch_size` and `mixup` have one.
     """
     section, _, leaf = name.partition(".")
-    key = meaning.replacement.partition("=")[0]
+    key = translation.text.partition("=")[0]
     setting = expand(f"{key}=1")[0].key
     is_known = bool(leaf and find_dataclasses(get_setting_type(section)))
     is_general = "_" not in leaf and leaf not in (key, *setting.split("."))
@@ -359,13 +356,13 @@ def _is_valid_sweep(argument: str, context: Context) -> bool:
 
 def _read_section_value(
     section: str, value: str, names: list[str], context: Context
-) -> Meaning | None:
+) -> Translation | None:
     """Return the setting for a value given to a section, whose settings are `names`."""
     several = re.findall(r"\w+", value)
     if section == "methods":
         methods = [find_misspelled(name, names) for name in several]
-        arguments = [shlex.quote(f"methods.{name}={{}}") for name in methods]
-        return Meaning(" ".join(arguments)) if all(methods) and methods else None
+        arguments = tuple(f"methods.{name}={{}}" for name in methods)
+        return Translation(arguments) if all(methods) and methods else None
     if not value or value.lower() in OFF:
         return None  # a section cannot be switched off
     if section == "model" and value.endswith(_WEIGHTS):
@@ -374,8 +371,8 @@ def _read_section_value(
         leaf = value.rpartition(".")[2].lower()
         return FOREIGN_VALUES[section].get(leaf, _make_setting(section, leaf))
     is_method = section.startswith("methods.")
-    if not is_method and (meaning := find_meaning(section, value, table=context.meanings)):
-        return meaning
+    if not is_method and (translation := translate(section, value, table=context.meanings)):
+        return translation
     if "name" in names and value.lower() not in ON:
         return _make_setting(f"{section}.name", value)
     if is_method and names and value[:1] not in ("[", "{"):
@@ -383,23 +380,24 @@ def _read_section_value(
     return None
 
 
-def _read_gpu_numbers(name: str, value: str) -> Meaning | None:
-    """Return the meaning of numbers of GPUs, such as device=1 or gpus=0,1; None for others."""
+def _read_gpu_numbers(name: str, value: str) -> Translation | None:
+    """Return the translation of numbers of GPUs, such as device=1 or gpus=0,1; None for others."""
     setting, text = get_full_name(name), value.strip("'\" ").lower()
     ids = _GPU_IDS.fullmatch(text) if setting in ("launch.device", "launch.gpus") else None
     if not ids or (setting == "launch.gpus" and "," not in text):  # a number that is too large
         return None
-    arguments = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
-    return Meaning(arguments, "an environment variable chooses the GPUs, gpus= is their number")
+    count = ids[1].count(",") + 1
+    words = f"CUDA_VISIBLE_DEVICES={ids[1]}", "resnet-train", "...", f"gpus={count}"
+    return Translation(words, "an environment variable chooses the GPUs, gpus= is their number")
 
 
 def _read_several_values(
     name: str, value: str, setting_type: Any, context: Context
-) -> Meaning | None:
-    """Return the meaning of several values for a setting that takes one value."""
+) -> Translation | None:
+    """Return the translation of several values for a setting that takes one value."""
     options = get_args(setting_type) if is_union(setting_type) else (setting_type,)
     if get_origin(setting_type) in (list, tuple, dict) or bool in options:
         return None
     each = f"{name}={value[1:-1]}"
     is_sweep = re.fullmatch(r"\[[^\[\]]+\]", value) and _is_valid_sweep(each, context)
-    return Meaning(f"-m {each}") if is_sweep else None
+    return Translation(("-m", each)) if is_sweep else None

@@ -2,7 +2,6 @@
 
 import csv
 import re
-import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from resnet_recipes.base.suggestions import (
     RUN_FLAGS,
     TRAINED_MEANINGS,
     find_closest,
-    find_meaning,
+    translate,
 )
 from resnet_recipes.base.suggestions import FOREIGN_VALUES as VALUES_ELSEWHERE
 from resnet_recipes.commands import registry
@@ -83,7 +82,7 @@ checkpoint.keep | 3
 
 def make_value(name: str) -> str:
     """Return a plausible value for an option of another program."""
-    template, takes_value = MEANINGS[name].replacement, MEANINGS[name].takes_value
+    template, takes_value = MEANINGS[name].text, MEANINGS[name].takes_value
     ours = next((word for word in template.split() if "{}" in word), template).split("=")[0]
     number = "0.1" if ours.startswith("methods.") or ours in ("lr", "wd") else "4"
     return VALUES.get(name, VALUES.get(ours, number)) if takes_value else ""
@@ -91,26 +90,26 @@ def make_value(name: str) -> str:
 
 def test_every_suggested_setting_is_accepted():
     for name in MEANINGS:
-        suggested = find_meaning(name, make_value(name))
-        arguments = shlex.split(suggested.replacement.rpartition(" ... ")[2])
+        suggested = translate(name, make_value(name))
+        arguments = suggested.text.rpartition(" ... ")[2].split()
         if arguments[:1] == ["resnet-recipes"]:
             split(arguments[2:], get_usage(arguments[1]))
             continue
         parsed = split(arguments, get_usage("train"))
         changes = [word for word in parsed.positional if not word.startswith("recipe=")]
-        if not re.search("=\\[?[A-Z]|NAME", suggested.replacement) and "-m" not in parsed:
+        if not re.search("=\\[?[A-Z]|NAME", suggested.text) and "-m" not in parsed:
             compose("mild", ["methods.ema={}", *changes], needs_data=False)
-        assert suggested.replacement or suggested.hint, name
+        assert suggested.text or suggested.note, name
 
 
 def test_flag_of_a_method_needs_no_value():
-    assert find_meaning("bce", "") == ("'methods.bce_loss={}'", "")
-    assert find_meaning("mixup_alpha", "").hint == "needs a value"
+    assert translate("bce", "") == (("methods.bce_loss={}",), "")
+    assert translate("mixup_alpha", "").note == "needs a value"
 
 
 @pytest.mark.parametrize("verb", FOREIGN_COMMANDS)
 def test_foreign_commands_suggest_ours(verb):
-    ours = {line.split()[0] for line in FOREIGN_COMMANDS[verb].replacement.split(" | ")}
+    ours = {line.split()[0] for line in FOREIGN_COMMANDS[verb].text.split(" | ")}
     assert ours <= {*registry.COMMANDS, "train"}
 
 
@@ -164,21 +163,21 @@ def test_find_closest_corrects_95_percent_of_missing_letters():
 def test_every_suggested_value_is_accepted():
     for setting, meanings in VALUES_ELSEWHERE.items():
         for value, meaning in meanings.items() if "." in setting or setting in GROUPS else ():
-            assert meaning.replacement or meaning.hint, (setting, value)
+            assert meaning.text or meaning.note, (setting, value)
             needed = ["model.weights=torchvision"] if setting == "model.freeze" else []
-            compose("mild", [*needed, *shlex.split(meaning.replacement)], needs_data=False)
+            compose("mild", [*needed, *meaning.words], needs_data=False)
 
 
 def test_every_suggestion_for_off_is_accepted():
     for name in VALUES_ELSEWHERE["off"]:
-        meaning = find_meaning(name, "false")
-        compose("mild", shlex.split(meaning.replacement), needs_data=False)
+        meaning = translate(name, "false")
+        compose("mild", meaning.words, needs_data=False)
 
 
 def test_every_suggestion_for_trained_networks_is_accepted():
     for name in VALUES_ELSEWHERE["trained"]:
-        meaning = find_meaning(name, "64", table=TRAINED_MEANINGS)
-        apply_changes(Recipe(), shlex.split(meaning.replacement), SETTINGS["eval"])
+        meaning = translate(name, "64", table=TRAINED_MEANINGS)
+        apply_changes(Recipe(), meaning.words, SETTINGS["eval"])
 
 
 @pytest.mark.parametrize(
@@ -199,8 +198,8 @@ def test_flag_in_place_of_argument_suggests_the_argument(typed, arguments):
 def test_every_suggested_flag_and_format_exists():
     flags = {flag for verb in registry.COMMANDS for flag in get_usage(verb).values}
     flags |= get_usage("train").values.keys()
-    assert all(set(meaning.replacement.split()) <= flags for meaning in FLAGS.values())
-    assert {meaning.replacement for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
+    assert all(set(meaning.text.split()) <= flags for meaning in FLAGS.values())
+    assert {meaning.text for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
 
 
 def test_foreign_names_table_has_each_name_once():

@@ -138,7 +138,7 @@ THREE = {
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_add_likely_value_parses_every_unit(unit):
-    value, length = THREE["" if unit == "number" else UNITS[unit].replacement]
+    value, length = THREE["" if unit == "number" else UNITS[unit].text]
     typed = "3" if unit == "number" else f"3 {unit}"
     fixes = add_likely_value(Problem("rate", typed, "wrong"), Section, "rate", typed).fixes
     assert fixes == ((Value(value),) if value and unit != "number" else ())
