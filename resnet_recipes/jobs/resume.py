@@ -269,7 +269,12 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     facts = data.survey_images(replace(recipe.data, backend=known_facts.backend), on_progress=say)
     if differing := facts.describe_differences(known_facts):
         clause = f"has changed since the run started: {differing} differ in name or size"
-        fix = Hint("put the files back, or start a new run")
+        fix: Fix = Hint("put the files back, or start a new run")
+        root = frozen_recipe.read(folder / CONFIG).data.root
+        if root != recipe.data.root:
+            clause = f"contains other images than the run's data={root}: {differing} differ"
+            if is_fetched(root) or find_root_problem(root) is None:
+                fix = format_resume(folder)
         raise NotReadyError.of("data.root", recipe.data.root, clause, fix)
     return facts
 
