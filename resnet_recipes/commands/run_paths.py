@@ -272,6 +272,8 @@ def _reject_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
 
 def _find_weights(key: str, name: str, arguments: Arguments) -> str:
     """Return the path of a run by name; other weights are returned unchanged."""
+    if os.path.isdir(name) and find_run_path(key, name) == ROOT / name:
+        return str(ROOT / name)
     if os.path.lexists(name) or names.PUBLISHED_WEIGHTS.fullmatch(name):
         return name
     if (ROOT / name).is_file():

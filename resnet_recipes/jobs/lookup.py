@@ -11,6 +11,7 @@ from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, State
 from resnet_recipes.base.paths import find_similar_path, parse_path
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_closest
 from resnet_recipes.network import hub
+from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 
 ROOT = Path("runs")
@@ -48,13 +49,18 @@ def find_network(argument: str, key: str) -> Path:
 
 
 def find_run_path(key: str, argument: str) -> Path | None:
-    """Return the path, or the run in ./runs, that an argument names; None if neither exists."""
-    path = parse_path(key, argument)
+    """Return the path, or the run in ./runs, that an argument names; None if neither exists.
+
+    A run in ./runs precedes a folder of the same name that is not a run.
+    """
+    path, run = parse_path(key, argument), ROOT / argument
+    if names.RUN_NAME.fullmatch(argument) and path.is_dir() and (run / CONFIG).is_file():
+        return path if (path / CONFIG).is_file() else run
     if os.path.lexists(path):
         return path
     if argument == LAST:
         return next(iterate_newest_runs(ROOT), None)
-    return ROOT / argument if os.path.lexists(ROOT / argument) else None
+    return run if os.path.lexists(run) else None
 
 
 def make_missing_run_problem(key: str, argument: str) -> Problem:

@@ -28,8 +28,13 @@ def test_find_runs_accepts_path_name_or_last(runs, argument):
     assert find_runs([argument]) == [runs / "alpha"]
 
 
-def test_find_runs_prefers_path_to_run_name(runs):
+def test_find_runs_prefers_run_to_other_folder(runs):
     Path("alpha").mkdir()
+    assert find_runs(["alpha"]) == [runs / "alpha"]
+    assert find_runs(["./alpha"]) == [Path("alpha")]
+    weights = resolve_weights(Arguments({}, ["model.weights=alpha"])).positional
+    assert weights == ["model.weights=runs/alpha"]
+    Path("alpha/config.yaml").touch()
     assert find_runs(["alpha"]) == [Path("alpha")]
     Path("last").write_text("weights")
     assert find_runs(["last"]) == [Path("last")]
