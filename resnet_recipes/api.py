@@ -17,17 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.base.errors import Hint, Note, NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, do_nothing
-from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, resolve_plan
 from resnet_recipes.jobs.checks import check_validation_images
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.heartbeat import HeartbeatWriter
+from resnet_recipes.jobs.initial_weights import find_initial_weights
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.jobs.measure import measure_time
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
@@ -185,54 +184,7 @@ def plan(
         new_run.check(result)
         if state := find_stable_state(result):
             return replace(result, start=InitialWeights(str(state), is_stable_phase=True))
-    return replace(result, start=_find_initial_weights(recipe, facts, needs_weights))
-
-
-def _find_initial_weights(
-    recipe: Recipe, facts: DataFacts, needs_weights: bool
-) -> InitialWeights | None:
-    """Return the pretrained weights in a recipe, or None. Raises like `plan`."""
-    if not recipe.model.weights:
-        return None
-    from resnet_recipes.network import pretrained
-    from resnet_recipes.network.open import AbsentError, iterate_notes
-
-    try:
-        start = pretrained.find(recipe.model, facts.classes)
-    except AbsentError as error:
-        if needs_weights:
-            raise
-        note = Note("the initial weights are not on this machine", error.problems[0].fixes[0])
-        frozen = tuple(pretrained.describe_frozen(recipe.model))
-        return InitialWeights(recipe.model.weights, details=frozen, notes=(note,))
-    except NotReadyError as error:
-        complete = partial(_complete_network, recipe=recipe, facts=facts)
-        raise type(error)(
-            problem._replace(fix=tuple(map(complete, problem.advice))) for problem in error.problems
-        ) from None
-    methods = recipe.methods
-    notes = [*iterate_notes(start.network), *start.iterate_notes(recipe.model, recipe.data)]
-    return InitialWeights(
-        str(start.network.path or recipe.model.weights),
-        details=tuple(start.iterate_details(recipe.model)),
-        methods=tuple(
-            (name, getattr(methods, name) is not None) for name in start.about.method_settings
-        ),
-        notes=tuple(map(Note, notes)),
-    )
-
-
-def _complete_network(advice: str, recipe: Recipe, facts: DataFacts) -> str:
-    """Return advice; arguments that select another network also change what it does not support."""
-    if isinstance(advice, Hint) or not advice.startswith("model.name="):
-        return advice
-    model = ModelConfig(advice.split()[0].removeprefix("model.name="))
-    try:
-        make_plan(replace(recipe, model=model), facts, 1, reads_teachers=False)
-    except RecipeError as error:
-        changes = [one.format_fix(fix) for one in error.problems for fix in one.fixes[:1]]
-        return " ".join([advice, *changes])
-    return advice
+    return replace(result, start=find_initial_weights(recipe, facts, needs_weights))
 
 
 def estimate(recipe: Recipe | Composed, on_progress: Say = do_nothing) -> Estimate:

@@ -1,0 +1,62 @@
+"""Find the pretrained weights of a new run, and describe them for its plan."""
+
+from dataclasses import replace
+from functools import partial
+
+from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.errors import Hint, Note, NotReadyError, RecipeError
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.planning.plan import InitialWeights
+from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.recipe.schema import Recipe
+
+
+def find_initial_weights(
+    recipe: Recipe, facts: DataFacts, needs_weights: bool
+) -> InitialWeights | None:
+    """Return the pretrained weights in a recipe, or None.
+
+    Without `needs_weights`, missing weights are only a note. Raises NotReadyError if they cannot be
+    used.
+    """
+    if not recipe.model.weights:
+        return None
+    from resnet_recipes.network import pretrained
+    from resnet_recipes.network.open import AbsentError, iterate_notes
+
+    try:
+        start = pretrained.find(recipe.model, facts.classes)
+    except AbsentError as error:
+        if needs_weights:
+            raise
+        note = Note("the initial weights are not on this machine", error.problems[0].fixes[0])
+        frozen = tuple(pretrained.describe_frozen(recipe.model))
+        return InitialWeights(recipe.model.weights, details=frozen, notes=(note,))
+    except NotReadyError as error:
+        complete = partial(_complete_network, recipe=recipe, facts=facts)
+        raise type(error)(
+            problem._replace(fix=tuple(map(complete, problem.advice))) for problem in error.problems
+        ) from None
+    methods = recipe.methods
+    notes = [*iterate_notes(start.network), *start.iterate_notes(recipe.model, recipe.data)]
+    return InitialWeights(
+        str(start.network.path or recipe.model.weights),
+        details=tuple(start.iterate_details(recipe.model)),
+        methods=tuple(
+            (name, getattr(methods, name) is not None) for name in start.about.method_settings
+        ),
+        notes=tuple(map(Note, notes)),
+    )
+
+
+def _complete_network(advice: str, recipe: Recipe, facts: DataFacts) -> str:
+    """Return advice; arguments that select another network also change what it does not support."""
+    if isinstance(advice, Hint) or not advice.startswith("model.name="):
+        return advice
+    model = ModelConfig(advice.split()[0].removeprefix("model.name="))
+    try:
+        make_plan(replace(recipe, model=model), facts, 1, reads_teachers=False)
+    except RecipeError as error:
+        changes = [one.format_fix(fix) for one in error.problems for fix in one.fixes[:1]]
+        return " ".join([advice, *changes])
+    return advice
