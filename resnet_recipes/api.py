@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
@@ -176,15 +177,23 @@ def plan(
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
     recipe, origin = _check(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
-    facts = (
-        data.survey_images(recipe.data, on_progress=on_progress) if has_images else IMAGENET_FACTS
-    )
-    result = make_plan(recipe, facts, ranks, origin)
-    if has_images:
-        new_run.check(result)
-        if state := find_stable_state(result):
-            return replace(result, start=InitialWeights(str(state), is_stable_phase=True))
-    return replace(result, start=find_initial_weights(recipe, facts, needs_weights))
+    facts, start, errors = IMAGENET_FACTS, None, ErrorCollector()
+    with errors:
+        if has_images:
+            facts = data.survey_images(recipe.data, on_progress=on_progress)
+        result = make_plan(recipe, facts, ranks, origin)
+        if has_images:
+            new_run.check(result)
+    with errors:
+        if has_images:
+            new_run.check_name(recipe.run)
+    with errors:
+        if not (has_images and recipe.run.extends):
+            start = find_initial_weights(recipe, facts, needs_weights)
+    errors.raise_if_any()
+    if has_images and (state := find_stable_state(result)):
+        start = InitialWeights(str(state), is_stable_phase=True)
+    return replace(result, start=start)
 
 
 def estimate(recipe: Recipe | Composed, on_progress: Say = do_nothing) -> Estimate:

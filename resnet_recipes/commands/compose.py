@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     Fix,
     Hint,
@@ -92,7 +93,7 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
     compose_recipe(Arguments(arguments.flags, positional), needs_data)
 
 
-def plan_demo(result: "Composed") -> "Plan | None":
+def plan_demo(result: "Composed", needs_weights: bool = True) -> "Plan | None":
     """Return the plan of a recipe that reads demo images that do not exist yet, or None.
 
     Raises RecipeError like `api.plan`.
@@ -103,12 +104,18 @@ def plan_demo(result: "Composed") -> "Plan | None":
     from resnet_recipes.data import demo
     from resnet_recipes.jobs import new_run
     from resnet_recipes.jobs.group import count_ranks
+    from resnet_recipes.jobs.initial_weights import find_initial_weights
     from resnet_recipes.planning.planner import make_plan
 
-    plan = make_plan(
-        result.recipe, demo.DEMO_FACTS, count_ranks(result.recipe.launch), result.origin
-    )
-    new_run.check(plan)
+    recipe, errors = result.recipe, ErrorCollector()
+    with errors:
+        plan = make_plan(recipe, demo.DEMO_FACTS, count_ranks(recipe.launch), result.origin)
+        new_run.check(plan)
+    with errors:
+        new_run.check_name(recipe.run)
+    with errors:
+        find_initial_weights(recipe, demo.DEMO_FACTS, needs_weights)
+    errors.raise_if_any()
     return plan
 
 

@@ -67,7 +67,7 @@ def run(arguments: Arguments) -> int:
         folder, seconds_left = _describe_resumption(resumed.folder, plan)
     else:
         result = compose_recipe(arguments, needs_data=False)
-        plan = plan_demo(result) or api.plan(
+        plan = plan_demo(result, needs_weights=False) or api.plan(
             result, count_ranks(result.recipe.launch), needs_weights=False
         )
         plan = fit_budget(plan, say, measures=False)

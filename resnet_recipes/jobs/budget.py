@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import data
 from resnet_recipes.base.duration import MAX_EPOCHS, parse_budget
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.base.text import Say, format_clock, format_long_time
 from resnet_recipes.jobs import external_launcher
@@ -38,7 +39,12 @@ _LONG_MINUTES = 2 * 24 * 60
 def plan_here(composed: "Composed", say: Say) -> Plan:
     """Return the plan of a recipe on the devices of this machine."""
     recipe = composed.recipe
-    facts, group = data.survey_images(recipe.data), make_group(recipe.launch)
+    errors = ErrorCollector()
+    with errors:
+        facts = data.survey_images(recipe.data)
+    with errors:
+        group = make_group(recipe.launch)
+    errors.raise_if_any()
     plan = make_plan(recipe, facts, group.ranks, composed.origin)
     return resolve_plan(plan, say)
 

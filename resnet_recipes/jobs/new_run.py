@@ -27,6 +27,7 @@ from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe import frozen_recipe
+from resnet_recipes.recipe.sections import RunConfig
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import (
     ALL_CHECKPOINTS,
@@ -48,15 +49,18 @@ PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf"
 
 
 def check(plan: Plan) -> None:
-    """Check the requirements of a new run except images: folder, disk space and trackers.
+    """Check the requirements of a new run except images and name.
 
-    Raises NotReadyError, or RecipeError if the name of the run is taken.
+    Raises NotReadyError if its folder, disk space or a tracker is missing.
     """
-    run, disk = plan.recipe.run, plan.disk
-    root = Path(run.root)
+    root, disk = Path(plan.recipe.run.root), plan.disk
     problem = find_folder_problem("run.root", root, disk.total_bytes, f"the run needs {disk}")
     NotReadyError.raise_if_any([*trackers.find_missing(plan.recipe.log.to), problem])
-    folder = root / run.name
+
+
+def check_name(run: RunConfig) -> None:
+    """Raise RecipeError if the name of a new run is taken, NotReadyError if the run is running."""
+    folder = Path(run.root, run.name)
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
         raise _make_taken_error(folder)
 

@@ -1,0 +1,34 @@
+"""Run several checks, and raise all of their problems at once."""
+
+from types import TracebackType
+
+from resnet_recipes.base.errors import RecipeError
+
+
+class ErrorCollector:
+    """Collects the errors of the blocks that use it as a context: `with errors: check()`."""
+
+    def __init__(self) -> None:
+        self._errors: list[RecipeError] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if isinstance(error, RecipeError):
+            self._errors.append(error)
+        return isinstance(error, RecipeError)
+
+    def raise_if_any(self) -> None:
+        """Raise one error with all problems, if there are any.
+
+        Its exit code is the lowest: a wrong command precedes data or a machine that is not ready.
+        """
+        if self._errors:
+            kind = type(min(self._errors, key=lambda error: error.exit_code))
+            raise kind(problem for error in self._errors for problem in error.problems)

@@ -1,0 +1,25 @@
+"""A command reports all problems of different kinds at once."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.images import create_random_images
+from tests.run_folders import create_run_folder
+from tests.tables import parse_rows
+
+ROWS = """
+train demo data=no model.weights=no.pth launch.device=cuda run=a | 2 | data model launch run
+train demo data=images model.weights=no.pth run=a bs=8 | 2 | model run
+train demo model.weights=no.pth run=a | 2 | model run
+estimate demo data=no launch.device=cuda | 3 | data launch
+"""
+
+
+@pytest.mark.parametrize(("line", "code", "subjects"), parse_rows(ROWS))
+def test_command_reports_all_problems_at_once(run_command, line, code, subjects):
+    create_random_images(Path("images"))
+    create_run_folder(Path("runs"), "a")
+    err = run_command(f"resnet-recipes {line}", int(code)).err
+    assert err.startswith(f"error: {len(subjects.split())} problems\n")
+    assert all(f"\n  {subject}" in err for subject in subjects.split())
