@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
-from resnet_recipes.base.paths import find_free_path, parse_new_path
+from resnet_recipes.base.paths import find_free_path, is_fetched, parse_new_path
 from resnet_recipes.base.suggestions import (
     FOREIGN_FORMATS,
     OFF,
@@ -24,6 +24,7 @@ from resnet_recipes.commands.run_paths import (
     find_setting_problems,
     open_network,
 )
+from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.network import hub
 from resnet_recipes.report.progress import ProgressLine
@@ -93,6 +94,8 @@ def run(arguments: Arguments) -> int:
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None, is_typed)
     RecipeError.raise_if_any(find_problems(network.network, to, options))
     NotReadyError.raise_if_any(find_missing_packages(to))
+    if is_typed and not (is_fetched(recipe.data.root) or Path(recipe.data.root).exists()):
+        NotReadyError.raise_if_any([find_root_problem(recipe.data.root)])
     say(f"writing {TARGETS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")
     with ProgressLine("comparing") as show:
         exported = export_and_check(network.to_device(), to, folder, options, show)

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 
 from resnet_recipes.base.errors import NotReadyError, Problem
-from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.paths import find_free_path, parse_path
 
 
 def find_ending_problem(flag: str, name: str, ending: str) -> Iterator[Problem]:
@@ -23,6 +23,9 @@ def require_folder(flag: str, name: str) -> None:
     if not path.parent.is_dir():
         fix = f"mkdir -p {shlex.quote(str(path.parent))}"
         raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
+    if path.is_dir():
+        fix = f"{flag} {shlex.quote(str(find_free_path(path)))}"
+        raise NotReadyError.of(flag, name, "cannot be written: it is a folder", fix)
     folder = path.resolve().parent
     try:
         tempfile.TemporaryFile(dir=folder).close()

@@ -87,6 +87,8 @@ def test_export_rejects_impossible_folder_before_writing(run_command):
     Path("file").touch()
     message = run_command("resnet-recipes export mine --to onnx --out file/a", 3).err
     assert "--out file/a cannot be written to: file is a file" in message
+    command = "resnet-recipes export mine --to onnx --out new data=nope"
+    assert run_command(command, 3).err.startswith("error: data=nope does not exist\n")
     assert "writing" not in message
 
 

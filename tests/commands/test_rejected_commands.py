@@ -204,6 +204,13 @@ def test_rejected_command_prints_reason_and_writes_nothing(
     assert message in err
 
 
+def test_output_folder_is_rejected_before_the_work(folder_with_weights, run_command):
+    Path("old.csv").mkdir()
+    message = run_command("resnet-recipes eval mine --csv old.csv", 3).err
+    assert message.startswith("error: --csv old.csv cannot be written: it is a folder\n")
+    assert "use:   --csv old2.csv" in message
+
+
 @pytest.mark.parametrize("arguments", ["eval mine --csv new.csv", "convert images new.beton"])
 def test_command_reports_file_size_limit_with_fix(
     folder_with_weights, run_command, arguments, monkeypatch
