@@ -12,8 +12,9 @@ from resnet_recipes.base.paths import find_free_path, parse_path
 def find_ending_problem(flag: str, name: str, ending: str) -> Iterator[Problem]:
     """Yield the problem of an output file's name."""
     path = parse_path(flag, name)
-    if path.suffix not in ("", ending):
-        fix = f"{flag} {path.with_suffix(ending)}"
+    if path.suffix != ending and not path.is_relative_to("/dev"):  # /dev/stdout
+        path = path if path.name.strip(".") else path / flag.strip("-")
+        fix = f"{flag} {shlex.quote(str(path.with_suffix(ending)))}"
         yield Problem(flag, name, f"must end in {ending}", fix)
 
 

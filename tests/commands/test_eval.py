@@ -215,9 +215,9 @@ def test_eval_uses_sizes_of_the_recipe(folder_with_weights, run_eval, run_comman
     recipe.evaluation.sizes = [32, 64]
     (folder_with_weights / "config.yaml").write_text(freeze(recipe))
     assert [row["eval_size"] for row in run_eval()] == [32, 64]
-    for flag in ("--png", "--images", "--gallery"):
-        message = run_command(f"resnet-recipes eval mine {flag} x", 2).err
-        assert f"{flag} x is for one test size, but evaluation.sizes is [32, 64]" in message
+    for flag in ("--png x.png", "--images x.csv", "--gallery x.html"):
+        message = run_command(f"resnet-recipes eval mine {flag}", 2).err
+        assert f"{flag} is for one test size, but evaluation.sizes is [32, 64]" in message
     assert "SIZE" in run_command("resnet-recipes eval mine --csv sizes.csv").out
     assert [row["eval_size"] for row in read_csv_rows("sizes.csv")] == ["32", "64"]
     assert "eval_size" in run_eval("evaluation.sizes=[]")

@@ -166,6 +166,7 @@ resnet-recipes runs --state finished | state=finished
 resnet-recipes runs --format json | --json
 resnet-recipes export first --onnx --out x | --to onnx
 resnet-recipes report --out report.pdf | --out report.html
+resnet-recipes report --out first | --out first.html
 resnet-recipes compare first last | `compare first last` needs at least two different runs
 resnet-train --resume auto run=other data=images | there is no run runs/other
 resnet-train images mild | data=images

@@ -25,6 +25,8 @@ eval RUN data.eval_size=4 | 2 | data.eval_size
 eval RUN/nothing | 3 | does not exist
 eval resnet18 | 3 | `resnet18` does not exist; did you mean torchvision:resnet18?
 eval RUN data=/nowhere | 3 | data=/nowhere does not exist
+eval RUN --gallery RUN | 2 | must end in .html
+report --out . | 2 | use:   --out out.html
 eval RUN --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
 export | 2 | --to is missing
 export RUN --to onnx | 2 | --out is missing
@@ -41,7 +43,7 @@ predict RUN /nowhere.jpg | 3 | /nowhere.jpg does not exist
 predict RUN IMAGES/val/pattern0/1.jpeg | 3 | images/val/pattern0/1.jpgEOL
 predict RUN /nowhere/*.jpg | 3 | no file matches this
 predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
-predict RUN IMAGES --json --csv x | 2 | remove one of them
+predict RUN IMAGES --json --csv x.csv | 2 | remove one of them
 predict RUN RUN | 2 | is a run, and the run comes first
 predict RUN IMAGES gpus=3 | 2 | cannot be changed hereEOL      hint:  remove itEOL
 predict RUN IMAGES top=2 | 2 | error: unknown setting top=2; did you mean --top 2?

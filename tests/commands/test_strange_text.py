@@ -46,10 +46,15 @@ def run_strange_text(
 
 def test_class_names_cannot_control_output(hostile_run, tmp_path, capsys):
     assert "recipe \\x1b[31m" in run_strange_text(["eval", hostile_run], capsys)
-    written = {"--csv": "classes.csv", "--png": "x.png", "--images": "all.csv", "--gallery": "g"}
+    written = {
+        "--csv": "classes.csv",
+        "--png": "x.png",
+        "--images": "all.csv",
+        "--gallery": "g.html",
+    }
     flags = [word for flag, name in written.items() for word in (flag, tmp_path / name)]
     run_strange_text(["eval", hostile_run, *flags], capsys)
-    page = (tmp_path / "g").read_text()
+    page = (tmp_path / "g.html").read_text()
     assert "&lt;script&gt;" in page
     assert "<script" not in page
     assert all(line.isprintable() for line in page.splitlines())
