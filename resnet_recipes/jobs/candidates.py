@@ -12,7 +12,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
@@ -86,7 +86,7 @@ def find_candidates(
     With a budget, this is the longest run of each recipe, best first. With `min_top1_percent`, it
     is the shortest run with at least this known accuracy, fastest first. Otherwise it is every
     duration with a known accuracy, and the default duration. Raises the RecipeError of the best
-    recipe, or of mild, if every recipe is skipped and at least one has an error.
+    recipe, or of mild, if a recipe lacks images, or if all are skipped and at least one has errors.
 
     If there are several recipes, recipes for small images are skipped for larger ones. A recipe
     whose weights cannot be read is not skipped: most weights can be downloaded.
@@ -118,7 +118,7 @@ def find_candidates(
         except RecipeError as error:
             errors[name] = error
             skipped[name] = error.problems[0]
-    if errors and len(skipped) == len(names):
+    if errors and (len(skipped) == len(names) or any(map(_is_missing_data, skipped.values()))):
         raise next(errors[name] for name in (*best, "mild", *names) if name in errors)
     if min_top1_percent is not None:
         candidates.sort(key=lambda each: each.estimate.max_minutes if each.estimate else inf)
@@ -134,6 +134,11 @@ def find_candidates(
         reason = ""
     untimed = {*names} - {*skipped} - {each.plan.recipe.name for each in candidates}
     return Candidates(candidates, reason, best, skipped, untimed, weights_problems)
+
+
+def _is_missing_data(problem: Problem) -> bool:
+    """Return whether a recipe has no images, and the command names none."""
+    return problem.key == "data.root" and problem.kind is Kind.MISSING
 
 
 def _is_best(first: Candidate, best: Sequence[str]) -> bool:

@@ -172,6 +172,14 @@ def test_wrong_setting_is_named_despite_a_damaged_recipe(small_images, run_comma
     assert "unknown setting price=3" in run_command(command, 2).err
 
 
+def test_estimate_without_data_is_rejected(small_images, run_command):
+    text = (Path(__file__).parents[2] / "recipes/small.yaml").read_text()
+    Path("recipes").mkdir()
+    Path("recipes/small.yaml").write_text(text.replace("\ndata:\n", "\ndata:\n  root: images\n"))
+    message = run_command(f"resnet-recipes estimate bs=8 batch.bn_size=8 {CPU}", 2).err
+    assert message.startswith("error: data is missing: pass a folder of images")
+
+
 def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command):
     """Some recipes train for one epoch in five seconds, others do not."""
     out = run_command(f"resnet-recipes estimate {OWN} --within 5s").out
