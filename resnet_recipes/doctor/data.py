@@ -207,7 +207,7 @@ def check_image(path: Path | str) -> CheckedImage:
     digest = b""
     try:
         data = read_file(path)
-        digest = hashlib.blake2b(data, digest_size=16).digest()
+        digest = hashlib.blake2b(data, digest_size=16).digest() if data else b""
         picture = Picture(data)
         picture.pixels()
     except BadImageError as error:

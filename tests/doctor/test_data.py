@@ -145,10 +145,13 @@ def test_wrong_folder_suggests_the_right_folder(image_folder):
     assert finding.fix == (f"resnet-recipes doctor data {image_folder}",)
 
 
-def test_unreadable_images_are_not_duplicates(image_folder):
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_unreadable_images_are_not_duplicates(is_empty, image_folder):
     for place in ("train/ant/ant0.jpg", "val/cat/cat9.jpg"):
         (image_folder / place).unlink(missing_ok=True)
         (image_folder / place).symlink_to(image_folder / "nowhere.jpg")
+    if is_empty:
+        (image_folder / "nowhere.jpg").touch()
     whats = [finding.what for finding in check_data(image_folder)]
     assert not [what for what in whats if "identical to training" in what]
 
