@@ -115,7 +115,9 @@ class Launch:
             if is_last or result.code != ExitCode.FAILED:
                 break
             which = f"{attempt + 1} of {self.group.max_restarts}"
-            self._interject(f"{result.who}; restarting from the last checkpoint ({which})")
+            self._interject(
+                f"{result.describe_failure(False)}; restarting from the last checkpoint ({which})"
+            )
         return result
 
     def receive(self, number: int) -> None:

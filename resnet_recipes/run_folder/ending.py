@@ -26,7 +26,7 @@ from resnet_recipes.base.errors import (
     TrainingError,
     format_advice,
 )
-from resnet_recipes.base.text import Snippet, escape_controls
+from resnet_recipes.base.text import Snippet, escape_controls, format_count
 from resnet_recipes.run_folder import LOGS
 
 #: Functions that communicate between ranks. If torch raises a RuntimeError there, another rank is
@@ -147,12 +147,15 @@ class Ending:
             (hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), ""
         )
 
-    @property
-    def who(self) -> str:
-        """The part that failed, and the class of an error that is not ours."""
+    def describe_failure(self, is_alone: bool) -> str:
+        """Return the part that failed, and the class of an error that is not ours.
+
+        `is_alone`: whether the run has a single rank, which users need not know.
+        """
         is_ours = self.error in (TrainingError.__name__, *RESUME_SETTINGS)
         cause = "" if is_ours else f" ({self.error})"
-        return f"rank {self.rank} failed{cause}" if self.rank >= 0 else f"the run failed{cause}"
+        rank = "training" if is_alone else f"rank {self.rank}"
+        return f"{rank if self.rank >= 0 else 'the run'} failed{cause}"
 
     def explain(self, folder: Path, ranks: int, trains: bool = True) -> list[str]:
         """Return the lines for the user: rank, time, cause, advice, logs, how to resume."""
@@ -170,13 +173,13 @@ class Ending:
             hint = Hint("replace or delete the image, then start a new run")
             return [*lines, f"      {format_advice(hint)}"] if trains and more is None else lines
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
-        where = f", after {self.step:,} steps" if self.step else ""
+        where = f", after {format_count(self.step, 'step')}" if self.step else ""
         if self.rank >= 0:
             where = where or ", before the first step"
             where += {1: "", 2: "; the other rank was stopped"}.get(
                 ranks, f"; the other {ranks - 1} ranks were stopped"
             )
-        lines = [f"{self.who} {after} after start{where}"]
+        lines = [f"{self.describe_failure(ranks == 1 and trains)} {after} after start{where}"]
         lines += [Snippet(f"  {line}") for line in self.message.splitlines()]
         if self.hint:
             lines.append(f"  {format_advice(Hint(self.hint))}")

@@ -152,7 +152,7 @@ def test_finished_run_has_exit_code_0(tmp_path):
     ("behavior", "code", "parts"),
     parse_rows(
         """
-wrong@0 | 1 | rank 0 failed; after 21 steps; data.on_bad_image=skip; train --resume
+wrong@0 | 1 | training failed; after 21 steps; data.on_bad_image=skip; train --resume
 bug@0 | 1 | ZeroDivisionError; division by zero; rank0.log
 not-ready@0 | 3 | error: data.root=/data is gone
 kill@0 | 1 | SIGKILL; out of memory; after 21 steps

@@ -145,9 +145,12 @@ def test_ending_explain_orders_failure_cause_and_logs():
     ],
 )
 def test_ending_explain_names_what_resumes_the_run(error, last):
-    lines = Ending(1, 0, 4, error, "a.jpg is damaged").explain(Path("a"), ranks=1)
+    ending = Ending(1, 0, 1, error, "a.jpg is damaged")
+    lines = ending.explain(Path("a"), ranks=1)
     assert lines[-2:] == ["  log: a/logs/rank0.log", last]
-    assert lines[0] == "rank 0 failed 00:00:00 after start, after 4 steps"
+    assert lines[0] == "training failed 00:00:00 after start, after 1 step"
+    task = ending.explain(Path("a"), ranks=1, trains=False)
+    assert task[0] == "rank 0 failed 00:00:00 after start, after 1 step"
 
 
 def test_damaged_validation_image_needs_a_new_run():
