@@ -172,6 +172,32 @@ def test_search_finds_branches_on_problem_text(text):
     assert [*iterate_readings(ast.parse(text))]
 
 
+def iterate_parsed_fixes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the calls in loops over fixes or advice that decide by the text of one."""
+    for loop in ast.walk(tree):
+        sources = [loop] if isinstance(loop, ast.For) else getattr(loop, "generators", [])
+        names = {
+            getattr(source.target, "id", "")
+            for source in sources
+            if getattr(source.iter, "attr", "") in ("fixes", "advice")
+        }
+        for node in ast.walk(loop) if names else ():
+            match node:
+                case ast.Call(func=ast.Attribute(attr=attr, value=ast.Name(id=name))):
+                    if attr in (*_DECIDES, "removeprefix") and name in names:
+                        yield node
+
+
+def test_no_module_parses_fixes():
+    """The type of a fix decides: Change, Value, Hint, or a command."""
+    assert [*iterate_parsed_fixes(ast.parse("[x for x in one.fixes if x.startswith('a=')]"))]
+    assert_none(
+        f"{module}:{node.lineno} {ast.unparse(node)}"
+        for module, path in find_modules().items()
+        for node in iterate_parsed_fixes(parse_sources()[path])
+    )
+
+
 def test_only_planner_constructs_plans():
     """Other packages only change the recipe or facts of a copy; nothing is derived from these."""
     makers = {

@@ -146,6 +146,11 @@ class Problem(NamedTuple):
         return tuple(each for each in self.advice if not isinstance(each, Hint))
 
     @property
+    def changes(self) -> tuple[Change, ...]:
+        """The fixes that change a setting."""
+        return tuple(each for each in self.fixes if isinstance(each, Change))
+
+    @property
     def advice(self) -> tuple[str, ...]:
         """Commands and values to use instead, and hints."""
         return list_advice(self.fix)

@@ -299,11 +299,11 @@ def find_packaged(arguments: Arguments) -> Entry | None:
 def complete_images(problems: Sequence[Problem], arguments: Arguments) -> Sequence[Problem]:
     """Return problems; if the only one is a bare folder of images, with the complete command."""
     recipe, keys = get_value(arguments.positional, "recipe"), [each.key for each in problems]
-    fixes = select_arguments(problems[0].fixes, "data") if len(problems) == 1 else []
-    if not (recipe and fixes and keys[0] in arguments.positional):
+    images = [each for problem in problems for each in problem.changes if each.key == "data"]
+    if not (recipe and images and len(keys) == 1 and keys[0] in arguments.positional):
         return problems
     others = [each for each in arguments.positional if each not in keys]
-    command = [arguments.command, recipe, *drop_arguments(others, "recipe"), *fixes]
+    command = [arguments.command, recipe, *drop_arguments(others, "recipe"), *images]
     return [problems[0]._replace(fix=shlex.join(command))]
 
 

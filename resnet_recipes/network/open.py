@@ -14,7 +14,6 @@ from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import (
-    Change,
     Fix,
     Hint,
     Kind,
@@ -96,7 +95,7 @@ def _require(name: str, weights: str) -> None:
         raise error.with_key(weights) from None
     except RecipeError as error:
         (problem,) = error.problems
-        near = tuple(Value(fix.value) for fix in problem.fixes if isinstance(fix, Change))
+        near = tuple(Value(change.value) for change in problem.changes)
         raise NotReadyError.at(weights, problem.clause, near or problem.advice) from None
 
 

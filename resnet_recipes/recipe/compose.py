@@ -74,7 +74,7 @@ def _add_suggestions(
         _fit_to_images(add_suggestion(problem, changes, context), recipe) for problem in problems
     ]
     rest = [problem for problem in suggested if problem.key != "data.root"]
-    has_data = any(fix.startswith("data=") for problem in rest for fix in problem.fixes)
+    has_data = any(change.key == "data" for problem in rest for change in problem.changes)
     return rest if has_data else suggested
 
 
