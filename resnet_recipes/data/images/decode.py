@@ -243,6 +243,8 @@ def _open(data: bytes) -> Image.Image:
             return Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.UnidentifiedImageError:
         raise BadImageError(_identify(data)) from None
+    except (OSError, SyntaxError):  # such as "Truncated File Read"
+        raise BadImageError("is damaged or incomplete") from None
     except Exception as error:  # parsers in Pillow raise many types
         raise BadImageError(f"cannot be opened: {error}") from None
 
@@ -266,6 +268,8 @@ def to_rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> 
             return np.array(image.crop(box).convert("RGB"))
     except BadImageError:
         raise
+    except (OSError, SyntaxError):  # such as "image file is truncated (3 bytes not processed)"
+        raise BadImageError("is damaged or incomplete") from None
     except Exception as error:
         raise BadImageError(f"cannot be decoded: {error or type(error).__name__}") from None
 

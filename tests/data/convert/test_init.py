@@ -332,7 +332,7 @@ def test_resume_with_skip_names_earlier_bad_images(with_bad_images, tmp_path, sm
     subprocess.run(
         failure.value.problems[0].advice[1].partition("over:")[2], shell=True, check=True
     )
-    with pytest.raises(NotReadyError, match="Truncated File Read"):
+    with pytest.raises(NotReadyError, match="is damaged or incomplete"):
         convert(root, target, strict, do_nothing)
 
 
