@@ -60,12 +60,14 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
     Raises NotReadyError if it is not valid, OSError if it cannot be read.
     """
     columns, cells = _read(table)
+    if not columns:
+        raise make_error(table, "is empty", _NAMELESS)
     file, label, split = (_find_first(columns, synonyms) for synonyms in (FILE, LABEL, SPLIT))
     required = {"paths": (FILE, file), "labels": (LABEL, label)}
     if lacking := [
         f"{what} ({', '.join(synonyms)})" for what, (synonyms, at) in required.items() if at is None
     ]:
-        detail = f"; its columns are {', '.join(columns[:8])}" if columns else ""
+        detail = f"; its columns are {', '.join(columns[:8])}"
         raise make_error(table, f"has no column of {' or '.join(lacking)}{detail}", _NAMELESS)
     rows = [
         TableRow(line, _get_cell(row, file), _get_cell(row, label), _get_cell(row, split).lower())

@@ -67,7 +67,7 @@ def test_table_split_is_column_or_first_folder(listed_images, text, splits):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "or labels (label, class)\n    hint:  name the columns"),
+        ("", "is empty\n    hint:  name the columns"),
         ("path,label\n", "has no rows"),
         (b"path,label\n\xe4,x\n", "is not text in UTF-8\n    hint:  save it as UTF-8"),
         ("id,target\na.jpg,x\n", "name the columns in the first line: path,label"),
