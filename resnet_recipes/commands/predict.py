@@ -139,7 +139,10 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
         rest = [argument for argument in arguments.positional if argument not in runs]
         fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
         clause = "is a run, and the run comes first"
-        yield Problem("IMAGE", runs[-1], clause, fix if rest else USAGE.example)
+        if len(runs) > 1:
+            clause = "is a second run; pass one run, then images"
+        fix = fix if rest else Hint(f"{fix} IMAGE ...")
+        yield Problem("IMAGE", runs[-1], clause, fix)
     if {"--csv", "--json"} <= arguments.flags.keys():
         yield Problem(
             "--json", None, Statement("--csv has all predictions"), Hint("remove one of them")

@@ -44,7 +44,7 @@ predict RUN IMAGES/val/pattern0/1.jpeg | 3 | images/val/pattern0/1.jpgEOL
 predict RUN /nowhere/*.jpg | 3 | no file matches this
 predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
 predict RUN IMAGES --json --csv x.csv | 2 | remove one of them
-predict RUN RUN | 2 | is a run, and the run comes first
+predict RUN RUN | 2 | is a second run; pass one run, then imagesEOL      hint:  resnet-recipes
 predict RUN IMAGES gpus=3 | 2 | cannot be changed hereEOL      hint:  remove itEOL
 predict RUN IMAGES top=2 | 2 | error: unknown setting top=2; did you mean --top 2?
 predict RUN IMAGES data.eval_size=8 data.eval_resize=4 | 2 | error: data.eval_resize=4 must be
