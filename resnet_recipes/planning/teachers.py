@@ -66,7 +66,8 @@ def add_teachers(plan: Plan) -> Plan:
         config = ModelConfig(about.architecture, dict(about.arguments))
         facts = make_network_facts(config, about.num_classes, about.methods())
         if clause := _find_misfit(network, facts, plan):
-            raise RecipeError.of(key, source, clause, Hint("another teacher"))
+            hint = Hint(f"use a teacher that fits these {plan.num_classes:,} classes and images")
+            raise RecipeError.of(key, source, clause, hint)
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {source}"
         teachers.append(Teacher(facts, text, key, _compute_digest(network)))
     return replace(plan, teachers=tuple(teachers)) if teachers else plan
@@ -212,7 +213,9 @@ def find_soft_label_problems(plan: Plan) -> Iterator[Problem]:
     """Yield the problems of settings with which outputs cannot be stored per image."""
     for method in plan.new_stack():
         if method.provides("transform_batch") and method.changes == "images":
-            clause = "samples new values for each batch, after a stored teacher has seen the images"
+            clause = (
+                "changes the images of each batch, so that stored soft labels do not match them"
+            )
             yield Problem(f"methods.{method.name}", None, clause, f"'~methods.{method.name}'")
     if plan.recipe.data.class_balance:
         clause = "may show an image several times per epoch, and each time needs its own output"

@@ -184,7 +184,9 @@ def test_unsuitable_teacher_is_rejected(teacher, make_run, tmp_path):
     assert "gives outputs that are not finite" in explain_rejected_teacher(fewer)
     run.model.fc = nn.Linear(32, 3)
     write_weights(run.model, fewer, about.describe(run.plan.recipe, (), 3))
-    assert "has 3 classes, but the images have 10" in explain_rejected_teacher(fewer)
+    message = explain_rejected_teacher(fewer)
+    assert "has 3 classes, but the images have 10" in message
+    assert "hint:  use a teacher that fits these 10 classes and images" in message
 
 
 def test_memory_check_detects_teacher_that_does_not_fit(teacher, make_run):

@@ -248,7 +248,7 @@ def test_soft_labels_reject_other_crops_with_their_values(store_outputs, explain
         "methods.randaugment={depth:1,severity:10.0,",
         "two.safetensors was made without it",
         "'~methods.randaugment'",
-        "methods.colout samples new values for each batch",
+        "methods.colout changes the images of each batch",
         "'~methods.colout'",
         "two.safetensors was made with {mode:",
     ):
