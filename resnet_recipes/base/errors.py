@@ -140,6 +140,13 @@ class Problem(NamedTuple):
     typed: str = ""  # the command-line argument: "lr=-1"
     where: str = ""  # file and line: "recipes/mine.yaml:7"
 
+    @classmethod
+    def unknown_setting(
+        cls, key: str, value: object = None, fix: Fix = (), typed: str = "", noun: str = "setting"
+    ) -> "Problem":
+        """Return the problem of a name that no setting has."""
+        return cls(key, value, f"unknown {noun}", fix, kind=Kind.UNKNOWN, typed=typed)
+
     @property
     def fixes(self) -> tuple[str, ...]:
         """Commands and values to use instead, without hints."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Problem, RecipeError
 from resnet_recipes.base.field_types import (
     WrongTypeError,
     convert,
@@ -50,7 +50,7 @@ def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
         ]
         likely_name = find_closest(key, [f"{prefix}{each}" for each in (*field_types, *inside)])
         fix: Fix = likely_name or Hint(f"settings: {', '.join(field_types)}")
-        raise RecipeError.of(key, value, "unknown setting", fix, Kind.UNKNOWN)
+        raise RecipeError([Problem.unknown_setting(key, value, fix)])
     try:
         return convert(value, field_types[name])
     except WrongTypeError as error:

@@ -90,7 +90,7 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     path = find_network(arguments[0], "RUN|FILE")
     settings = [argument.partition("=")[::2] for argument in arguments[1:]]
     RecipeError.raise_if_any(
-        Problem(key, value, "unknown setting", f"--{key} {shlex.quote(value)}", kind=Kind.UNKNOWN)
+        Problem.unknown_setting(key, value, f"--{key} {shlex.quote(value)}")
         for key, value in settings
         if usage.values.get(f"--{key}")
     )

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Problem, RecipeError
 from resnet_recipes.base.field_types import (
     describe_type,
     find_dataclasses,
@@ -143,7 +143,7 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
     result, field_types = cls(), get_field_types(cls)
     for key in (f"{prefix}{name}" for name in tree if name not in field_types):
         likely_name = find_closest(key, get_setting_types())
-        problems.append(Problem(key, None, "unknown setting", likely_name, kind=Kind.UNKNOWN))
+        problems.append(Problem.unknown_setting(key, fix=likely_name))
     for name, field_type in field_types.items():
         if name not in tree:
             continue

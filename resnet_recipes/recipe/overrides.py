@@ -164,7 +164,7 @@ def _find_argument_problem(argument: str) -> Problem | None:
     if not equals:
         return Problem(argument, None, Statement("settings are written key=value"))
     if not _KEY.fullmatch(key):
-        return Problem(key, value, "unknown setting", typed=argument, kind=Kind.UNKNOWN)
+        return Problem.unknown_setting(key, value, typed=argument)
     if key == "name":
         clause = "is the name of the recipe, not of the run"
         return Problem(key, value, clause, shlex.quote(f"run={value}"))
@@ -214,9 +214,8 @@ def _find_problems(override: Override) -> Iterator[Problem]:
     """Yield the problems with the name of an override and the form of its value."""
     key, value = override.key, override.value
     if get_setting_type(key) is None:
-        is_method = re.fullmatch(r"methods\.\w+", key)
-        clause = "unknown method" if is_method else "unknown setting"
-        yield Problem(key, value, clause, typed=override.typed, kind=Kind.UNKNOWN)
+        noun = "method" if re.fullmatch(r"methods\.\w+", key) else "setting"
+        yield Problem.unknown_setting(key, value, typed=override.typed, noun=noun)
     elif value is not None and not override.is_choice:
         try:
             problems = list[Problem]()

@@ -18,7 +18,6 @@ import yaml
 from resnet_recipes.base.errors import (
     Fix,
     Hint,
-    Kind,
     NotReadyError,
     Problem,
     RecipeError,
@@ -286,9 +285,9 @@ def _make_key_problem(name: str) -> Problem:
         settings = {get_full_name(word): word for word in SHORT_NAMES}
         likely_name = find_closest(plain_name, [*settings, *SHORT_NAMES])
         if not (fix := settings.get(likely_name, likely_name)):
-            unknown = Problem(plain_name.strip("_"), None, "unknown setting", kind=Kind.UNKNOWN)
+            unknown = Problem.unknown_setting(plain_name.strip("_"))
             return add_key_meaning(unknown)._replace(key=name)
-    return Problem(name, None, "unknown setting", fix, kind=Kind.UNKNOWN)
+    return Problem.unknown_setting(name, fix=fix)
 
 
 class Doubt(NamedTuple):
