@@ -62,22 +62,15 @@ class Context(NamedTuple):
 def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context) -> Problem:
     """Return the problem of an argument with a suggestion that fits the argument's meaning.
 
-    Without a known meaning, it keeps its own suggestion, or gets the value without the argument, or
-    a list of settings.
+    Without a known meaning, it keeps its own valid suggestions, or gets a list of settings, or the
+    value without the argument.
     """
     argument = next((argument for argument in arguments if problem.key in list_keys(argument)), "")
     if not argument or problem.kind is Kind.UNUSED:
         return problem
-    others = tuple(each for each in problem.advice if not isinstance(each, SweepHint))
-    if others != problem.advice and not _is_valid_sweep(argument, context):
-        is_number = re.fullmatch(r"\d{1,3}(,\d{3})+", str(problem.value))  # 2,048
-        number = Value(str(problem.value).replace(",", ""))
-        problem = problem._replace(fix=number if is_number else others)
-    translation = _translate(argument, problem, context)
-    if translation and argument[0] != "~" and translation.text.startswith("~methods."):
-        translation = _turn_off(translation.text[1:], context)
-    if translation and len(arguments) > 1:
-        translation = _drop_typed(translation, [each for each in arguments if each != argument])
+    problem = _check_sweep_hint(problem, argument, context)
+    if translation := _translate(argument, problem, context):
+        translation = _fit_to_command(translation, argument, arguments, context)
     if translation and translation.words != (argument,) and _is_accepted(translation, context):
         translation, wrong = _correct_value(translation, context)
         if not wrong:
@@ -88,21 +81,54 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     method = ".".join(problem.key.split(".")[:2])
     if problem.fix == f"'~{method}'":
         return apply_translation(problem, _turn_off(method, context))
+    problem = _drop_rejected_values(problem, context)
+    if problem.advice or problem.valid:
+        return problem
+    is_reset = argument[0] == "~" and problem.kind is Kind.WRONG
+    if problem.kind is Kind.UNKNOWN or not ("=" in argument or is_reset):
+        return _suggest_settings(problem, argument, context)
+    return _show_value_before(problem, argument, context)
+
+
+def _check_sweep_hint(problem: Problem, argument: str, context: Context) -> Problem:
+    """Return a problem with the hint to a sweep only if the setting accepts each value."""
+    others = tuple(each for each in problem.advice if not isinstance(each, SweepHint))
+    if others == problem.advice or _is_valid_sweep(argument, context):
+        return problem
+    is_number = re.fullmatch(r"\d{1,3}(,\d{3})+", str(problem.value))  # 2,048
+    number = Value(str(problem.value).replace(",", ""))
+    return problem._replace(fix=number if is_number else others)
+
+
+def _fit_to_command(
+    translation: Translation, argument: str, arguments: Sequence[str], context: Context
+) -> Translation:
+    """Return a translation that fits the recipe's methods and the other arguments."""
+    if argument[0] != "~" and translation.text.startswith("~methods."):
+        translation = _turn_off(translation.text[1:], context)
+    return _drop_typed(translation, [each for each in arguments if each != argument])
+
+
+def _drop_rejected_values(problem: Problem, context: Context) -> Problem:
+    """Return a problem without the suggested values that its setting rejects."""
     accepted = tuple(
         each
         for each in problem.advice
         if not isinstance(each, Value) or _is_valid_sweep(f"{problem.key}={each}", context)
     )
-    problem = problem._replace(fix=accepted)
-    if problem.advice or problem.valid:
-        return problem
-    is_reset = argument[0] == "~" and problem.kind is Kind.WRONG
-    if problem.kind is Kind.UNKNOWN or not ("=" in argument or is_reset):
-        if siblings := _list_siblings(argument):
-            return problem._replace(valid=siblings)
-        if context.allowed:
-            return problem._replace(fix=SETTINGS_HELP)
-        return problem._replace(fix=suggest_printing_settings(context.name))
+    return problem._replace(fix=accepted)
+
+
+def _suggest_settings(problem: Problem, argument: str, context: Context) -> Problem:
+    """Return a problem with the settings of its section, or the command that lists all."""
+    if siblings := _list_siblings(argument):
+        return problem._replace(valid=siblings)
+    everything = SETTINGS_HELP if context.allowed else suggest_printing_settings(context.name)
+    return problem._replace(fix=everything)
+
+
+def _show_value_before(problem: Problem, argument: str, context: Context) -> Problem:
+    """Return a problem with the value that the setting has without the argument, if any."""
     key = "epochs" if argument.startswith("epochs=") else problem.key
     before, source = context.before(key), f"{context.name} uses"
     if before is None:
@@ -112,7 +138,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
         source = "the default is"
     if before in (None, "", []) or isinstance(before, dict):
         return problem
-    name = find_short_name(problem.key) if is_reset else argument.partition("=")[0]
+    name = find_short_name(problem.key) if argument[0] == "~" else argument.partition("=")[0]
     setting = f"{name}={to_text(before).replace(', ', ',')}"
     return problem._replace(fix=Hint(f"{source} {shlex.quote(setting)}"))
 
