@@ -134,7 +134,7 @@ def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Proble
     return Problem(name, None, f"unknown {noun}", near, tuple(names), Kind.UNKNOWN)
 
 
-def find_value(flag: str, value: str, valid: Collection[str]) -> str:
+def guess_flag_value(flag: str, value: str, valid: Collection[str]) -> str:
     """Return the valid value of a flag that `value` stands for or misspells, or ""."""
     meaning = FOREIGN_VALUES.get(flag, {}).get(value.lower())
     likely_name = meaning.text if meaning else find_misspelled(value, valid)

@@ -44,7 +44,7 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
     group = key.removesuffix(".name")  # "optimizer", from optimizer.name
     if meaning := FOREIGN_VALUES.get(key, {}).get(text) or FOREIGN_VALUES.get(group, {}).get(text):
         return apply_translation(problem, meaning)
-    likely_value = _find_value(cls, name, text)
+    likely_value = _guess_value(cls, name, text)
     if not likely_value or likely_value == _make_text(value, quotes=True):
         limits = get_limits(cls).get(name, ())
         hints = (limit.fix for limit in limits if isinstance(limit.fix, Hint))
@@ -95,7 +95,7 @@ def _split_unit(text: str) -> tuple[float, str]:
     return (number * hours, "h") if hours else (number, unit)
 
 
-def _find_value(cls: type, name: str, text: str) -> str:
+def _guess_value(cls: type, name: str, text: str) -> str:
     """Return the intended value, or a complete setting; "" if unknown."""
     field_type, limits = get_field_types(cls)[name], get_limits(cls).get(name, ())
     options = get_args(field_type) if is_union(field_type) else (field_type,)

@@ -14,7 +14,7 @@ from resnet_recipes.base.suggestions import (
     OFF,
     Translation,
     find_misspelled,
-    find_value,
+    guess_flag_value,
 )
 from resnet_recipes.base.text import format_bytes, format_facts
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, drop_arguments, get_value
@@ -146,7 +146,7 @@ def _find_problems(
     for problem in wrong:
         meant = str(problem.value) if problem.key.endswith("dtype") else problem.key  # half=True
         is_on = str(problem.value).lower() not in OFF
-        dtype_fix = is_on and find_value("--dtype", meant, _DTYPES)
+        dtype_fix = is_on and guess_flag_value("--dtype", meant, _DTYPES)
         yield problem._replace(fix=f"--dtype {dtype_fix}", valid=()) if dtype_fix else problem
     to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
     to = to or next(iter(format_names), "onnx")
@@ -166,10 +166,10 @@ def _find_problems(
         meant, clause = translation.text, translation.note
         meant = meant if meant in formats else find_misspelled(meant, formats)
         fixes = _find_possible_formats(arguments.positional, meant) if meant else ()
-        if "--dtype" not in flags and (type_name := find_value("--dtype", to, _DTYPES)):
+        if "--dtype" not in flags and (type_name := guess_flag_value("--dtype", to, _DTYPES)):
             fixes = (f"--to onnx --dtype {type_name}",)
         yield Problem("--to", to, clause, fixes, tuple(formats))
     if dtype not in _DTYPES:
-        yield Problem("--dtype", dtype, "", find_value("--dtype", dtype, _DTYPES), _DTYPES)
+        yield Problem("--dtype", dtype, "", guess_flag_value("--dtype", dtype, _DTYPES), _DTYPES)
     if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):
         yield Problem("--lose", lose, "must be a number of points", "--lose 0.5")

@@ -15,7 +15,7 @@ from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
     FOREIGN_VALUES,
     find_misspelled,
-    find_value,
+    guess_flag_value,
 )
 from resnet_recipes.base.text import escape_controls, format_epochs, format_number, wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage, get_value
@@ -82,7 +82,7 @@ def run(arguments: Arguments) -> int:
     problems += filter(None, map(_find_state_problem, sources))
     if order not in KEYS:
         problems.append(
-            Problem("--sort", order, "", find_value("--sort", order, KEYS), tuple(KEYS))
+            Problem("--sort", order, "", guess_flag_value("--sort", order, KEYS), tuple(KEYS))
         )
     RecipeError.raise_if_any(problems)
     has_none = sources == [str(ROOT)] and not os.path.lexists(ROOT)

@@ -67,7 +67,7 @@ def _add_suggestions(
     problems: Sequence[Problem], changes: Sequence[str], recipe: Recipe, links: Links
 ) -> list[Problem]:
     """Return the problems of a recipe and of changes, with suggestions."""
-    methods, before = tuple(_list_methods(links)), partial(_find_value, links)
+    methods, before = tuple(_list_methods(links)), partial(_read_setting, links)
     chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
     context = Context(recipe.name, before, methods, chosen=chosen)
     suggested = [
@@ -88,10 +88,11 @@ def _fit_to_images(problem: Problem, recipe: Recipe) -> Problem:
     return problem._replace(fix=fix) if has_val else problem
 
 
-def _find_value(links: Links, key: str) -> object:
+def _read_setting(links: Links, key: str) -> object:
     """Return the value of a setting in the files of a recipe, or its default."""
     if key == "epochs":
-        base, ratio = _find_value(links, "max_duration"), _find_value(links, "scale_schedule_ratio")
+        base = _read_setting(links, "max_duration")
+        ratio = _read_setting(links, "scale_schedule_ratio")
         recipe = Recipe(max_duration=base, scale_schedule_ratio=ratio)
         return str(recipe.duration).removesuffix("ep") if is_duration(base) else None
     trees = [link.document.tree for link in reversed(links)]
@@ -137,7 +138,7 @@ def _compose_links(
     typed = dict.fromkeys(override.typed for override in changed)
     arguments = tuple(text for text in typed if text in last.values())  # not epochs=5 epochs=6
     full = {override.key: str(override) for override in changed}
-    size: Any = _find_value(links, "batch.global_size")
+    size: Any = _read_setting(links, "batch.global_size")
     return Composed(recipe, Origin(entry, digests, arguments, full, size))
 
 
@@ -194,7 +195,7 @@ def _is_in_use(option: Link, links: Links) -> bool:
     if option.entry.origin != "packaged":  # a user's file may lack the name
         return False
     group = option.entry.group
-    return option.document.tree[group]["name"] == _find_value(links, f"{group}.name")
+    return option.document.tree[group]["name"] == _read_setting(links, f"{group}.name")
 
 
 def _collect_files(
