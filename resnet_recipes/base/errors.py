@@ -1,12 +1,7 @@
-"""Errors that a user can act on: `Problem` holds data, and only its `lines` form sentences.
+"""Errors that a user can act on: a `Problem` holds data, and only its `lines` form sentences.
 
-`Problem(key, value, clause, fix, valid, kind)`: `clause` follows what was typed: "run=first is
-taken", "lr=-1 must be positive". Use `Statement` for a clause with its own subject; a colon
-precedes it. `fix` is a command, setting or value that works if it is pasted, or a tuple of them;
-use `Hint` for prose. Allowed values go to `valid`, not into the clause: Problem("data.fit", "x",
-"", valid=("crop", "pad")). If a setting does not apply, `kind=Kind.UNUSED` advises the user to
-remove it. Code decides by `key`, `kind`, `valid` and `fixes`, and never parses a message. A command
-that has started fails with a `TrainingError`, whose `fix` is printed with the same labels.
+Code decides by `key`, `kind`, `valid` and the types of fixes, and never parses a message. A fix is
+a `Value`, a `Change`, or text to paste: a command, or arguments for one.
 """
 
 import re
