@@ -66,11 +66,25 @@ class Usage:
     positional: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
     takes: str = ""  # description of the positional arguments: "two recipes or run folders"
     composes: bool = False  # whether the arguments are a recipe and settings, checked first
+    needs_recipe: bool = True  # whether a command with recipe settings requires a recipe
+    opens_network: bool = False  # whether the first argument is RUN|FILE
+    takes_images: bool = False  # whether the other arguments are images
+
+    @property
+    def command(self) -> list[str]:
+        """The words of the command: "resnet-recipes", "cp"."""
+        words = self.line.split()
+        return words[:1] if words[0] == "resnet-train" else words[:2]
 
     @property
     def has_settings(self) -> bool:
-        """Whether the command takes recipe settings."""
+        """Whether the command takes settings."""
         return "key=value" in self.line
+
+    @property
+    def takes_recipe(self) -> bool:
+        """Whether the settings are those of a recipe, not of a network."""
+        return self.has_settings and not self.opens_network
 
     @property
     def values(self) -> dict[str, str]:
@@ -154,8 +168,7 @@ def split(
 
     Raises RecipeError with a correction for each mistake, and with the results of `find_others`.
     """
-    command = " ".join(usage.line.split()[: 1 if usage.line.startswith("resnet-train") else 2])
-    arguments, problems, takes = Arguments(command=command), [], usage.values
+    arguments, problems, takes = Arguments(command=" ".join(usage.command)), [], usage.values
     settings: dict[str, str] = {}  # meanings of unknown flags
     ahead = deque(argv)
     while ahead:
@@ -202,7 +215,7 @@ def split(
             require_folder(flag, name)
     if not usage.positional[0] <= len(arguments.positional) <= usage.positional[1]:
         fix = _complete_example(arguments.positional, usage)
-        raise RecipeError.of("COMMAND", command.split()[-1], f"needs {usage.takes}", fix)
+        raise RecipeError.of("COMMAND", usage.command[-1], f"needs {usage.takes}", fix)
     return arguments
 
 
@@ -234,7 +247,7 @@ def _explain_missing_value(flag: str, usage: Usage) -> Problem:
     if value == "RUN":
         return Problem(flag, None, "needs a run", f"{flag} last")
     if value.startswith("FILE."):
-        file = f"{usage.line.split()[1]}{value[4:]}"
+        file = f"{usage.command[-1]}{value[4:]}"
         return Problem(flag, None, "needs a file name", f"{flag} {file}")
     hint = Hint(f"{flag} {value}   {usage.flags[f'{flag} {value}']}")
     return Problem(flag, None, "needs a value", hint)
@@ -249,7 +262,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     template = MEANINGS.get(key, Translation(("recipe={}",)))
     is_number = value.replace(".", "", 1).isdecimal()
     is_safe = is_number and template.text.removesuffix("={}") in (*SHORT_NAMES, "seed")
-    if "RUN|FILE" in usage.line or (template.takes_value and not is_safe):
+    if usage.opens_network or (template.takes_value and not is_safe):
         return None
     typed = " ".join([flag, *values]).strip()
     translation = translate(key, value)
@@ -364,7 +377,7 @@ def _adapt_fix(fix: str, usage: Usage) -> str:
     flag = fix.partition(" ")[0]
     if flag.startswith("-") and flag not in usage.values:  # a flag of resnet-train
         return f"resnet-train {fix}" if flag == "--resume" else ""
-    command = "resnet-train" if "RUN|FILE" not in usage.line else " ".join(usage.line.split()[:2])
+    command = " ".join(usage.command) if usage.opens_network else "resnet-train"
     if isinstance(fix, Hint):
         return Hint(fix.replace("resnet-train ...", f"{command} ..."))
     return fix.replace("resnet-train", command)
@@ -422,14 +435,13 @@ def _suggest_argument(key: str, value: str, usage: Usage, rest: Sequence[str]) -
 
     `rest` are the other arguments. Returns "" for any other flag.
     """
-    command = usage.line.split()[:2]
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
-    if "RUN|FILE" in usage.line and key == "model" and is_network and rest:
-        return shlex.join([*command, *rest, f"model.name={value}"])
-    if "RUN|FILE" in usage.line and key in RUN_FLAGS:
-        return shlex.join([*command, value or "last", *rest])
-    if "IMAGE" in usage.line and key in IMAGE_FLAGS:
-        form = shlex.join([*command, *(rest or ["last"]), value or "IMAGE"])
+    if usage.opens_network and key == "model" and is_network and rest:
+        return shlex.join([*usage.command, *rest, f"model.name={value}"])
+    if usage.opens_network and key in RUN_FLAGS:
+        return shlex.join([*usage.command, value or "last", *rest])
+    if usage.takes_images and key in IMAGE_FLAGS:
+        form = shlex.join([*usage.command, *(rest or ["last"]), value or "IMAGE"])
         return form if value else Hint(form)
     return "resnet-recipes --version" if key == "version" else ""
 
@@ -479,7 +491,7 @@ def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], lis
         argument = ahead.popleft()
         after = ahead[0] if ahead else "="
         name, value = argument.rstrip("=:"), after.lstrip("=")
-        is_run = not joined and "RUN|FILE" in usage.line
+        is_run = not joined and usage.opens_network
         is_short = usage.has_settings and not is_run and argument in SHORT_NAMES
         is_split = value and re.fullmatch(r"[\w.]+", name) and "=" not in value
         if is_split and (name != argument or value != after or is_short):  # lr= 1, lr =1, lr 1

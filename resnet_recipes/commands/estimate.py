@@ -80,6 +80,7 @@ The measurement takes about a minute and uses all devices. Run it while nothing 
 Without NAME, nothing is measured: the command prints a table of all recipes that fit the images,
 with the time, cost and accuracy of each duration, where they are known.""",
     composes=True,
+    needs_recipe=False,
 )
 
 

@@ -54,6 +54,7 @@ Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
 precision.dtype, launch.device, workers, gpus. 'evaluation.sizes=[192,224,256,288]'
 prints a table of test sizes in pixels, and resizes the images in proportion.
 Runs with data.fold=1/5, 2/5 ... are pooled: each image counts once.""",
+    opens_network=True,
 )
 
 #: Number of classes and confusions to print, of classes in the plot, and of images in the gallery.

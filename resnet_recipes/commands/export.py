@@ -48,6 +48,7 @@ USAGE = Usage(
 outputs are compared on 64 validation images of PATH or of the run, or on random images
 if the run has none. BlurPool stays in the network; the factors of StochasticDepth become
 part of the weights.""",
+    opens_network=True,
 )
 
 _DTYPES = ("float32", "float16", "int8")

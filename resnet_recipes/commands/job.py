@@ -34,6 +34,7 @@ from resnet_recipes.jobs.engines import (
     slurm,
     torchx,
 )
+from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
     from resnet_recipes.commands.sweep import Runs
@@ -83,6 +84,9 @@ SMALL_BATCH = 64
 
 def run(arguments: Arguments) -> int:
     """Check recipe and settings; print the job with `nodes=` nodes and `gpus=` GPUs per node."""
+    if not arguments.positional:
+        names = tuple(Library().list_readable_names())
+        raise RecipeError([Problem("recipe", None, "", USAGE.example, names, Kind.MISSING)])
     wrong = collect_problems(check_recipe, arguments)
     recipe = get_value(arguments.positional, "recipe")
     if not (wrong or recipe):

@@ -55,6 +55,8 @@ reported on stderr, and the others are classified. If a path does not exist, not
 classified. Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
 precision.dtype, launch.device, workers. EXIF orientation is ignored, as in training: rotate
 photographs that are stored sideways first.""",
+    opens_network=True,
+    takes_images=True,
 )
 
 #: Maximum number of unreadable images to name, and of images in the gallery.

@@ -150,7 +150,7 @@ def run(argv: Sequence[str]) -> int:
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
         )
     usage = get_usage(name)
-    if words := _move_run_first(name, rest):
+    if words := _move_run_first(usage, rest):
         clause = "is not a setting here; the run comes first"
         fix = shlex.join(["resnet-recipes", name, *words])
         raise RecipeError.of(rest[0], None, clause, fix)
@@ -158,22 +158,15 @@ def run(argv: Sequence[str]) -> int:
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
     arguments = _parse(name, rest)
-    if name == "job" and not arguments.positional:
-        names = tuple(Library().list_readable_names())
-        raise RecipeError([Problem("recipe", None, "", usage.example, names, Kind.MISSING)])
-    if usage.composes and _is_recipe_needed(name, arguments):
+    if usage.composes and (usage.needs_recipe or is_named(arguments)):
         check_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
 
 
-def _is_recipe_needed(name: str, arguments: Arguments) -> bool:
-    """Return whether a command needs a recipe: unless it is optional, and not named."""
-    return is_named(arguments) or "[NAME]" not in get_usage(name).line
-
-
-def _composes(name: str) -> bool:
-    """Return whether a command takes a recipe with settings."""
-    return name in ("sweep", "job", "train") or (name in COMMANDS and get_usage(name).composes)
+def _composes(usage: Usage, arguments: Arguments) -> bool:
+    """Return whether a command composes a recipe from its arguments."""
+    others = {"--describe", "--completion"} & arguments.flags.keys()
+    return usage.takes_recipe and not (others or has_run(arguments))
 
 
 def _parse(name: str, argv: Sequence[str]) -> Arguments:
@@ -184,22 +177,20 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
         return [*flags, *complete_images(find_recipe_problems(arguments), arguments)]
 
     def find_recipe_problems(arguments: Arguments) -> Sequence[Problem]:
-        if has_run(arguments):
-            return []
-        if name in ("eval", "predict", "export"):
+        if usage.opens_network:
             return find_setting_problems(name, arguments.positional)
-        module = _choose_module(arguments) if name == "train" else name
-        if not _composes(module):
+        if not _composes(usage, arguments):
             return []
         name_recipe(arguments)
         # the argument may be the value of an unknown flag
         values = [argument for argument in argv if argument in Library().list_names()]
-        if not (values or _is_recipe_needed(name, arguments)):
+        if not (values or usage.needs_recipe or is_named(arguments)):
             return []
         if not is_named(arguments) and values:
             arguments.positional.append(f"recipe={values[0]}")
         if wrong := collect_problems(check_recipe, arguments):
             return wrong
+        module = _choose_module(arguments) if name == "train" else name
         needs_data = module != "plan" and "--cfg" not in arguments
         # no other check needs torch
         if "-m" not in arguments and (entry := find_packaged(arguments)):
@@ -209,8 +200,9 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
             return [] if is_set or not needs_data else [make_missing_data_problem()]
         return collect_problems(partial(check_settings, needs_data=needs_data), arguments)
 
-    arguments = resolve_weights(replace_extend(split(argv, get_usage(name), find_others)))
-    return name_recipe(arguments) if _composes(name) else arguments
+    usage = get_usage(name)
+    arguments = resolve_weights(replace_extend(split(argv, usage, find_others)))
+    return name_recipe(arguments) if usage.takes_recipe else arguments
 
 
 def _choose_module(arguments: Arguments) -> str:
@@ -228,12 +220,12 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
         " | "
     )
     likely = first.partition(" ")[0]
-    rest = _move_run_first(likely, rest) or rest
-    takes = get_usage(likely).values if likely in (*COMMANDS, "train") else {}
+    usage = get_usage(likely) if likely in (*COMMANDS, "train") else Usage("", "", "")
+    rest = _move_run_first(usage, rest) or rest
     names = [
         argument
         for before, argument in pairwise(["", *rest])
-        if not (argument[:1] == "-" or takes.get(before) or is_setting(argument))
+        if not (argument[:1] == "-" or usage.values.get(before) or is_setting(argument))
     ]
     if "{}" in first:  # `new mine`
         first, rest = first.format(Path(names[0]).stem if names else "mine"), []
@@ -259,8 +251,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     if rest:
         try:
             arguments = _parse(ours, [*flags, *rest])
-            is_run = ours == "train" and not has_run(arguments)
-            if is_run and _composes(_choose_module(arguments)):
+            if ours == "train" and _composes(get_usage(ours), arguments):
                 needs_data = not {"--dry-run", "--cfg", "--list"} & arguments.flags.keys()
                 check_settings(arguments, needs_data)
         except RecipeError as error:  # the fix would repeat these mistakes
@@ -272,19 +263,19 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     raise RecipeError([unknown])
 
 
-def _move_run_first(name: str, argv: Sequence[str]) -> list[str]:
+def _move_run_first(usage: Usage, argv: Sequence[str]) -> list[str]:
     """Return the arguments of `model=first source=images`, as in Ultralytics, in our form.
 
     Empty if the command takes no run, or if the first argument is a run.
     """
     keys = (*RUN_FLAGS, *IMAGE_FLAGS, "format")
-    if not get_value(argv[:1], *keys) or name not in ("eval", "predict", "export"):
+    if not get_value(argv[:1], *keys) or not usage.opens_network:
         return []
     words = [get_value(argv, *RUN_FLAGS) or LAST]
-    if name == "predict" and (images := get_value(argv, *IMAGE_FLAGS)):
+    if usage.takes_images and (images := get_value(argv, *IMAGE_FLAGS)):
         words.append(images)
     words += drop_arguments(argv, *keys)
-    if name == "export" and (to := get_value(argv, "format")):
+    if "--to" in usage.values and (to := get_value(argv, "format")):
         words += ["--to", to, "--out", str(find_free_path(Path("exported")))]
     return words
 

@@ -98,19 +98,19 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     if weights and names.PUBLISHED_WEIGHTS.fullmatch(arguments[0]):
         rest = drop_arguments(arguments[1:], "model.weights")
         name, clause = f"model.name={arguments[0]}", "is the file of the network, and comes first"
-        fix = shlex.join([*usage.line.split()[:2], weights, name, *rest])
-        fix = Hint(f"{fix} IMAGE ...") if "IMAGE" in usage.line else fix
+        fix = shlex.join([*usage.command, weights, name, *rest])
+        fix = Hint(f"{fix} IMAGE ...") if usage.takes_images else fix
         raise RecipeError.of("model.weights", weights, clause, fix)
     from resnet_recipes.inference.open import SETTINGS, open_trained
     from resnet_recipes.network.open import iterate_notes
 
     try:
-        network = open_trained(path, arguments[1:], SETTINGS[usage.line.split()[1]])
+        network = open_trained(path, arguments[1:], SETTINGS[usage.command[-1]])
     except NotReadyError as error:
         if not path.is_dir() or error.problems[0].fixes or not is_image(arguments[0]):
             raise
-        images = arguments[0] if "IMAGE" in usage.line else f"data={arguments[0]}"
-        form = Hint(shlex.join([*usage.line.split()[:2], "RUN", images]))
+        images = arguments[0] if usage.takes_images else f"data={arguments[0]}"
+        form = Hint(shlex.join([*usage.command, "RUN", images]))
         clause = "is a folder of images, not a run"
         raise RecipeError.of("RUN|FILE", arguments[0], clause, form) from None
     for note in iterate_notes(network.network):
