@@ -161,6 +161,17 @@ class Problem(NamedTuple):
         """Return the same problem with its key placed inside `section`."""
         return self._replace(key=f"{section}.{self.key}")
 
+    def replace_text(self, old: str, new: str) -> "Problem":
+        """Return the same problem with `old` replaced in all texts, such as a path."""
+
+        def replace(part: Any) -> Any:
+            if isinstance(part, tuple):
+                return tuple(map(replace, part))
+            is_text = isinstance(part, str) and not isinstance(part, Kind)
+            return type(part)(part.replace(old, new)) if is_text else part
+
+        return Problem._make(map(replace, self))
+
     def about(self, name: str) -> str:
         """Return the problem as a clause about `name`."""
         clause = self.clause or ("does not exist" if self.kind is Kind.ABSENT else "")
@@ -281,14 +292,7 @@ class RecipeError(Exception):
 
     def with_path_replaced(self, here: object, there: str) -> Self:
         """Return this error with the path `here` replaced by `there` in all texts."""
-
-        def replace_path(part: Any) -> Any:
-            if isinstance(part, tuple):
-                return tuple(map(replace_path, part))
-            is_text = isinstance(part, str) and not isinstance(part, Kind)
-            return type(part)(part.replace(str(here), there)) if is_text else part
-
-        return type(self)(Problem._make(map(replace_path, problem)) for problem in self.problems)
+        return type(self)(problem.replace_text(str(here), there) for problem in self.problems)
 
 
 class NotReadyError(RecipeError):

@@ -292,16 +292,8 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
 
     Any other setting gets its short name.
     """
-    here = f"{os.getcwd()}/"
-
-    def shorten(part: object) -> object:
-        if isinstance(part, tuple):
-            return tuple(map(shorten, part))
-        if not isinstance(part, str) or isinstance(part, Kind) or here == "//":
-            return part
-        return type(part)(part.replace(here, ""))
-
-    problem = Problem._make(map(shorten, problem))
+    if (here := os.getcwd()) != "/":
+        problem = problem.replace_text(f"{here}/", "")
     if problem.typed or problem.where:
         return problem
     value = "" if problem.value is None else str(problem.value)
