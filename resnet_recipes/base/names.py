@@ -54,6 +54,12 @@ def expand_short_name(name: str, value: str) -> tuple[str, ...]:
     return SHORT_NAMES.get(name, (f"{escaped}={{}}",))
 
 
+def list_keys(argument: str) -> list[str]:
+    """Return the keys of an argument in problems: the argument, and its settings by each name."""
+    name, _, value = argument.lstrip("~").partition("=")
+    return [argument, name, *(form.partition("=")[0] for form in expand_short_name(name, value))]
+
+
 def get_full_name(name: str) -> str:
     """Return the full name of a setting, "optimizer.lr" for "lr"."""
     return expand_short_name(name, "1")[0].partition("=")[0]

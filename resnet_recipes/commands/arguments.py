@@ -11,7 +11,7 @@ from pathlib import Path
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement, Value
-from resnet_recipes.base.names import SHORT_NAMES, expand_short_name, find_short_name
+from resnet_recipes.base.names import SHORT_NAMES, find_short_name, list_keys
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
@@ -303,7 +303,7 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
         return problem._replace(typed=" ".join(matches[0])) if matches and value else problem
     if problem.key == "recipe" and value and value in argv:
         return problem._replace(key="NAME")
-    arguments = [argument for argument in argv if problem.key in _list_keys(argument)]
+    arguments = [argument for argument in argv if problem.key in list_keys(argument)]
     name, _, typed = (
         arguments[-1].partition("=") if arguments else (find_short_name(problem.key), "", "")
     )
@@ -319,18 +319,12 @@ def _is_in(form: Sequence[str], argv: Sequence[str]) -> bool:
     return any(list(argv[at : at + len(form)]) == list(form) for at in range(len(argv)))
 
 
-def _list_keys(argument: str) -> set[str]:
-    """Return the names of the settings that an argument changes, in full and as typed."""
-    name, _, value = argument.lstrip("~").partition("=")
-    return {name, *(target.partition("=")[0] for target in expand_short_name(name, value))}
-
-
 def _explain_flags(
     settings: Mapping[str, str], usage: Usage, wrong: list[Problem]
 ) -> Iterator[Problem]:
     """Yield the problems of settings typed as flags, then the problems of other arguments."""
     for argument, flag in settings.items():
-        keys = (argument, *_list_keys(argument))
+        keys = list_keys(argument)
         about_flag = (one for one in wrong if one.key in keys and one.kind is not Kind.ABSENT)
         problem = next(about_flag, None)
         is_blank = problem and problem.typed != argument and argument[-1] == "="

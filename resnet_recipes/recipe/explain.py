@@ -17,7 +17,7 @@ from resnet_recipes.base.errors import (
     to_text,
 )
 from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
-from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name
+from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name, list_keys
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
     MEANINGS,
@@ -234,11 +234,6 @@ def _reject_value(problem: Problem, wrong: Problem) -> Problem:
 
 def _make_setting(key: str, value: str) -> Translation:
     return Translation((f"{key}={value}",))
-
-
-def list_keys(argument: str) -> list[str]:
-    """Return the keys of an argument in problems: as typed, and the full name."""
-    return [argument, argument.partition("=")[0], *(change.key for change in expand(argument))]
 
 
 def _translate(argument: str, problem: Problem, context: Context) -> Translation | None:
