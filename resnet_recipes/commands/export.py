@@ -24,7 +24,6 @@ from resnet_recipes.commands.run_paths import (
     find_setting_problems,
     open_network,
 )
-from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.network import hub
 from resnet_recipes.report.progress import ProgressLine
@@ -59,7 +58,7 @@ _FORMAT_KEYS = ("format", "to")
 
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
-    from resnet_recipes.data import require_trusted_url
+    from resnet_recipes.data import require_trusted_url, root
     from resnet_recipes.inference.export import (
         COMPARED_IMAGES,
         ExportOptions,
@@ -96,7 +95,7 @@ def run(arguments: Arguments) -> int:
     RecipeError.raise_if_any(find_problems(network.network, to, options))
     NotReadyError.raise_if_any(find_missing_packages(to))
     if is_typed and not (is_fetched(recipe.data.root) or Path(recipe.data.root).exists()):
-        NotReadyError.raise_if_any([find_root_problem(recipe.data.root)])
+        NotReadyError.raise_if_any([root.find_root_problem(recipe.data.root)])
     say(f"writing {TARGETS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")
     with ProgressLine("comparing") as show:
         exported = export_and_check(network.to_device(), to, folder, options, show)
