@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from resnet_recipes.base.errors import Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Kind, NotReadyError, Problem
 from resnet_recipes.base.field_types import to_plain
 from resnet_recipes.base.suggestions import add_key_meaning
 from resnet_recipes.recipe import strict_yaml
@@ -55,7 +55,7 @@ def read_with_digest(path: Path) -> Recipe:
 
     The checks run only if the file was edited or does not fit this version.
     """
-    document, problems = strict_yaml.load(path), list[Problem]()
+    document, problems = strict_yaml.load_frozen(path), list[Problem]()
     if not _is_unedited(document):
         return read(path)
     recipe: Recipe = build(Recipe, document.tree, "", problems)
@@ -63,14 +63,14 @@ def read_with_digest(path: Path) -> Recipe:
 
 
 def read(path: Path) -> Recipe:
-    """Read the output of `freeze`. Raises RecipeError if it is not readable or not valid.
+    """Read the output of `freeze`. Raises NotReadyError if it is not readable or not valid.
 
     An unedited file of an older version may have settings that this version lacks, if they are off.
     """
-    document = strict_yaml.load(path)
+    document = strict_yaml.load_frozen(path)
     tree = drop_removed(document.tree) if _is_unedited(document) else document.tree
     recipe, problems = build_recipe(tree)
-    RecipeError.raise_if_any(
+    NotReadyError.raise_if_any(
         (add_key_meaning(one) if one.kind is Kind.UNKNOWN and not one.fixes else one)._replace(
             where=strict_yaml.shorten_path(path)
         )

@@ -18,6 +18,7 @@ import yaml
 from resnet_recipes.base.errors import (
     Fix,
     Hint,
+    Kind,
     NotReadyError,
     Problem,
     RecipeError,
@@ -74,6 +75,19 @@ def load(path: Path, references: bool = False) -> Document:
     except NotReadyError as error:
         raise RecipeError(one._replace(key=shorten_path(path)) for one in error.problems) from None
     return parse(raw, path, references)
+
+
+def load_frozen(path: Path) -> Document:
+    """Read the recipe of a run. Raises NotReadyError if it cannot be read or breaks a rule."""
+    lost = Hint("restore this file of the run from a copy, or start a new run")
+    if not path.exists():
+        raise NotReadyError.at(shorten_path(path), "", lost, Kind.ABSENT)
+    try:
+        return load(path)
+    except RecipeError as error:
+        raise NotReadyError(
+            one if isinstance(one.fix, Hint) else one._replace(fix=lost) for one in error.problems
+        ) from None
 
 
 @lru_cache(64)  # the runs of a sweep use the same files

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from resnet_recipes.base import duration
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import NotReadyError, Problem, Statement
 from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
@@ -75,10 +75,7 @@ def read_settings(folder: Path) -> dict[str, str]:
 
     Raises NotReadyError if its recipe is not readable.
     """
-    try:
-        return format_settings(strict_yaml.load(folder / CONFIG).tree)
-    except RecipeError as error:
-        raise NotReadyError(error.problems) from None
+    return format_settings(strict_yaml.load_frozen(folder / CONFIG).tree)
 
 
 def format_settings(tree: dict[str, Any]) -> dict[str, str]:

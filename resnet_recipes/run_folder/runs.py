@@ -179,7 +179,7 @@ def read_run(folder: Path) -> RunRecord | None:
     try:
         changes = tuple(read_bytes(folder / OVERRIDES).decode(errors="replace").splitlines())
         if not (folder / CONFIG).is_file():
-            raise ValueError("it has no config.yaml")
+            raise ValueError(f"{CONFIG} does not exist")
         summary = read_json(folder / SUMMARY, may_be_absent=True)
         origin = read_json(folder / PROVENANCE, may_be_absent=True)
         values = _read_finished(summary) if summary else _read_unfinished(folder, origin)

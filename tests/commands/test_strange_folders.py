@@ -86,9 +86,26 @@ def test_runs_reports_special_file_of_failed_run(file, tmp_path, run_command):
 def test_run_without_its_recipe_is_unreadable(tmp_path, run_command):
     (create_run_folder(tmp_path, "bad") / "config.yaml").unlink()
     assert (
-        "it has no config.yaml"
+        "config.yaml does not exist"
         in run_command(f"resnet-recipes runs {tmp_path} state=unreadable").out
     )
+
+
+@pytest.mark.parametrize("text", [None, "", "name: [", "optimizer: {lr: abc}"])
+@pytest.mark.parametrize("command", ["resnet-recipes diff mild", "resnet-train --resume"])
+def test_damaged_recipe_of_a_run_is_not_ready(command, text, tmp_path, run_command):
+    config = create_run_folder(tmp_path, "bad") / "config.yaml"
+    if text is None:
+        config.unlink()
+        command = "resnet-recipes diff mild"
+    else:
+        config.write_text(text)
+    message = run_command(f"{command} {tmp_path}/bad", 3).err
+    assert "config.yaml" in message
+    assert "[mild]" not in message
+    if not text:
+        assert ("config.yaml does not exist\n" in message) == (text is None)
+        assert "hint:  restore this file of the run from a copy, or start a new run" in message
 
 
 def test_fifo_instead_of_lock_never_blocks_runs(tmp_path, run_command):
