@@ -7,6 +7,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, format_advice
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
+from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import USER_FOLDER, Library
 from resnet_recipes.recipe.strict_yaml import shorten_path
 
@@ -33,7 +34,8 @@ def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another file."""
     source, file = arguments.positional
     path = parse_path("FILE", file)
-    parent, _ = Library(arguments.recipes).read_chain(source.removeprefix("recipe="))[-1]
+    library = Library(arguments.recipes)
+    parent, _ = library.read_chain(source.removeprefix("recipe="))[-1]
     if parent.origin == "file":
         clause = "is a file outside recipes/, and recipes inherit from names only"
         raise RecipeError.of("cp", source, clause, Hint(f"move it to recipes/{parent.path.name}"))
@@ -51,6 +53,8 @@ def run(arguments: Arguments) -> int:
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
     name = path.stem if by_name else shorten_path(path)
     print(f"saved {shorten_path(path)}")
+    if by_name and name in library.packaged:
+        say(f"note: it hides the packaged recipe {name}")
     print(format_advice(f"resnet-train {name} data=PATH --dry-run"))
     return 0
 

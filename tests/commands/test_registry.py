@@ -119,8 +119,10 @@ def test_cp_rejects_parent_outside_recipes(run_command, recipes):
     assert not (recipes / "other.yaml").exists()
 
 
-def test_cp_to_name_of_parent_is_valid(run_subcommand):
-    run_subcommand("cp hot recipes/hot.yaml")
+def test_cp_to_name_of_parent_is_valid(run_command, run_subcommand):
+    message = run_command("resnet-recipes cp hot recipes/hot.yaml").err
+    assert message == "note: it hides the packaged recipe hot\n"
+    assert run_command("resnet-recipes cp mild recipes/mine.yaml").err == ""
     assert "hot.yaml: ok" in run_subcommand("validate recipes/hot.yaml")
 
 
