@@ -23,6 +23,7 @@ from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze, read
+from resnet_recipes.report.page.charts import plot_classes, to_json
 from resnet_recipes.report.progress import ProgressLine
 from tests.images import CLASSES, create_random_images
 from tests.tables import read_csv_rows
@@ -281,6 +282,10 @@ def test_eval_gallery_sorts_wrong_images_by_confidence(run_eval, monkeypatch):
     assert 0.15 * left.mean() < right.mean() < left.mean()
     apart = np.abs(left - np.asarray(whole, np.float32)).mean()
     assert apart < 40  # two random images differ by 85
+
+
+def test_confusion_plot_names_predictions_like_the_table():
+    assert '"predicted as"' in to_json(plot_classes([], []))
 
 
 @pytest.mark.parametrize(("count", "has_top5"), [(5, False), (6, True)])
