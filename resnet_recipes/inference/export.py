@@ -130,6 +130,7 @@ def _write(
         difference, scale = compare_logits(model, read, images, progress)
         allowed = _TOLERANCE * max(1.0, scale) if options.dtype == "float32" else inf
         text = f"logits differ by at most {difference:.2g} (largest logit {scale:.3g}) on {which}"
+        text = text if difference else f"logits are equal on {which}"
     if not difference <= allowed:  # also rejects nan
         raise TrainingError(f"{to} computes different results: {text}; nothing was written")
     if options.lose is not None:
