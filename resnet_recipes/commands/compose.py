@@ -29,6 +29,7 @@ from resnet_recipes.commands.arguments import (
     get_value,
     select_arguments,
 )
+from resnet_recipes.commands.inputs import DEMO, find_input_problems
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
@@ -36,9 +37,6 @@ from resnet_recipes.run_folder import CONFIG
 if TYPE_CHECKING:
     from resnet_recipes.planning.plan import Plan
     from resnet_recipes.recipe.compose import Composed
-
-#: Folder of the demo images, which every installation can generate.
-DEMO = Path("data/demo")
 
 
 def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
@@ -55,9 +53,12 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     try:
         result = compose_arguments(name, changes, arguments.recipes, needs_data)
     except RecipeError as error:
-        problem, *others = error.problems
+        # a job reads its images and weights on another machine
+        reads_inputs = needs_data and arguments.command != "resnet-recipes job"
+        inputs = find_input_problems(name, changes, arguments.recipes) if reads_inputs else ()
+        problem, *others = *error.problems, *inputs
         if others or arguments.command != "resnet-train":
-            raise
+            raise type(error)([problem, *others]) from None
         sweep = format_command("resnet-train -m", [f"recipe={name}", *changes], arguments)
         advice = tuple(sweep if isinstance(each, SweepHint) else each for each in problem.advice)
         raise type(error)([problem._replace(fix=advice)]) from None
@@ -90,7 +91,7 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
 
     positional = drop_arguments(arguments.positional, "nodes")
     positional = list_points(positional)[0] if "-m" in arguments else positional
-    compose_recipe(Arguments(arguments.flags, positional), needs_data)
+    compose_recipe(Arguments(arguments.flags, positional, arguments.command), needs_data)
 
 
 def plan_demo(result: "Composed", needs_weights: bool = True) -> "Plan | None":

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeError
 from resnet_recipes.base.text import format_clock, wrap_text
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.commands.compose import DEMO, compose_recipe, plan_demo
+from resnet_recipes.commands.compose import compose_recipe, plan_demo
+from resnet_recipes.commands.inputs import DEMO
 from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.commands.run_paths import find_resumed, find_root
 from resnet_recipes.jobs import external_launcher

@@ -13,6 +13,10 @@ train demo data=no model.weights=no.pth launch.device=cuda run=a | 2 | data mode
 train demo data=images model.weights=no.pth run=a bs=8 | 2 | model run
 train demo model.weights=no.pth run=a | 2 | model run
 estimate demo data=no launch.device=cuda | 3 | data launch
+train demo data=no lr=-1 foo=2 model.weights=no.pth | 2 | data lr unknown model
+train -m recipe=demo lr=0.1,fast seed=1,2 data=no | 2 | lr data
+train demo lr=-1 seed=x | 2 | lr seed
+estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 """
 
 

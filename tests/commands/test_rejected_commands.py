@@ -75,7 +75,7 @@ job mild --for skypilott | 2 | unknown engine skypilott; did you mean skypilot?
 {STORED} skypilot run.root=/a | 2 | run.root=/a is set by the job
 job mild data=here --for skypilot | 2 | 2 problems
 job mild data=/data nodes=2 --for torchx run.root=here | 2 | must be an absolute path that
-train mild seed=1,2 data=x | 2 | resnet-train -m recipe=mild seed=1,2 data=x
+train mild seed=1,2 data=x --dry-run | 2 | resnet-train -m recipe=mild seed=1,2 data=x
 train mild epochs=36,72 data=x | 2 | means several durations: a sweep
 train mild epochs=curve data=x | 2 | means several durations: a sweep
 train mild --parallel 2 data=x | 2 | works only with a sweep
@@ -125,7 +125,7 @@ train -m mild data=x seed=1,2 --dry-run --json | 2 | --json prints the plan of o
 train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0 must be a whole number
 train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x must be a whole number
 train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000 must be a whole number
-train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  lr=-1 must be
+train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 3 problemsEOLEOL  lr=-1 must be
 train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
 train --completion csh | 2 | valid: bash, zsh, fish
 estimate mild data=/nowhere --price abc | 2 | must be a price per hour
@@ -168,11 +168,11 @@ convert im=g out=b workers=1 | 3 | `im=g` does not exist
 convert im=g max_resoltion=500 | 2 | needs SRC and DST
 convert a b quality=90 | 2 | unknown option quality=90
 train mild data=x --json | 2 | try:   resnet-train mild data=x --json --dry-run
-train -m recipe=mild,hot data=x lr=abc,1 | 2 | error: lr=abc must be
+train -m recipe=mild,hot data=x lr=abc,1 | 2 | lr=abc must be
 train -m mild data=x lr=[1,2] | 2 | use:   -m lr=1,2
 train mild,hott data=x | 2 | error: unknown recipe hott; did you mean hot?EOL
 train mild data=x lr=0.1,wd=3 | 2 | lr=0.1,wd=3 must be a numberEOL      hint:  mild uses lr=2.048
-train mild data=x lr=0,5 | 2 | use:   lr=0.5EOLEOL
+train mild data=x lr=0,5 | 2 | use:   lr=0.5EOL
 train mild data=x epochs=2,x | 2 | a sweepEOL      hint:  mild uses epochs=36
 train mild data=x seed=[1,x] | 2 | hint:  mild uses seed=42
 train mild data=x lr=2^-3 | 2 | lr=2^-3 must be a numberEOL      hint:  mild uses lr=2.048
