@@ -24,6 +24,11 @@ class ErrorCollector:
             self._errors.append(error)
         return isinstance(error, RecipeError)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no check failed."""
+        return not self._errors
+
     def raise_if_any(self) -> None:
         """Raise one error with all problems, if there are any.
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     ExitCode,
     Hint,
@@ -25,6 +26,7 @@ from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, get_va
 from resnet_recipes.commands.printing import open_output, say
 from resnet_recipes.commands.run_paths import (
     find_missing_network,
+    find_setting_problems,
     is_image,
     is_run,
     is_setting,
@@ -69,12 +71,18 @@ def run(arguments: Arguments) -> int:
     settings = [argument for argument in rest if is_setting(argument)]
     images = [parse_path("IMAGE", argument) for argument in rest if argument not in settings]
     top = arguments.flags.get("--top", "5")
-    problem = find_number_problem("--top", top, 1, fix="--top 5")
-    RecipeError.raise_if_any([*_find_problems(arguments, bool(images)), problem])
+    errors, wrong = ErrorCollector(), list(_find_problems(arguments, bool(images)))
+    with errors:
+        RecipeError.raise_if_any([*wrong, find_number_problem("--top", top, 1, fix="--top 5")])
+    with errors:
+        paths = [] if wrong else _find_images(first[0], images)
+    if not errors.is_empty:
+        with errors:
+            RecipeError.raise_if_any(find_setting_problems("predict", settings))
+        errors.raise_if_any()
     from resnet_recipes.data.imagenet import find_english_name
     from resnet_recipes.inference.trained_network import predict_images
 
-    paths = _find_images(first[0], images)
     network = open_network([*first, *settings], USAGE).to_device()
     class_count = min(int(top), network.network.about.num_classes)
     bad: list[Prediction] = []

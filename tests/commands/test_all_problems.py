@@ -16,6 +16,7 @@ estimate demo data=no launch.device=cuda | 3 | data launch
 train demo data=no lr=-1 foo=2 model.weights=no.pth | 2 | data lr unknown model
 train -m recipe=demo lr=0.1,fast seed=1,2 data=no | 2 | lr data
 train demo lr=-1 seed=x | 2 | lr seed
+predict runs/a no.jpg data.eval_size=x --top 0 | 2 | `no.jpg` data.eval_size --top
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 """
 
