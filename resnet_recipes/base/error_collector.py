@@ -2,7 +2,7 @@
 
 from types import TracebackType
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
 
 
 class ErrorCollector:
@@ -30,10 +30,13 @@ class ErrorCollector:
         return not self._errors
 
     def raise_if_any(self) -> None:
-        """Raise one error with all problems, if there are any.
+        """Raise one error with all problems, each once, if there are any.
 
         Its exit code is the lowest: a wrong command precedes data or a machine that is not ready.
         """
         if self._errors:
             kind = type(min(self._errors, key=lambda error: error.exit_code))
-            raise kind(problem for error in self._errors for problem in error.problems)
+            problems = list[Problem]()
+            for error in self._errors:
+                problems += [each for each in error.problems if each not in problems]
+            raise kind(problems)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     BadValidationImageError,
     Hint,
@@ -68,10 +69,11 @@ def run(arguments: Arguments) -> int:
     first, rest = arguments.positional[:1], arguments.positional[1:]
     sources = [*first, *filter(is_run, rest)]
     changes = [argument for argument in rest if not is_run(argument)]
-    networks = [
-        open_network([*source, *changes], USAGE)
-        for source in ([[source] for source in sources] or [first])
-    ]
+    networks, errors = list["TrainedNetwork"](), ErrorCollector()
+    for source in [[source] for source in sources] or [first]:
+        with errors:
+            networks.append(open_network([*source, *changes], USAGE))
+    errors.raise_if_any()
     from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.network_pool import check_pool, pool_results
     from resnet_recipes.jobs.checks import check_validation_folder

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import names
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     Hint,
     Kind,
@@ -87,7 +88,13 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     Raises RecipeError if the argument is missing, or if it cannot be opened with these settings.
     """
     RecipeError.raise_if_any([find_missing_network(arguments, usage.example)])
-    path = find_network(arguments[0], "RUN|FILE")
+    errors, command = ErrorCollector(), usage.command[-1]
+    with errors:
+        path = find_network(arguments[0], "RUN|FILE")
+    if not errors.is_empty:
+        with errors:
+            RecipeError.raise_if_any(find_setting_problems(command, arguments[1:]))
+        errors.raise_if_any()
     settings = [argument.partition("=")[::2] for argument in arguments[1:]]
     RecipeError.raise_if_any(
         Problem.unknown_setting(key, value, f"--{key} {shlex.quote(value)}")
@@ -105,7 +112,7 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     from resnet_recipes.network.open import iterate_notes
 
     try:
-        network = open_trained(path, arguments[1:], SETTINGS[usage.command[-1]])
+        network = open_trained(path, arguments[1:], SETTINGS[command])
     except NotReadyError as error:
         if not path.is_dir() or error.problems[0].fixes or not is_image(arguments[0]):
             raise

@@ -124,7 +124,8 @@ def apply_changes(
     changed, problems = _change_settings(recipe, settings, arguments, run)
     context = Context(
         recipe.name,
-        partial(_get_setting, recipe),
+        # before a network is open, its recipe has no name, and hints name the defaults
+        partial(_get_setting, recipe) if recipe.name else lambda _: None,
         allowed=settings,
         meanings=TRAINED_MEANINGS,
     )

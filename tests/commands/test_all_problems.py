@@ -16,7 +16,9 @@ estimate demo data=no launch.device=cuda | 3 | data launch
 train demo data=no lr=-1 foo=2 model.weights=no.pth | 2 | data lr unknown model
 train -m recipe=demo lr=0.1,fast seed=1,2 data=no | 2 | lr data
 train demo lr=-1 seed=x | 2 | lr seed
-predict runs/a no.jpg data.eval_size=x --top 0 | 2 | `no.jpg` data.eval_size --top
+predict no no.jpg data.eval_size=x --top 0 | 2 | `no` no.jpg data.eval_size --top
+eval no workers=x foo=1 | 2 | `no` workers unknown
+eval runs/a runs/b | 3 | runs/a runs/b
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 """
 
@@ -25,6 +27,12 @@ estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 def test_command_reports_all_problems_at_once(run_command, line, code, subjects):
     create_random_images(Path("images"))
     create_run_folder(Path("runs"), "a")
+    create_run_folder(Path("runs"), "b")
     err = run_command(f"resnet-recipes {line}", int(code)).err
     assert err.startswith(f"error: {len(subjects.split())} problems\n")
     assert all(f"\n  {subject}" in err for subject in subjects.split())
+
+
+def test_hint_before_network_is_open_names_the_default(run_command):
+    err = run_command("resnet-recipes eval no workers=x", 2).err
+    assert "hint:  the default is workers=auto\n" in err
