@@ -171,7 +171,7 @@ def _explain_missing(
                 facts = data.survey_images(config, on_progress=say)
             except NotReadyError as error:
                 problems += error.problems if os.path.exists(config.root) else ()
-                config = replace(config, val_share=config.val_share or 0.1)
+                config = replace(config, val_share=0.1)
                 facts = data.survey_images(config, on_progress=say)
             names, reason = rank_recipes(facts, find_typical_size(config, facts))
             if names:
