@@ -140,3 +140,12 @@ def test_commands_accept_run_names(runs, run_command, arguments, message):
             config.write_text(recipe)
             os.utime(config, (times.st_atime, times.st_mtime))
     assert message in f"\n{run_command(f'resnet-recipes {arguments}').out}"
+
+
+def test_missing_run_suggests_last_only_with_runs(run_command):
+    missing = "error: RUN|FILE is missing: a run folder, a checkpoint or a weights file\n"
+    message = run_command("resnet-recipes eval", 2).err
+    assert message.startswith(f"{missing}      hint:  resnet-recipes eval last\n")
+    create_run_folder(Path("runs"), "alpha")
+    message = run_command("resnet-recipes eval", 2).err
+    assert message.startswith(f"{missing}      try:   resnet-recipes eval last\n")
