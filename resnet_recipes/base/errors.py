@@ -355,7 +355,7 @@ class Note(NamedTuple):
 
 
 class BrokenRuleError(ValueError):
-    """A text breaks a rule; `clause` and `fix` are those of a Problem."""
+    """A value breaks a rule; `clause` and `fix` are those of a Problem."""
 
     def __init__(self, clause: str, fix: Fix = ()):
         super().__init__(clause)

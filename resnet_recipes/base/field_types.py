@@ -9,6 +9,8 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from resnet_recipes.base.errors import BrokenRuleError
+
 _DESCRIPTIONS = {
     int: "a whole number",
     float: "a number",
@@ -16,10 +18,6 @@ _DESCRIPTIONS = {
     str: "text, in quotes",
     type(None): "null",
 }
-
-
-class WrongTypeError(Exception):
-    """A value does not fit; the message completes "must be ..."."""
 
 
 @cache
@@ -46,7 +44,7 @@ def find_dataclasses(field_type: Any) -> list[type]:
 def convert(value: Any, field_type: Any) -> Any:
     """Return `value` as `field_type`; text never becomes a number, nor a number text.
 
-    Raises WrongTypeError if that is impossible.
+    Raises BrokenRuleError if that is impossible.
     """
     if is_dataclass(field_type):
         return _convert_record(value, field_type)
@@ -85,15 +83,15 @@ def describe_type(field_type: Any) -> str:
 def _check_type(value: Any, expected: Any, field_type: Any) -> Any:
     """Return a value of a type that can become `field_type`; booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, expected):
-        raise WrongTypeError(describe_type(field_type))
+        raise BrokenRuleError(f"must be {describe_type(field_type)}")
     return value
 
 
 def _convert_union(value: Any, field_type: Any) -> Any:
     for option in get_args(field_type):
-        with suppress(WrongTypeError):
+        with suppress(BrokenRuleError):
             return convert(value, option)
-    raise WrongTypeError(describe_type(field_type))
+    raise BrokenRuleError(f"must be {describe_type(field_type)}")
 
 
 def _convert_list(value: Any, field_type: Any) -> list[Any]:
@@ -108,7 +106,7 @@ def _convert_tuple(value: Any, field_type: Any) -> tuple[Any, ...]:
     if options[-1] is ...:
         options = options[:1] * len(items)
     if len(items) != len(options):
-        raise WrongTypeError(f"a list of {len(options)} values")
+        raise BrokenRuleError(f"must be a list of {len(options)} values")
     return tuple(map(convert, items, options))
 
 
@@ -123,11 +121,11 @@ def _convert_record(value: Any, cls: type) -> Any:
         return value
     field_types, mapping = get_field_types(cls), _check_type(value, dict, cls)
     if unknown := sorted(map(str, set(mapping) - set(field_types))):
-        raise WrongTypeError(f"{describe_type(cls)} (not {', '.join(unknown)})")
+        raise BrokenRuleError(f"must be {describe_type(cls)} (not {', '.join(unknown)})")
     if absent := [
         item.name for item in fields(cls) if item.default is MISSING and item.name not in mapping
     ]:
-        raise WrongTypeError(f"{describe_type(cls)} ({', '.join(absent)} is missing)")
+        raise BrokenRuleError(f"must be {describe_type(cls)} ({', '.join(absent)} is missing)")
     return cls(**{name: convert(mapping[name], field_types[name]) for name in mapping})
 
 
@@ -137,22 +135,22 @@ def _convert_number(value: Any, field_type: Any) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise WrongTypeError("a finite number")
+        raise BrokenRuleError("must be a finite number")
     return number
 
 
 def _convert_whole_number(value: Any, field_type: Any) -> int:
     number = int(_check_type(value, Integral, field_type))
     if not -(1 << 63) <= number < 1 << 63:
-        raise WrongTypeError("a whole number of at most 64 bits")
+        raise BrokenRuleError("must be a whole number of at most 64 bits")
     return number
 
 
 def _check_exact_type(value: Any, field_type: Any) -> Any:
     if type(value) is not field_type:
-        raise WrongTypeError(describe_type(field_type))
+        raise BrokenRuleError(f"must be {describe_type(field_type)}")
     if field_type is str and not value.replace("\n", "").isprintable():
-        raise WrongTypeError("text without invisible characters")
+        raise BrokenRuleError("must be text without invisible characters")
     return value
 
 

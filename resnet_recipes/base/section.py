@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from resnet_recipes.base.errors import Fix, Hint, Problem, RecipeError
+from resnet_recipes.base.errors import BrokenRuleError, Fix, Hint, Problem, RecipeError
 from resnet_recipes.base.field_types import (
-    WrongTypeError,
     convert,
     find_dataclasses,
     get_field_types,
@@ -53,8 +52,8 @@ def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
         raise RecipeError([Problem.unknown_setting(key, value, fix)])
     try:
         return convert(value, field_types[name])
-    except WrongTypeError as error:
-        clause: str = f"must be {error}"
+    except BrokenRuleError as error:
+        clause = error.clause
         is_number = field_types[name] in (int, float)
         durations = [each for each in get_limits(cls).get(name, ()) if isinstance(each, IsDuration)]
         if durations:

@@ -7,8 +7,8 @@ from math import inf
 from typing import Any
 
 from resnet_recipes.base.duration import Duration, parse_fraction
-from resnet_recipes.base.errors import Hint, RecipeError, Statement
-from resnet_recipes.base.field_types import WrongTypeError, convert
+from resnet_recipes.base.errors import BrokenRuleError, Hint, RecipeError, Statement
+from resnet_recipes.base.field_types import convert
 from resnet_recipes.base.text import wrap_text
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.printing import format_table, get_width, show
@@ -132,7 +132,7 @@ def _find_result(results: object, epochs: str) -> dict[str, Any] | None:
     """Return the published result with the closest duration; None if there are no results."""
     try:
         published = convert(results, list[Published])
-    except WrongTypeError:
+    except BrokenRuleError:
         return None
     result = find_nearest(published, float(epochs) if epochs.isdigit() else inf)
     return asdict(result) if result else None

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelArguments
-from resnet_recipes.base.field_types import WrongTypeError, convert, get_field_types
+from resnet_recipes.base.errors import BrokenRuleError
+from resnet_recipes.base.field_types import convert, get_field_types
 from resnet_recipes.base.limits import Bounds, find_broken_limits
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.base import (
@@ -162,7 +163,7 @@ def from_json(text: str) -> NetworkDescription:
         key = _KEYS.get(name, name)
         try:
             values[name] = _read_field(content[key], field_type)
-        except WrongTypeError:
+        except BrokenRuleError:
             invalid.append(key)
     if not invalid:
         about = NetworkDescription(**values)
@@ -181,7 +182,7 @@ def from_json(text: str) -> NetworkDescription:
 def _read_field(value: Any, field_type: Any) -> Any:
     """Return the value of a field; class names may have any characters.
 
-    Raises WrongTypeError if the value has another type.
+    Raises BrokenRuleError if the value has another type.
     """
     if field_type == tuple[str, ...] and type(value) is list:
         return tuple(_read_field(item, str) for item in value)
@@ -203,6 +204,6 @@ def _is_method(name: str, settings: Settings) -> bool:
     """Return whether `name` is a method that changes networks, with exactly these `settings`."""
     try:
         method = convert(settings, _IN_NETWORK[name])
-    except (KeyError, WrongTypeError):
+    except (KeyError, BrokenRuleError):
         return False
     return asdict(method) == settings and not any(method.problems())
