@@ -172,6 +172,11 @@ class Problem(NamedTuple):
 
         return Problem._make(map(replace, self))
 
+    def replace_sweep_hint(self, *fix: str) -> "Problem":
+        """Return the same problem with `fix` in place of a hint to train several values."""
+        others = tuple(each for each in self.advice if not isinstance(each, SweepHint))
+        return self if others == self.advice else self._replace(fix=(*others, *fix))
+
     def about(self, name: str) -> str:
         """Return the problem as a clause about `name`."""
         clause = self.clause or ("does not exist" if self.kind is Kind.ABSENT else "")

@@ -18,7 +18,6 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
-    SweepHint,
     is_command,
 )
 from resnet_recipes.commands.arguments import (
@@ -60,8 +59,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
         if others or arguments.command != "resnet-train":
             raise type(error)([problem, *others]) from None
         sweep = format_command("resnet-train -m", [f"recipe={name}", *changes], arguments)
-        advice = tuple(sweep if isinstance(each, SweepHint) else each for each in problem.advice)
-        raise type(error)([problem._replace(fix=advice)]) from None
+        raise type(error)([problem.replace_sweep_hint(sweep)]) from None
     for argument in dict.fromkeys(changes):
         if argument not in result.origin.arguments:
             say(f"note: {argument} has no effect: a later argument changes the same setting")

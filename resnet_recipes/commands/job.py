@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import parse_budget, parse_time
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement, SweepHint
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
@@ -150,8 +150,7 @@ def _suggest_array(arguments: Arguments, problem: Problem) -> Problem:
     """Return a problem with a job array as its fix if it is a sweep without -m."""
     command = format_command("resnet-recipes job -m", arguments.positional, arguments)
     fix = command if arguments.flags["--for"] == "slurm" else Hint("only slurm has job arrays")
-    advice = tuple(fix if isinstance(each, SweepHint) else each for each in problem.advice)
-    return problem._replace(fix=advice)
+    return problem.replace_sweep_hint(fix)
 
 
 def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Problem, ...]:

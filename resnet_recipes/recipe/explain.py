@@ -12,7 +12,6 @@ from resnet_recipes.base.errors import (
     Kind,
     Problem,
     RecipeError,
-    SweepHint,
     Value,
     to_text,
 )
@@ -92,12 +91,12 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
 
 def _check_sweep_hint(problem: Problem, argument: str, context: Context) -> Problem:
     """Return a problem with the hint to a sweep only if the setting accepts each value."""
-    others = tuple(each for each in problem.advice if not isinstance(each, SweepHint))
-    if others == problem.advice or _is_valid_sweep(argument, context):
+    without = problem.replace_sweep_hint()
+    if without is problem or _is_valid_sweep(argument, context):
         return problem
     is_number = re.fullmatch(r"\d{1,3}(,\d{3})+", str(problem.value))  # 2,048
     number = Value(str(problem.value).replace(",", ""))
-    return problem._replace(fix=number if is_number else others)
+    return problem._replace(fix=number) if is_number else without
 
 
 def _fit_to_command(
