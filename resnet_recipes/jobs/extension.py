@@ -31,6 +31,7 @@ from resnet_recipes.run_folder import (
     METRICS,
     OVERRIDES,
     SUMMARY,
+    WEIGHTS,
 )
 from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import is_running, reject_links
@@ -119,6 +120,8 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
             f"resnet-train recipe={path}/{CONFIG} model.weights={path} epochs={epochs}",
             Hint(f"this starts a new run from the weights of {path}"),
         )
+        if not (folder / WEIGHTS).exists():
+            fix = (format_resume(folder), Hint("finish this run, then train from its weights"))
         return [Problem(f"--extend {recipe.run.extends}", None, clause, fix)]
     if recipe.launch.budget:
         clause = "cannot be used with --extend"

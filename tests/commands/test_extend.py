@@ -59,6 +59,16 @@ def test_extended_run_reports_its_origin_everywhere(
     assert {path.name for path in Path("runs").iterdir()} == {"mine", longer.name}
 
 
+def test_extension_without_stable_phase_suggests_what_works(run_folders, run_command):
+    run_command(f"resnet-train mild {TINY} run=mine", 75)
+    line = "resnet-train --extend mine max_duration=20ba"
+    message = run_command(line, 2).err
+    assert "try:   resnet-train --resume runs/mine\n" in message
+    assert "model.weights" not in message
+    Path("runs/mine/weights.safetensors").touch()
+    assert "model.weights=runs/mine " in run_command(line, 2).err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     parse_rows(
