@@ -116,7 +116,7 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
         best = max(evaluations, key=_get_top1)
         yield (
             f"top-1 {_get_top1(evaluations[-1]):.2f}%   best {_get_top1(best):.2f}% at epoch "
-            f"{best['epoch']:g}"
+            f"{best['epoch']:.2f}"
         )
     if record.state == "running" and (seconds := last.get("seconds_left")) is not None:
         yield f"about {format_clock(seconds)} left, with evaluations"

@@ -17,7 +17,7 @@ def test_watch_shows_progress_with_the_time_left(tmp_path, run_command):
         fcntl.flock(lock, fcntl.LOCK_EX)
         out = run_command(f"resnet-recipes watch {folder} --once").out
     assert "mine: running, epoch 4.00 of 9" in out
-    assert "top-1 70.00%" in out
+    assert "top-1 70.00%   best 70.00% at epoch 4.00\n" in out
     assert "about 4:50 left, with evaluations" in out
 
 
