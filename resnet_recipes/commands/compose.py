@@ -54,8 +54,9 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     except RecipeError as error:
         # a job reads its images and weights on another machine
         reads_inputs = needs_data and arguments.command != "resnet-recipes job"
-        inputs = find_input_problems(name, changes, arguments.recipes) if reads_inputs else ()
-        problem, *others = *error.problems, *inputs
+        problem, *others = error.problems
+        if reads_inputs:
+            others += find_input_problems(name, changes, arguments.recipes)
         if others or arguments.command != "resnet-train":
             raise type(error)([problem, *others]) from None
         sweep = format_command("resnet-train -m", [f"recipe={name}", *changes], arguments)

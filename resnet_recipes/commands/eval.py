@@ -70,9 +70,9 @@ def run(arguments: Arguments) -> int:
     sources = [*first, *filter(is_run, rest)]
     changes = [argument for argument in rest if not is_run(argument)]
     networks, errors = list["TrainedNetwork"](), ErrorCollector()
-    for source in [[source] for source in sources] or [first]:
+    for start in [[source] for source in sources] or [first]:
         with errors:
-            networks.append(open_network([*source, *changes], USAGE))
+            networks.append(open_network([*start, *changes], USAGE))
     errors.raise_if_any()
     from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.network_pool import check_pool, pool_results

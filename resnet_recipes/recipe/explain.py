@@ -103,7 +103,7 @@ def _fit_to_command(
     translation: Translation, argument: str, arguments: Sequence[str], context: Context
 ) -> Translation:
     """Return a translation that fits the recipe's methods and the other arguments."""
-    if argument[0] != "~" and translation.text.startswith("~methods."):
+    if argument[0] != "~" and translation.text.startswith("~"):
         translation = _turn_off(translation.text[1:], context)
     return _drop_typed(translation, [each for each in arguments if each != argument])
 
