@@ -38,6 +38,11 @@ _LONG_MINUTES = 2 * 24 * 60
 
 def plan_here(composed: "Composed", say: Say) -> Plan:
     """Return the plan of a recipe on the devices of this machine."""
+    return resolve_plan(plan_unresolved(composed), say)
+
+
+def plan_unresolved(composed: "Composed", reads_teachers: bool = True) -> Plan:
+    """Return the plan of a recipe on the devices of this machine, before `resolve_plan`."""
     recipe = composed.recipe
     errors = ErrorCollector()
     with errors:
@@ -45,8 +50,7 @@ def plan_here(composed: "Composed", say: Say) -> Plan:
     with errors:
         group = make_group(recipe.launch)
     errors.raise_if_any()
-    plan = make_plan(recipe, facts, group.ranks, composed.origin)
-    return resolve_plan(plan, say)
+    return make_plan(recipe, facts, group.ranks, composed.origin, reads_teachers)
 
 
 def resolve_plan(plan: Plan, say: Say) -> Plan:

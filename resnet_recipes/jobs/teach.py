@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, parse_new_path, parse_path
@@ -15,7 +16,7 @@ from resnet_recipes.data.soft_labels import (
     map_soft_labels,
     open_for_writing,
 )
-from resnet_recipes.jobs.budget import plan_here
+from resnet_recipes.jobs.budget import plan_unresolved, resolve_plan
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.rank import RankProcess, read_task, show_progress
 from resnet_recipes.jobs.task import Task
@@ -23,6 +24,7 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.planning.network_facts import count_teacher_flops
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import (
+    add_teachers,
     describe_file,
     find_soft_label_problems,
     make_cycle,
@@ -70,17 +72,22 @@ def plan_soft_labels(
     `top`, `cycle` and `out` are command-line arguments. Raises RecipeError if one of them or the
     teacher is wrong, NotReadyError if the file cannot be written, and the errors of `plan_here`.
     """
-    path = parse_new_path(
-        "--out", str(parse_path("--out", out).with_suffix(".safetensors").absolute())
-    )
-    outputs = "1" if top == "all" else top
-    problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
-    RecipeError.raise_if_any([problem, find_number_problem("--cycle", cycle, 0, fix="--cycle 10")])
-    plan = plan_here(composed, say)
-    RecipeError.raise_if_any(find_soft_label_problems(plan))
-    if not any(teacher.network for teacher in plan.teachers):
-        teaching = (method for method in ORDER if method.network_setting)
-        raise RecipeError(map(make_missing_teacher_problem, teaching))
+    errors, outputs = ErrorCollector(), "1" if top == "all" else top
+    with errors:
+        suffixed = parse_path("--out", out).with_suffix(".safetensors")
+        path = parse_new_path("--out", str(suffixed.absolute()))
+    with errors:
+        problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
+        cycle_problem = find_number_problem("--cycle", cycle, 0, fix="--cycle 10")
+        RecipeError.raise_if_any([problem, cycle_problem])
+    with errors:
+        plan = plan_unresolved(composed, reads_teachers=False)
+        with errors:
+            RecipeError.raise_if_any(find_soft_label_problems(plan))
+        with errors:
+            plan = _add_teacher(plan)
+    errors.raise_if_any()
+    plan = resolve_plan(plan, say)
     sizes, classes = make_cycle(plan, int(cycle)).image_sizes, plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples
     outputs_per_image = classes if top == "all" else min(int(top), classes)
@@ -99,6 +106,15 @@ def plan_soft_labels(
         f"{flops / 1e15:,.3g} PFLOPs, once for all runs"
     )
     return labels
+
+
+def _add_teacher(plan: Plan) -> Plan:
+    """Return a plan with its teacher. Raises RecipeError without a teacher, like `add_teachers`."""
+    plan = add_teachers(plan)
+    if not any(teacher.network for teacher in plan.teachers):
+        teaching = (method for method in ORDER if method.network_setting)
+        raise RecipeError(map(make_missing_teacher_problem, teaching))
+    return plan
 
 
 def run_task(process: RankProcess) -> int:

@@ -19,6 +19,7 @@ train demo lr=-1 seed=x | 2 | lr seed
 predict no no.jpg data.eval_size=x --top 0 | 2 | `no` no.jpg data.eval_size --top
 eval no workers=x foo=1 | 2 | `no` workers unknown
 eval runs/a runs/b | 3 | runs/a runs/b
+teach small data=images bs=8 --top 0 --cycle x | 2 | --top --cycle methods.random methods.distill
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 """
 
