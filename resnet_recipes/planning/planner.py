@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from resnet_recipes.base.duration import MAX_EPOCHS, MAX_STEPS, Duration, Horizon
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
@@ -82,7 +83,7 @@ def _find_problems(
         yield Problem("data.order", recipe.data.order, clause, "data.order=random")
     yield from (problem.under("methods") for problem in stack.problems())
     if recipe.batch.global_size <= facts.train_examples:
-        yield from _find_duration_problems(recipe, recipe.horizon(facts.train_examples))
+        yield from _find_duration_problems(recipe, facts.train_examples)
 
 
 def _get_image_location(recipe: Recipe, facts: DataFacts) -> str:
@@ -139,13 +140,13 @@ def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
         yield Problem("data.root", location, f"has {count} class; a classifier needs at least 2")
 
 
-def _find_duration_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
+def _find_duration_problems(recipe: Recipe, examples: int) -> Iterator[Problem]:
+    horizon = recipe.horizon(examples)
     if not horizon.total_steps:
         ratio = recipe.scale_schedule_ratio
         clause = f"{'' if ratio == 1 else f'times ssr={ratio} '}is less than one step"
-        yield Problem(
-            "max_duration", recipe.max_duration, clause, ("epochs=1", "max_duration=100ba ssr=1")
-        )
+        fix = tuple(_suggest_durations(recipe, examples))
+        yield Problem("max_duration", recipe.max_duration, clause, fix)
         return
     if horizon.epochs > MAX_EPOCHS or horizon.total_steps > MAX_STEPS:
         clause = (
@@ -170,6 +171,19 @@ def _find_duration_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Proble
     milestones = recipe.milestones(horizon)
     if milestones != sorted(set(milestones)):
         yield Problem("schedule.milestones", recipe.schedule.milestones, "must increase")
+
+
+def _suggest_durations(recipe: Recipe, examples: int) -> Iterator[str]:
+    """Yield a number of epochs and a number of steps that suit the schedule of a recipe."""
+
+    def is_valid(duration: str) -> bool:
+        other = replace(recipe, max_duration=duration, scale_schedule_ratio=1.0)
+        return not any(_find_duration_problems(other, examples))
+
+    epochs = (number for number in range(1, 1000) if is_valid(f"{number}ep"))
+    yield from (f"epochs={number}" for number in islice(epochs, 1))
+    if is_valid("100ba"):
+        yield "max_duration=100ba ssr=1"
 
 
 def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origin) -> str:

@@ -199,6 +199,7 @@ batch.bn_size=32 batch.global_size=200 | 3 | {} | batch.global_size | bs=192 lr=
  | 1 | {examples: 99} | batch.global_size | more than the 99 training images
 batch.bn_size=auto launch.device=cpu | 1 | {} | batch.bn_size | needs a GPU
 max_duration=0.04ep | 1 | {} | max_duration | is less than one step
+max_duration=0.04ep | 1 | {} | max_duration | epochs=2
 max_duration=1ep | 1 | {} | schedule.warmup | but the run has
  | 1 | {classes: 1} | data.root | has 1 class
 schedule.name=wsd schedule.cooldown=0.95dur | 1 | {} | schedule.cooldown | warm-up take 105 of
