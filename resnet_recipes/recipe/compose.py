@@ -266,10 +266,16 @@ def _apply_implied_settings(
 
 def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[Problem]:
     """Yield a problem for each removed method that is already off."""
-    on, allowed_names = _list_methods(links), set[str]()
+    on = _list_methods(links)
+    # other arguments turn these methods on
+    allowed_names = {
+        override.key.split(".")[1]
+        for override in changed
+        if override.key.startswith("methods.") and override.value is not None
+    }
     if any(override.key == "model.weights" for override in changed):
         # pretrained weights may switch these methods on
-        allowed_names = {method.name for method in ORDER if method.in_network}
+        allowed_names |= {method.name for method in ORDER if method.in_network}
     for override in changed:
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on | allowed_names:

@@ -475,3 +475,8 @@ def test_method_that_weights_enable_can_be_removed():
     assert compose("finetune", [*arguments, "~methods.blurpool"]).recipe.methods.blurpool is None
     problem = get_problem(RecipeError, compose, "finetune", [*arguments, "~methods.mixup"])
     assert problem.advice == ("finetune uses no methods",)
+
+
+def test_argument_removes_method_of_earlier_argument():
+    changes = [DATA, "methods.cutmix.alpha=1", "~methods.cutmix"]
+    assert compose("demo", changes).recipe.methods.cutmix is None
