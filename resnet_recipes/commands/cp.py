@@ -55,7 +55,7 @@ def run(arguments: Arguments) -> int:
     print(f"saved {shorten_path(path)}")
     if by_name and name in library.packaged:
         say(f"note: it hides the packaged recipe {name}")
-    print(format_advice(f"resnet-train {name} data=PATH --dry-run"))
+    print(format_advice(Hint(f"resnet-train {name} data=PATH --dry-run")))
     return 0
 
 

@@ -67,12 +67,11 @@ def _locate(problem: Problem, document: Document) -> Problem:
 
 
 def _name_file(problem: Problem, library: Library) -> Problem:
-    """Return a problem whose missing file is named as it was typed, with a file that exists."""
+    """Return a problem whose missing file is named as it was typed, with a similar file."""
     if problem.kind is not Kind.ABSENT:
         return problem
-    files = [shorten_path(path) for path in library.user.values()]
     near = find_closest(Path(str(problem.value)).stem, library.user)
-    files = [shorten_path(library.user[near])] if near else files[:3]
-    commands = tuple(shlex.join(["resnet-recipes", "validate", file]) for file in files)
-    hint = Hint("`resnet-recipes cp NAME FILE` writes a recipe file")
-    return problem._replace(key="FILE", fix=commands or hint)
+    fix: str = Hint("`resnet-recipes cp NAME FILE` writes a recipe file")
+    if near:
+        fix = shlex.join(["resnet-recipes", "validate", shorten_path(library.user[near])])
+    return problem._replace(key="FILE", fix=fix)

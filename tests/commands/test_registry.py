@@ -98,7 +98,7 @@ def test_printed_recipe_is_folded_but_equivalent(name):
 
 
 def test_cp_writes_a_child_that_composes(run_subcommand, recipes):
-    assert "resnet-train mine " in run_subcommand("cp hot recipes/mine.yaml")
+    assert "\nhint:  resnet-train mine data=PATH " in run_subcommand("cp hot recipes/mine.yaml")
     assert "defaults: [hot]" in (recipes / "mine.yaml").read_text()
     run_subcommand("cp recipes/mine.yaml recipes/other.yaml")
     assert "defaults: [mine]" in (recipes / "other.yaml").read_text()
@@ -152,6 +152,14 @@ def test_validate_reports_a_missing_file_like_other_commands(run_command):
     assert run_command("resnet-recipes validate nope.yaml", 2).err.startswith(
         "error: `nope.yaml` does not exist\n"
     )
+
+
+def test_validate_suggests_only_a_similar_file(run_command, recipes):
+    (recipes / "other.yaml").write_text("defaults: [mild]\n")
+    assert "try:   resnet-recipes validate recipes/other.yaml\n" in (
+        run_command("resnet-recipes validate recipes/othr.yaml", 2).err
+    )
+    assert "try:" not in run_command("resnet-recipes validate recipes/nope.yaml", 2).err
 
 
 def test_validate_reports_the_problems_of_all_files(run_command):
