@@ -37,10 +37,10 @@ FOLDERS = ("data.root", "data.cache", "run.root")
 #: The setting that is a price: $32.77 and 32.77/h mean 32.77.
 PRICE = "launch.price"
 
-#: Settings that must not be empty, by the names that users type, each with an example value.
-_NEEDED = dict.fromkeys(("data", "data.root", "run.root"), "PATH") | dict.fromkeys(
-    ("budget", "launch.budget", "launch.max_wall"), "2h"
-)
+#: Settings that must not be empty, by the names that users type, each with advice.
+_NEEDED = {key: Hint(f"{key}=PATH") for key in ("data", "data.root", "run.root")} | {
+    key: f"{key}=2h" for key in ("budget", "launch.budget", "launch.max_wall")
+}
 
 _EMPTY = re.compile(r"\s*(['\"]?)\s*\1\s*")
 MAX_LENGTH = 4096  # characters per argument
@@ -181,7 +181,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
     elif "???" in value:
         clause, fix = Statement("??? means a missing value"), Hint("write the value out")
     elif (key in _NEEDED or key in SHORT_NAMES) and _EMPTY.fullmatch(value):
-        clause, fix = EMPTY_CLAUSE, f"{key}={_NEEDED[key]}" if key in _NEEDED else ()
+        clause, fix = EMPTY_CLAUSE, _NEEDED.get(key, ())
     elif key == "epochs" and (value == "curve" or "," in value):
         clause, fix = "means several durations: a sweep", SWEEP
     elif key == "epochs" and (clause := find_epochs_rule(value)):

@@ -98,7 +98,7 @@ train mild no_mixup data=x | 2 | remove it: mild does not use mixup
 train demo dropout=0.1 | 2 | did you mean methods.stochastic_depth.drop_rate=0.1?
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
-train demo data= | 2 | data= is empty (is a shell variable unset?)
+train demo data= | 2 | data= is empty (is a shell variable unset?)EOL      hint:  data=PATHEOL
 train demo data.root=' ' | 2 | data.root=  is empty
 train demo data=. run.root= | 2 | run.root= is empty
 train -m demo data= seed=1,2 | 2 | data= is empty
