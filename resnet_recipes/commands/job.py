@@ -23,7 +23,12 @@ from resnet_recipes.commands.arguments import (
     name_as_typed,
     select_arguments,
 )
-from resnet_recipes.commands.compose import check_recipe, collect_problems, format_command
+from resnet_recipes.commands.compose import (
+    check_recipe,
+    check_settings,
+    collect_problems,
+    format_command,
+)
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import (
     STORAGE,
@@ -96,6 +101,10 @@ def run(arguments: Arguments) -> int:
     problems = [*wrong, *_find_problems(nodes, changes), *find_engine_problems(arguments)]
     if not problems and "--for" in arguments:
         problems += _find_folder_problems(arguments, nodes, changes)
+    if problems and not wrong:
+        settings = [f"recipe={recipe}", *drop_arguments(changes, *_TAKEN)]
+        others = Arguments(arguments.flags, settings, arguments.command)
+        problems += collect_problems(partial(check_settings, needs_data=True), others)
     RecipeError.raise_if_any(problems)
     print(_format_job(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
     return 0

@@ -20,6 +20,7 @@ predict no no.jpg data.eval_size=x --top 0 | 2 | `no` no.jpg data.eval_size --to
 eval no workers=x foo=1 | 2 | `no` workers unknown
 eval runs/a runs/b | 3 | runs/a runs/b
 teach small data=images bs=8 --top 0 --cycle x | 2 | --top --cycle methods.random methods.distill
+job --for slurm mild data=/d run=last2 lr=-3 foo=1 | 2 | run lr unknown
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 """
 
