@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from resnet_recipes import data
 from resnet_recipes.base import atomic
@@ -206,13 +207,13 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     reject_links(folder)
     original = frozen_recipe.read(config)
     settings: Sequence[str] = ()
+    wrong: Sequence[Problem] = ()
     if isinstance(changes, Composed):
         recipe = _copy_resolved(changes, original)
         if recipe.batch.bn_size == AUTO:  # the number was found when the run started
             recipe = replace(recipe, batch=replace(recipe.batch, bn_size=original.batch.bn_size))
     else:
-        settings = changes
-        recipe = _apply_changes(original, changes) if changes else original
+        recipe, settings, wrong = _apply_changes(original, changes)
     recipe = replace(recipe, run=original.run)
     advice: Fix = (
         format_resume(folder),
@@ -221,7 +222,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     if (folder / SUMMARY).exists():
         advice = shlex.join(["resnet-train", str(config), f"model.weights={folder}", *settings])
     changed = find_changed_settings(asdict(original), recipe)
-    problems = [problem._replace(fix=advice) for problem in changed]
+    problems = [*wrong, *(problem._replace(fix=advice) for problem in changed)]
     if recipe.launch.budget:
         clause = "needs a new run: this one keeps its duration"
         problems.append(Problem("budget", recipe.launch.budget, clause, kind=Kind.UNUSED))
@@ -279,12 +280,38 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     return facts
 
 
-def _apply_changes(original: Recipe, changes: Sequence[str]) -> Recipe:
-    """Return the recipe of a run with changes."""
+class _AppliedChanges(NamedTuple):
+    """The recipe of a run with its valid changes."""
+
+    recipe: Recipe
+    changes: Sequence[str]  # the valid changes
+    problems: Sequence[Problem] = ()  # problems of the other changes
+
+
+def _apply_changes(original: Recipe, changes: Sequence[str]) -> _AppliedChanges:
+    """Return the recipe of a run with its valid changes.
+
+    Raises RecipeError if changes are wrong only together.
+    """
+    if not changes:
+        return _AppliedChanges(original, changes)
     with atomic.make_temporary_folder() as folder:
         config = folder / CONFIG  # the recipe in the run folder may lack newer settings
         config.write_bytes(frozen_recipe.freeze(original).encode())
-        return compose(str(config), changes).recipe
+
+        def is_valid(change: str) -> bool:
+            try:
+                return bool(compose(str(config), [change]))
+            except RecipeError:
+                return False
+
+        try:
+            return _AppliedChanges(compose(str(config), changes).recipe, changes)
+        except RecipeError as error:
+            valid = [*filter(is_valid, changes)]
+            if len(valid) == len(changes):
+                raise
+            return _AppliedChanges(compose(str(config), valid).recipe, valid, error.problems)
 
 
 def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:

@@ -21,6 +21,7 @@ eval no workers=x foo=1 | 2 | `no` workers unknown
 eval runs/a runs/b | 3 | runs/a runs/b
 teach small data=images bs=8 --top 0 --cycle x | 2 | --top --cycle methods.random methods.distill
 job --for slurm mild data=/d run=last2 lr=-3 foo=1 | 2 | run lr unknown
+train --resume a seed=3 workers=2 foo=1 | 2 | seed unknown
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 """
 
