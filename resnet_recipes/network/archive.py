@@ -97,7 +97,7 @@ def read(path: Path, check_crc: bool = True) -> State:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except (ArchiveError, OSError):
         raise
-    except (EOFError, ValueError, zipfile.BadZipFile):
+    except (EOFError, zipfile.BadZipFile):
         raise DamagedError("it is damaged or incomplete") from None
     except Exception as error:  # zipfile and torch raise many types of errors for damaged files
         message = f"it is damaged or incomplete ({type(error).__name__}: {get_first_line(error)})"

@@ -198,10 +198,9 @@ def test_truncated_file_suggests_another_copy(tmp_path):
     assert "copy it again, or use another file" in caught.value.fix[0]
 
 
-@pytest.mark.parametrize("content", [b"PK\x03\x04" + bytes(40), archive._OLD_MAGIC])
-def test_damaged_file_is_rejected_without_library_text(content, tmp_path):
+def test_damaged_file_is_rejected_without_library_text(tmp_path):
     path = tmp_path / "w.pth"
-    path.write_bytes(content)
+    path.write_bytes(b"PK\x03\x04" + bytes(40))
     with pytest.raises(ArchiveError, match=r"^it is damaged or incomplete$"):
         archive.read(path)
 
