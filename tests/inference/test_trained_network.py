@@ -26,7 +26,7 @@ def test_weights_file_determines_crop_of_images(tmp_path):
 @pytest.mark.timeout(20)  # opening a FIFO would block
 def test_unreadable_recipe_of_run_is_rejected(tmp_path):
     network = Network(build_narrow_resnet18(4), NetworkDescription("resnet18", 4))
-    with pytest.raises(RecipeError, match="No such file"):
+    with pytest.raises(RecipeError, match="does not exist"):
         make_recipe(tmp_path, network)
     os.mkfifo(tmp_path / "config.yaml")
     with pytest.raises(RecipeError, match="Not a regular file"):

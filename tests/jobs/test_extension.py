@@ -130,7 +130,10 @@ def test_extended_run_rejects_other_schedule_or_settings(prepare_run, tmp_path):
     cosine = make_recipe(f"run.root={tmp_path} run.name=cosine")
     api.prepare(cosine)
     for arguments, message in (
-        ("run.extends=cosine", "its schedule is cosine, not wsd\n    try:   resnet-train recipe="),
+        (
+            "run.extends=cosine",
+            "its schedule is cosine, not wsd\n    try:   resnet-train --resume ",
+        ),
         (
             "run.extends=short optimizer.lr=0.07",
             "optimizer.lr=0.07 differs from the run, which uses 0.05",

@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
 from resnet_recipes.jobs import new_run
-from resnet_recipes.jobs.new_run import check, collect_provenance, create
+from resnet_recipes.jobs.new_run import check, check_name, collect_provenance, create
 from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
@@ -109,7 +110,7 @@ def test_unused_run_is_replaced_without_deleting_its_folder(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [["seed=1"], ["seed=2", "lr=1"]])
-@pytest.mark.parametrize("make", [create, lambda plan, _: check(plan)], ids=["create", "check"])
+@pytest.mark.parametrize("make", [create, lambda plan, _: check_name(plan.recipe.run)])
 def test_run_about_to_start_keeps_its_name(make, arguments):
     with create(make_test_plan("mild", "run=mine", "seed=1"), ["resnet-train"]) as held:
         config = (held.path / CONFIG).read_bytes()
@@ -240,14 +241,15 @@ def test_create_rejects_unwritable_root(monkeypatch):
         check(make_test_plan("mild"))
 
 
-def test_check_rejects_only_a_taken_name():
+def test_check_name_rejects_only_a_taken_name():
     folder = create_run("run=mine")
-    check(make_test_plan("mild", "run=mine"))  # it never trained
+    run = make_test_plan("mild", "run=mine").recipe.run
+    check_name(run)  # it never trained
     (folder / "summary.json").write_text("{}")
     Path("runs/file").touch()
     for name in ("mine", "file"):
         with pytest.raises(RecipeError, match=rf"is taken, as .*{name} (already )?exists"):
-            check(make_test_plan("mild", f"run={name}"))
+            check_name(replace(run, name=name))
     Path("runs/empty").mkdir()
-    check(make_test_plan("mild", "run=empty"))
+    check_name(replace(run, name="empty"))
     create_run("run=empty")
