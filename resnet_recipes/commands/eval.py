@@ -309,7 +309,8 @@ def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow, means: "M
 
 
 def _format_tables(classes: Sequence[ResultRow], wrong: Sequence[ResultRow]) -> Iterator[str]:
-    yield from ("", f"{format_count(len(classes), 'class')}, worst first")
+    some = f"{_MAX_SHOWN} of " if len(classes) > _MAX_SHOWN else ""
+    yield from ("", f"{some}{format_count(len(classes), 'class')}, worst first")
     yield from format_table(
         [
             {

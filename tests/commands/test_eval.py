@@ -18,6 +18,7 @@ import torchvision
 from PIL import Image
 
 from resnet_recipes import data
+from resnet_recipes.commands.eval import _format_tables
 from resnet_recipes.data.base import Batching, DataConfig, normalize
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import load
@@ -286,6 +287,15 @@ def test_eval_gallery_sorts_wrong_images_by_confidence(run_eval, monkeypatch):
 
 def test_confusion_plot_names_predictions_like_the_table():
     assert '"predicted as"' in to_json(plot_classes([], []))
+
+
+@pytest.mark.parametrize(("count", "title"), [(10, "10 classes"), (12, "10 of 12 classes")])
+def test_class_table_counts_its_rows(count, title):
+    percent = dict.fromkeys(("top1_percent", "precision_percent", "f1_percent"), 50.0)
+    classes = [percent | {"images": 2, "class": f"c{number}"} for number in range(count)]
+    _, heading, _, *rows = _format_tables(classes, [])
+    assert heading == f"{title}, worst first"
+    assert len(rows) == 10
 
 
 @pytest.mark.parametrize(("count", "has_top5"), [(5, False), (6, True)])
