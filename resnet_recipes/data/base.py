@@ -255,7 +255,7 @@ class DataFacts:
             "backend": "backend",
         }
         wrong = [name for key, name in parts.items() if getattr(self, key) != getattr(other, key)]
-        return " and ".join(wrong)
+        return " and ".join(filter(None, (", ".join(wrong[:-1]), *wrong[-1:])))
 
     @property
     def augments_images(self) -> bool:

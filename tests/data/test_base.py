@@ -56,6 +56,17 @@ def test_data_facts_reject_file_of_another_structure(tmp_path, text):
         DataFacts.read(tmp_path / "data.json", "/data")
 
 
+def test_differences_of_data_facts_are_listed():
+    other = replace(FACTS, classes=("ant", "c"))
+    assert FACTS.describe_differences(FACTS) == ""
+    assert FACTS.describe_differences(other) == "classes"
+    other = replace(other, eval_digest="x")
+    assert FACTS.describe_differences(other) == "validation images and classes"
+    other = replace(other, train_digest="y")
+    text = "training images, validation images and classes"
+    assert FACTS.describe_differences(other) == text
+
+
 def test_eval_resize_keeps_proportion_for_other_sizes():
     config = DataConfig(eval_size=224, eval_resize=232)
     assert {size: config.resize_for(size) for size in (224, 100)} == {224: 232, 100: 104}
