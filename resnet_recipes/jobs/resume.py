@@ -153,20 +153,19 @@ def _check_checkpoints(folder: Path) -> None:
     The first checkpoint is on disk when a second one is saved, or when a stopped run has ended. A
     run that was killed earlier may have no checkpoint, and starts from zero.
     """
-    command = shlex.join(["resnet-train", str(folder / CONFIG)])
+    restart = shlex.join(["resnet-train", str(folder / CONFIG)]), Hint("this starts a new run")
     try:
         if Checkpoints(folder / CHECKPOINTS, note=lambda _: None).load_newest():
             return
     except TrainingError as error:
         clause = f"cannot be resumed: {error.statement}"
-        fix = (*list_advice(error.fix), Hint(f"or start a new run: {command}"))
-        raise NotReadyError.at(folder, clause, fix) from None
+        raise NotReadyError.at(folder, clause, (*list_advice(error.fix), *restart)) from None
     records = read_metrics(folder / METRICS)
     saved = {record["step"] for record in filter_kind(records, "saved")}
     ending = read_ending(folder / EXIT)
     if len(saved) > 1 or (saved and ending and ending.code in STOPPED_CODES):
         clause = f"has no checkpoints, but the run had reached epoch {records[-1]['epoch']:.2f}"
-        raise NotReadyError.at(folder, clause, (command, Hint("this starts a new run")))
+        raise NotReadyError.at(folder, clause, restart)
 
 
 def _check_results(folder: Path) -> None:

@@ -200,7 +200,7 @@ def test_resume_dry_run_changes_nothing(started_runs, run_command):
         clause = "cannot be resumed: no checkpoint in runs/mine/checkpoints can be used"
         assert f"runs/mine {clause}" in message
         assert message.count("step 2 was skipped") == 1
-        assert "or start a new run: resnet-train runs/mine/config.yaml" in message
+        assert "try:   resnet-train runs/mine/config.yaml\n" in message
     assert len(started_runs) == 1
     assert CONFIG.read_bytes() == before
 
