@@ -308,8 +308,6 @@ def _apply_changes(original: Recipe, changes: Sequence[str]) -> _AppliedChanges:
             return _AppliedChanges(compose(str(config), changes).recipe, changes)
         except RecipeError as error:
             valid = [*filter(is_valid, changes)]
-            if len(valid) == len(changes):
-                raise
             return _AppliedChanges(compose(str(config), valid).recipe, valid, error.problems)
 
 
