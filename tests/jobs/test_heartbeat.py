@@ -76,7 +76,7 @@ def test_heartbeat_of_progressing_process_dumps_no_stacks(tmp_path):
 
 def test_heartbeat_dumps_stacks_on_sigusr2_and_crashes(tmp_path):
     requested, crashed = (
-        read_log(tmp_path, 0, 60, f"os.kill(os.getpid(), signal.{name})")
+        read_log(tmp_path, 0, 60, f"signal.raise_signal(signal.{name})")
         for name in ("SIGUSR2", "SIGSEGV")
     )
     assert "stuck_in_a_collective" not in requested
