@@ -110,8 +110,6 @@ def folder_with_weights(make_run: Callable[..., Run], tmp_path: Path) -> Path:
 
 
 class Streams(NamedTuple):
-    """The output of a command."""
-
     out: str
     err: str
 
@@ -133,7 +131,6 @@ def run_command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Streams]:
 
 @pytest.fixture
 def run_json(run_command: Callable[..., Streams]) -> Callable[..., Any]:
-    """Return a function that runs a command line with --json, and returns what it printed."""
     return lambda line, code=0: json.loads(run_command(f"{line} --json", code).out)
 
 

@@ -59,13 +59,11 @@ class ForkServer:
         return Command(self, folder, command, os.environ if environment is None else environment)
 
     def ask(self, question: object) -> Any:
-        """Return the server's answer to a question."""
         self._channel.write(json.dumps(question) + "\n")
         self._channel.flush()
         return json.loads(self._channel.readline())
 
     def close(self) -> None:
-        """End the server."""
         self._channel.close()
         os.waitpid(self._pid, 0)
 

@@ -12,7 +12,6 @@ HEIGHT, WIDTH = 150, 211
 
 
 def make_noise(height: int, width: int) -> Image.Image:
-    """Return an image of independent random pixels."""
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     return Image.fromarray(pixels)
 
@@ -27,7 +26,6 @@ def make_photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image
 
 
 def encode_image(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
-    """Return an image as the bytes of a file."""
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()

@@ -43,7 +43,6 @@ def make_recipe(arguments: str = "", **changes: Any) -> Recipe:
 
 
 def plan_recipe(arguments: str = "", ranks: int = 1, **changes: Any) -> Plan:
-    """Return the plan of a small recipe with changes."""
     recipe = make_recipe(arguments, **changes)
     return make_plan(recipe, data.survey_images(recipe.data), ranks)
 

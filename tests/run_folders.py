@@ -35,7 +35,6 @@ COMMON_CONTENT = json.loads(
 
 
 def create_unstarted_run(folder: Path, recipe: Recipe, facts: DataFacts | None = None) -> Path:
-    """Create the folder of a run before its ranks start."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = facts or data.survey_images(recipe.data)
     (folder / "config.yaml").write_text(freeze(recipe))

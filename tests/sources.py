@@ -16,7 +16,6 @@ def parse_sources() -> dict[Path, ast.Module]:
 
 @cache
 def parse(path: Path) -> ast.Module:
-    """Return the syntax tree of a source file."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 

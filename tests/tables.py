@@ -18,7 +18,6 @@ def parse_values(text: str) -> list[list[object]]:
 
 
 def merge_sections(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with `changes` merged in, section by section."""
     result = dict(base)
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
@@ -39,6 +38,5 @@ def parse_settings(arguments: str) -> dict[str, Any]:
 
 
 def read_csv_rows(name: str) -> list[dict[str, str]]:
-    """Return the rows of a CSV file."""
     with open(name) as file:
         return [*csv.DictReader(file)]

@@ -79,7 +79,6 @@ ARGUMENTS = {
 
 
 def make_network_settings(name: str, **more: float) -> dict:
-    """Return recipe settings for a network of a library."""
     options = {"init": "library", "bn_init": "ones", "args": ARGUMENTS.get(name, {}) | more}
     return {"name": name} | options
 

@@ -52,7 +52,6 @@ def imagenette(monkeypatch: pytest.MonkeyPatch) -> dict:
 def run_benchmark(
     benchmark: str, *arguments: str, rows: Path, patched: pytest.MonkeyPatch
 ) -> list[dict]:
-    """Run a benchmark in this process, and return the rows that it wrote."""
     path = BENCHMARKS / benchmark
     patched.setattr(sys, "argv", [str(path), *arguments, "--json", str(rows)])
     with suppress(SystemExit):

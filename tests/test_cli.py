@@ -220,7 +220,6 @@ def test_unresolvable_path_is_reported(kind, arguments, capsys, tmp_path, monkey
 
 
 def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run code that uses `cli` and `registry` in a separate process."""
     imports = "from resnet_recipes import cli\nfrom resnet_recipes.commands import registry\n"
     command = [sys.executable, "-c", imports + dedent(code)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)

@@ -67,7 +67,6 @@ def iterate_command_arguments(page: str) -> Iterator[list[str]]:
 
 
 def parse_block(block: str) -> Iterator[list[str]]:
-    """Yield the arguments of each command in a block."""
     for line in block.replace("\\\n", " ").splitlines():
         for part in re.split(r" && | \| ", line.removeprefix("$ ")):
             try:

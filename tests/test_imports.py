@@ -47,7 +47,6 @@ def find_stale(text: str) -> Iterator[str]:
 
 
 def is_created(text: str, path: str, name: str) -> bool:
-    """Return whether a page creates the module that it imports."""
     files = (f"{path.replace('.', '/')}{end}.py" for end in ("", f"/{name}"))
     return any(file in text for file in files)
 

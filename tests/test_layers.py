@@ -97,7 +97,6 @@ def iterate_error_names(tree: ast.Module) -> Iterator[str]:
 
 
 def list_decisive_expressions(node: ast.AST) -> list[ast.AST | None]:
-    """Return the expressions whose value a node depends on."""
     match node:
         case ast.Compare():
             return [node.left, *node.comparators]

@@ -105,7 +105,6 @@ optimizer.lr=nan
 
 @pytest.fixture
 def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a separate folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -20,7 +20,6 @@ BARE_ERROR = re.compile(r"\bRaises \w+(?:,? (?:and|or) \w+)*\.")
 
 
 def iterate_docstrings() -> Iterator[tuple[Path, ast.AST, str]]:
-    """Yield each docstring of a function or class, on one line."""
     return (
         (path, node, " ".join(text.split()))
         for path in list_files()
@@ -63,7 +62,6 @@ def measure_nesting(node: ast.AST, level: int = 0) -> int:
 
 
 def is_elif(node: ast.AST, child: ast.AST) -> bool:
-    """Return whether a child is the elif of an if."""
     return isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
 
 
@@ -250,7 +248,6 @@ def test_iterate_returns_iterators_and_list_never_does():
 
 
 def returns_iterator(node: Function) -> bool:
-    """Return whether a function is annotated as returning an iterator."""
     return bool(node.returns) and ast.unparse(node.returns).strip("'").startswith("Iterator")
 
 
@@ -301,7 +298,6 @@ def is_unnamed_tuple(annotation: ast.expr | None) -> bool:
 
 
 def is_tuple(node: ast.AST) -> bool:
-    """Return whether a node is tuple[...]."""
     return isinstance(node, ast.Subscript) and getattr(node.value, "id", "") == "tuple"
 
 

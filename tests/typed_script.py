@@ -9,7 +9,6 @@ import resnet_recipes as rr
 
 
 def train() -> Path:
-    """Change a recipe, plan it and train it."""
     recipe = rr.compose("demo", "~methods.ema", data="images", epochs=2)
     recipe.model.name = "resnet18"
     recipe.optimizer.lr = 0.1
@@ -29,7 +28,6 @@ def train() -> Path:
 
 
 def use_trained_run(folder: Path) -> None:
-    """Load, evaluate and predict."""
     network = rr.load(folder)
     logits: torch.Tensor = network(network.transform("a.png")[None])
     print(network.classes[int(logits.argmax())])
@@ -41,7 +39,6 @@ def use_trained_run(folder: Path) -> None:
 
 
 def use_methods(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Use single methods."""
     now = rr.methods.Now.at(3, total_steps=900, steps_per_epoch=100)
     batch = rr.methods.Batch.of(images, labels, num_classes=10)
     methods: list[rr.methods.Method] = [rr.methods.MixUp(alpha=0.2), rr.methods.CutMix()]
@@ -52,7 +49,6 @@ def use_methods(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) ->
 
 
 def build_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
-    """Build every optimizer."""
     settings: list[rr.optim.OptimizerSettings] = [
         rr.optim.AdamW(),
         rr.optim.DecoupledSGDW(),
@@ -65,7 +61,6 @@ def build_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
 
 
 def open_loader() -> torch.Tensor:
-    """Open the loader."""
     config = rr.data.DataConfig(root="images", train_size=64, workers=2)
     facts = rr.data.survey_images(config)
     batching = rr.data.Batching(rank=0, world_size=1, global_size=4, eval_size=4, seed=0)

@@ -24,16 +24,12 @@ from tests.tables import parse_rows
 
 @dataclass
 class Base:
-    """Settings with limits."""
-
     rate: Annotated[float, Bounds(above=0, below=10, fix="rate=1")] = 1.0
     pair: tuple[BelowOne, BelowOne] = (0.0, 0.5)
 
 
 @dataclass
 class Derived(Base):
-    """Settings that inherit limits."""
-
     rate: float = 2.0
     clip: Positive | None = None
     sizes: list[Annotated[int, Bounds(least=8, most=32)]] = field(default_factory=list)

@@ -167,8 +167,6 @@ def test_plot_text_cannot_end_its_script():
 
 
 class Attributes(HTMLParser):
-    """Collects the names of all attributes of a page."""
-
     names: frozenset[str] = frozenset()
 
     def handle_starttag(self, tag, attrs):

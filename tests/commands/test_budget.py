@@ -35,7 +35,6 @@ def measurements(monkeypatch):
 
 
 def read_duration(run):
-    """Return `max_duration` in the recipe of runs/RUN."""
     return read(Path(f"runs/{run}/config.yaml")).max_duration
 
 

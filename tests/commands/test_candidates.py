@@ -38,7 +38,6 @@ def imagenet(monkeypatch):
 
 @pytest.fixture
 def list_candidates(run_json: Callable[..., Any]) -> Callable[[str], list[dict]]:
-    """Return a function that returns the rows of the table."""
     return lambda arguments: run_json(f"resnet-recipes estimate {arguments}")
 
 

@@ -12,7 +12,6 @@ from tests.tables import parse_rows
 
 
 def suggest_command(argv: list[str]) -> str:
-    """Return the suggested command for a rejected command."""
     (fix,) = get_problem(RecipeError, reject_pasted, "resnet-train", argv).fixes
     return fix
 

@@ -15,12 +15,10 @@ from tests.tables import parse_rows
 
 @pytest.fixture(scope="module")
 def bash_script() -> str:
-    """The completion script for bash."""
     return format_script("bash")
 
 
 def list_completions(script: str, line: str, folder: Path) -> list[str]:
-    """Return the completions that bash offers at the end of a line."""
     ask = (
         f"{script}\nCOMP_LINE='{line}' COMP_POINT={len(line)}\n_resnet_recipes\nprintf '%s\\n' "
         '"${COMPREPLY[@]}"'

@@ -156,7 +156,6 @@ resnet-recipes job --for pbs mild data=/d
 
 
 def create_files(folder: Path) -> Path:
-    """Create the files that the commands name."""
     create_random_images(folder / "images")
     create_random_images(folder / "one").joinpath("val").rename(folder / "val")
     (folder / "empty").mkdir()
@@ -177,14 +176,12 @@ def show_message(line: str, folder: Path) -> str:
 
 
 def read_golden() -> dict[str, str]:
-    """Return the reviewed messages, by command."""
     parts = re.split(r"(?m)^\$ (.*)\n", GOLDEN.read_text())
     return dict(zip(parts[1::2], (part.rstrip() + "\n" for part in parts[2::2]), strict=True))
 
 
 @pytest.fixture(scope="module")
 def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the commands name."""
     return create_files(tmp_path_factory.mktemp("commands"))
 
 

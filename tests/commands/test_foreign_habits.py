@@ -264,7 +264,6 @@ resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standa
 
 @pytest.fixture
 def work_folder(image_folder: Path, tmp_path: Path) -> Path:
-    """Work in a folder with images, a run and a recipe."""
     (tmp_path / "images").symlink_to(image_folder)
     create_run_folder(tmp_path / "runs", "first")
     (tmp_path / "recipes").mkdir()
@@ -274,8 +273,6 @@ def work_folder(image_folder: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def list_message_lines(run_command: Callable[..., Streams]) -> Callable[[str], list[str]]:
-    """Return a function that returns the lines of the message for a rejected command."""
-
     def lines(line: str) -> list[str]:
         message = run_command(line, 2).err
         advice = [

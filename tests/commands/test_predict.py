@@ -21,7 +21,6 @@ GOOD = "images/val/pattern0/1.jpg"
 def run_predict(
     folder_with_weights: Path, run_json: Callable[..., Any]
 ) -> Callable[[str], list[dict]]:
-    """Return a function that returns the output of `predict --json`."""
     return lambda arguments: run_json(f"resnet-recipes predict mine {arguments}")
 
 

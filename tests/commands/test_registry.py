@@ -15,7 +15,6 @@ from tests.fixtures import Streams
 
 @pytest.fixture
 def run_subcommand(run_command: Callable[..., Streams]) -> Callable[..., str]:
-    """Return a function that returns the output of a subcommand."""
     return lambda line: run_command(f"resnet-recipes {line}").out
 
 

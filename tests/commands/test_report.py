@@ -29,7 +29,6 @@ def render_page(run_command: Callable[..., Streams]) -> Callable[..., str]:
 
 
 def read_plots(text: str) -> dict[str, dict]:
-    """Return the plots of a page by name."""
     script = r'<script type="application/json" id="([\w-]+)-spec">(.*?)</script>'
     return {name: json.loads(spec) for name, spec in re.findall(script, text, re.DOTALL)}
 

@@ -32,7 +32,6 @@ WALL = {"wall_seconds": 1.0}  # in all records
 
 @pytest.fixture
 def started_runs(run_folders: list[Path], run_command: Callable[..., Streams]) -> list[Path]:
-    """Start a run on synthetic images in `runs/mine`; return the folders of all started runs."""
     run_command(f"{START} run=mine", 75)
     return run_folders
 

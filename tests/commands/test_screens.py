@@ -51,7 +51,6 @@ price_per_hour: 1.2, cost: 0.57}
 
 
 def show_summary() -> str:
-    """Return the screen of a run that has ended."""
     err, out = TerminalStream(), TerminalStream()
     values = dict.fromkeys(Summary.__annotations__, 10.0) | yaml.safe_load(SUMMARY)
     values |= {
@@ -79,7 +78,6 @@ def show_screen(arguments: str, folder: Path, columns: int) -> str:
 
 
 def create_runs(folder: Path) -> Path:
-    """Create the runs for the screens; return the folder."""
     create_run_folder(folder / "runs", "first", top1=70.0)
     create_run_folder(folder / "runs", "better", top1=75.9, recipe="hot", seed=2)
     create_run_folder(

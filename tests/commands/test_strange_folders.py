@@ -17,7 +17,6 @@ pytestmark = pytest.mark.timeout(30)  # opening a FIFO would block
 
 
 def write_content(text: bytes) -> Callable[[Path], object]:
-    """Return a function that writes a file with this content."""
     return lambda path: path.write_bytes(text)
 
 

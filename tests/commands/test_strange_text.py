@@ -76,7 +76,6 @@ def test_class_names_cannot_control_output(hostile_run, tmp_path, capsys):
 
 
 def create_hostile_run(root: Path) -> Path:
-    """Create a run with hostile text in every field."""
     folder = create_run_folder(root, f"{FORMULA}{HOSTILE_NAME}")
     summary = json.loads((folder / "summary.json").read_text())
     text = f"'] ? {HOSTILE} \ud800"

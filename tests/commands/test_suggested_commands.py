@@ -81,7 +81,6 @@ eval first --out x.png | --png x.png
 
 @pytest.fixture
 def work_folder(image_folder, tmp_path):
-    """Work in a folder with images and a run."""
     (tmp_path / "images").symlink_to(image_folder)
     return create_run_folder(tmp_path / "runs", "first")
 

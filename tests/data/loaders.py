@@ -50,19 +50,16 @@ def count_images(root: Path, **changes) -> tuple[int, int, tuple[str, ...]]:
 
 
 def explain_rejected_images(config: DataConfig, ask: Callable = data.survey_images) -> str:
-    """Return why images are rejected."""
     return str(get_error(NotReadyError, ask, config))
 
 
 def explain_rejected_folder(root: Path, **changes) -> str:
-    """Return why the images of this folder are rejected."""
     return explain_rejected_images(make_small_config(root, **changes))
 
 
 def open_training(
     config: DataConfig, augment: object = None, batching: Batching = ONE_RANK
 ) -> data.TrainLoader:
-    """Open the training images."""
     return data.open_train(config, data.survey_images(config), batching, augment)
 
 
@@ -104,7 +101,6 @@ def read_samples(path: Path) -> list[tuple[int, bytes]]:
 
 
 def make_empty_rows(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
-    """Return rows to fill."""
     count = len(indices)
     pixels = np.empty((count, side, side, 3), np.uint8)
     return Rows(

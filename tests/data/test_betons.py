@@ -30,7 +30,6 @@ def make_two_worker_config(root: Path, **changes) -> DataConfig:
 
 
 def overwrite_bytes(path: Path, offset: int, data: bytes) -> None:
-    """Change some bytes of a file."""
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(data)

@@ -17,8 +17,6 @@ from tests.data.loaders import ONE_RANK, copy_batches, make_small_config
 
 
 class BackendCase(NamedTuple):
-    """A backend with its settings."""
-
     config: DataConfig
     facts: DataFacts
 
@@ -27,7 +25,6 @@ class BackendCase(NamedTuple):
         return closing(data.open_train(self.config, self.facts, replace(ONE_RANK, **changes)))
 
     def open_eval(self, **changes) -> closing:
-        """Open the evaluation images in batches of 4."""
         return closing(data.open_eval(self.config, self.facts, replace(ONE_RANK, **changes)))
 
 

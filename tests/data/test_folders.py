@@ -163,7 +163,6 @@ def test_stuck_workers_time_out_naming_their_files(image_folder, tmp_path, monke
 
 
 def is_ignoring_sigterm(child: multiprocessing.Process) -> bool:
-    """Return whether a process ignores SIGTERM."""
     lines = Path(f"/proc/{child.pid}/status").read_text().splitlines()
     ignored = int(next(line for line in lines if line.startswith("SigIgn")).split()[1], 16)
     return bool(ignored >> (signal.SIGTERM - 1) & 1)

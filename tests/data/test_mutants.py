@@ -77,7 +77,6 @@ def test_engine_is_deterministic_on_damaged_jpegs():
 
 @pytest.fixture
 def small_beton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
-    """Return a small .beton file and its sidecar."""
     monkeypatch.setattr(convert_module, "PAGE_SIZE", 1 << 14)
     for number in range(12):
         path = tmp_path / "images" / "abc"[number % 3] / f"{number}.jpg"

@@ -15,12 +15,10 @@ LAYOUT = {"numbers": ("i8", (3,)), "rest": ("u1", (1 << 40,))}
 
 @pytest.fixture
 def memory_name(request: pytest.FixtureRequest) -> str:
-    """A name that only this test uses."""
     return f"resnet-recipes {request.node.name[:40]} {os.getpid()}"
 
 
 def open_arrays(name: str) -> SharedArrays:
-    """Return the arrays with a name."""
     return SharedArrays.open_named(name, **LAYOUT)
 
 

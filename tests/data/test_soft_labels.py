@@ -38,14 +38,12 @@ def begin_file(path: Path, count: int = 2, classes: int = 3) -> SoftLabelArrays:
 
 
 def finish_epoch(outputs: SoftLabelArrays, epoch: int) -> None:
-    """Mark an epoch as complete."""
     outputs.sha256[epoch] = outputs.digest(epoch)
 
 
 def write_soft_labels(
     path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3
 ) -> Path:
-    """Write a file with the same outputs in every epoch."""
     stored = begin_file(path, outputs[0].shape[1], classes)
     for epoch in range(2):
         stored.values[epoch, 0], stored.classes[epoch, 0] = outputs

@@ -15,8 +15,6 @@ from resnet_recipes.data.stream import Stream
 
 
 class RepeatingLoader:
-    """A loader that repeatedly overwrites one batch."""
-
     def __init__(self, device: str = "cpu"):
         self.pixels = torch.zeros(8, 3, 64, 64, dtype=torch.uint8, pin_memory=device == "cuda")
 
@@ -86,7 +84,6 @@ def recording_streams(monkeypatch: pytest.MonkeyPatch) -> tuple[RecordingStream,
 
 
 def make_device_batch() -> RawBatch:
-    """Return a stand-in for a batch on the device."""
     tensor = SimpleNamespace(record_stream=lambda _: None)
     tensor.to = lambda *_, **__: tensor
     return RawBatch(tensor, tensor)

@@ -25,7 +25,6 @@ readers = pytest.mark.parametrize(
 
 @pytest.fixture
 def beton_folder(image_folder: Path, tmp_path: Path) -> Path:
-    """The images of `image_folder` as JPEGs in train.beton and val.beton."""
     convert(image_folder, tmp_path / "betons", ConvertOptions("jpg", workers=1), lambda *_: None)
     return tmp_path / "betons"
 
@@ -38,12 +37,10 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def list_fixes(findings: list[Finding]) -> list[Finding]:
-    """Return the findings that must be fixed."""
     return [finding for finding in findings if finding.level == "fix"]
 
 
 def overwrite_sample(path: Path, index: int, offset: int, data: bytes) -> None:
-    """Overwrite some bytes of a sample."""
     start = int(open_beton(path).starts[index])
     with path.open("r+b") as file:
         file.seek(start + offset)

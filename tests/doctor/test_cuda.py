@@ -18,7 +18,6 @@ from tests.tables import parse_rows
 
 @pytest.fixture(autouse=True)
 def _clear_gpu_cache() -> Iterator[None]:
-    """Clear the cached GPU count before and after each test."""
     cuda.find_gpus.cache_clear()
     yield
     cuda.find_gpus.cache_clear()

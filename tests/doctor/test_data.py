@@ -22,7 +22,6 @@ from tests.tables import parse_rows
 
 
 def get_only_finding(findings: list[Finding], level: str) -> Finding:
-    """Return the only finding of a level."""
     at_level = [finding for finding in findings if finding.level == level]
     assert len(at_level) == 1, at_level
     return at_level[0]
@@ -86,7 +85,6 @@ def test_image_in_both_splits_is_found_by_content(image_folder):
 
 
 def ruin_image(kind: str, path: Path) -> None:
-    """Damage an image in the given way."""
     image = Image.open(path)
     image.load()
     if kind == "cut short":

@@ -30,7 +30,6 @@ def root_with_flat_val(image_folder: Path) -> Path:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a text to a path and return the path."""
     path.write_text(text)
     return path
 

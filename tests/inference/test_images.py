@@ -16,7 +16,6 @@ BATCHING = Batching(rank=0, world_size=1, global_size=1, eval_size=4, seed=0)
 
 @pytest.fixture
 def beton_folder(tmp_path: Path) -> DataConfig:
-    """Return a folder with val.beton."""
     convert(
         create_random_images(tmp_path / "images"),
         tmp_path / "betons",

@@ -29,7 +29,6 @@ def test_unsupported_image_size_is_rejected(argument, tmp_path, monkeypatch):
 
 @pytest.fixture
 def network() -> Network:
-    """A network for images of 32 px."""
     return Network(nn.Flatten(), NetworkDescription("resnet18", 4, eval_resize=32, eval_size=32))
 
 

@@ -15,7 +15,6 @@ from resnet_recipes.inference.similar_images import find_similar
 
 @pytest.fixture
 def trained_network(folder_with_weights, tmp_path, monkeypatch):
-    """Return a network in a folder that contains its images."""
     monkeypatch.chdir(tmp_path)
     return open_network(["mine"], USAGE).to_device()
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:  # it imports torch, which the program does not need
 
 
 class Launcher:
-    """Starts the ranks of runs."""
-
     def __init__(self, forks: "ForkServer"):
         self._forks = forks
 
@@ -63,7 +61,6 @@ class Launcher:
 
 
 def say(text: str) -> None:
-    """Print a line for the user."""
     print(text, file=sys.stderr)
 
 

@@ -29,8 +29,6 @@ SMALL_HOT = (
 
 
 class SmallRun:
-    """A run folder and its ranks."""
-
     def __init__(self, folder: Path, configs: dict[int, Recipe], launcher: Launcher, ranks: int):
         self.folder, self.launcher, self.ranks = (
             create_unstarted_run(folder, configs[ranks]),
@@ -59,7 +57,6 @@ class SmallRun:
         return code, [ending.code for ending in self.monitor.read_endings()]
 
     def finish(self) -> "SmallRun":
-        """Train until the end."""
         assert self.start().wait() == (0, [0] * self.ranks), self.command.read_streams()
         return self
 
@@ -68,13 +65,11 @@ class SmallRun:
         return Checkpoints(self.folder / "checkpoints", 2).load_newest().step
 
     def list_evaluations(self) -> list[int]:
-        """Return the steps of the recorded evaluations."""
         records = filter_kind(read_metrics(self.folder / "metrics.jsonl"), "evaluation")
         return [record["step"] for record in records]
 
 
 def read_state(folder: Path, step: int = STEPS) -> dict:
-    """Return a checkpoint of a run."""
     return archive.read(folder / f"checkpoints/step-{step:08d}.pt")
 
 

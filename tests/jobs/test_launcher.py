@@ -37,8 +37,6 @@ def _start_stand_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class StandInRun:
-    """A run of stand-in ranks, from start to end."""
-
     def __init__(
         self,
         folder: Path,
@@ -62,11 +60,9 @@ class StandInRun:
 
     @property
     def message(self) -> str:
-        """Everything that the user reads."""
         return "\n".join(self.messages)
 
     def log(self, rank: int) -> str:
-        """Return the log of a rank."""
         return (self.folder / f"logs/rank{rank}.log").read_text()
 
 
@@ -138,7 +134,6 @@ def act_when_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], Non
 
 
 def make_sender(number: signal.Signals) -> Callable[[], None]:
-    """Return a function that sends a signal to this process, the launcher."""
     return lambda: os.kill(os.getpid(), number)
 
 

@@ -30,7 +30,6 @@ def make_test_plan(recipe: str | Path, *arguments: str) -> Plan:
 
 @pytest.fixture(autouse=True)
 def _work_in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -184,7 +183,6 @@ def repository(tmp_path: Path) -> Path:
 
 
 def run_git(folder: Path, *arguments: str) -> str:
-    """Run git, and return its output."""
     return subprocess.run(
         ["git", "-C", folder, *arguments], capture_output=True, text=True, check=True
     ).stdout.strip()

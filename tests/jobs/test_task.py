@@ -36,7 +36,6 @@ def task_folders(monkeypatch) -> list:
 def start_task(
     code: ExitCode, run_task: Callable[[RankProcess], int] = micro_batch.run_task
 ) -> AbstractContextManager[Path]:
-    """Start a task on one rank, which ends with `code`."""
     recipe = compose("mild", ["data=images"], needs_data=False).recipe
     return Task(run_task, "nothing fits", {"end": code}).run(recipe, None, Group(), print)
 

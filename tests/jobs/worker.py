@@ -14,7 +14,6 @@ CALL = "call.json"
 
 
 def get_result_path(folder: Path, rank: int) -> Path:
-    """Return the file of a rank's result."""
     return folder / f"result{rank}.json"
 
 

@@ -47,7 +47,6 @@ EXCLUDE_EACH_OTHER = {
 
 
 def enable_methods(names: set[str]) -> Methods:
-    """Return the section with these methods and their defaults."""
     return Methods(**{name: BY_NAME[name]() for name in names})
 
 

@@ -38,7 +38,6 @@ WRONG = {
 
 
 def compute_softmax(row: list[float], temperature: float) -> list[float]:
-    """Return the softmax of a row of logits at a temperature."""
     powers = [math.exp(value / temperature) for value in row]
     return [power / sum(powers) for power in powers]
 
@@ -85,12 +84,10 @@ def teacher(make_run: Callable[..., Run], tmp_path: Path) -> Path:
 
 
 def make_methods(teacher: object, **others: dict) -> dict[str, dict]:
-    """Return the settings of distillation from a teacher, and of other methods."""
     return {"distill": {"teacher": str(teacher), "temperature": 2.0}, **others}
 
 
 def get_teacher(method: Distill) -> nn.Module:
-    """Return the teacher network that the method calls."""
     return inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
 
 

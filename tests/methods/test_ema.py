@@ -17,8 +17,6 @@ WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "delay"
 
 
 class OneWeight(nn.Module):
-    """A model with a single weight."""
-
     def __init__(self, value: float = 0.0):
         super().__init__()
         self.w = nn.Parameter(torch.tensor(value, dtype=torch.float64))

@@ -12,7 +12,6 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
 
 
 def flip_with_seed(method: Flips, pixels: np.ndarray, seed: int) -> np.ndarray:
-    """Return the pixels that a seed produces."""
     augment = method.augment_image()
     return np.asarray(augment(Image.fromarray(pixels), np.random.default_rng(seed)))
 

@@ -17,8 +17,6 @@ DOES_NOT_COMMUTE = {"random_translation", "random_erasing", "label_smoothing"}
 
 
 class GivenSamples:
-    """A random generator with given samples."""
-
     def __init__(self, share: float, order: list[int]):
         self.share, self.order = share, np.array(order)
 

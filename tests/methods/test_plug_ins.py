@@ -36,7 +36,6 @@ def fail():
 
 @pytest.fixture
 def install_package(tmp_path, monkeypatch):
-    """Return a function that installs a package with these entry points and this source."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "theirs", raising=False)
 

@@ -84,7 +84,6 @@ def test_stairs_that_end_below_full_size_give_advice():
 def resize_images(
     method: ProgressiveResizing, images: torch.Tensor, elapsed: Fraction, seed: int = 0
 ) -> torch.Tensor:
-    """Return the images after this fraction of a run."""
     now = Now(elapsed.numerator, Horizon(elapsed.denominator, 1), np.random.default_rng(seed))
     return method.transform_batch(Batch(images, torch.zeros(1), torch.zeros(1)), now).images
 

@@ -33,7 +33,6 @@ class ConstantGenerator:
 
 
 def sample_operation(method: RandAugment, name: str) -> np.ndarray:
-    """Return 10,000 values of an operation."""
     rng = np.random.default_rng(0)
     return np.array([method.sample_value(name, 176, rng) for _ in range(10_000)])
 

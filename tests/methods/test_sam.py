@@ -81,8 +81,6 @@ def test_sam_restores_weights_and_reuses_buffers():
 
 
 class StepState(NamedTuple):
-    """The state after a step."""
-
     loss: float
     lr: float
     scale: float  # loss scale, for float16

@@ -21,7 +21,6 @@ from tests.tiny_networks import build_narrow_resnet18
 
 @pytest.fixture(scope="module")
 def resnet50() -> nn.Module:
-    """The ResNet-50 of the recipes, for 1,000 classes."""
     return build_model(ModelConfig(), 1000, seed=0)
 
 

@@ -30,7 +30,6 @@ FUSED = Operations(**{name: module.fused for name, module in ops.MODULES.items()
 
 
 def make_twins(network, *methods):
-    """Return a network and a fused network with the same weights."""
     torch.manual_seed(0)
     unfused, fused = network(num_classes=10), network(num_classes=10)
     fused.load_state_dict(unfused.state_dict())

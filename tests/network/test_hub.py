@@ -72,7 +72,6 @@ class Hub(BaseHTTPRequestHandler):
             self._send_answer(200, message | {"pullRequestUrl": None, "success": True})
 
     def do_HEAD(self) -> None:
-        """Describe a file."""
         self.do_GET(has_body=False)
 
     def do_GET(self, has_body: bool = True) -> None:
@@ -146,7 +145,6 @@ def test_pushed_network_loads_and_serves_as_weights(folder_with_weights, hub, ru
 
 
 def list_relative_files(folder: Path) -> set[str]:
-    """Return the files below a folder, as paths from it."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 

@@ -44,7 +44,6 @@ def narrow_resnet18(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
 
 
 def compute_outputs(model: nn.Module) -> torch.Tensor:
-    """Return the logits of two images."""
     with torch.no_grad():
         return model(IMAGES)
 

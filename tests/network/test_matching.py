@@ -38,7 +38,6 @@ def rename_tensors(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def compute_logits_of_ones(model: nn.Module) -> torch.Tensor:
-    """Return the logits of two images of ones."""
     with torch.no_grad():
         return model(torch.ones(2, 3, 64, 64))
 

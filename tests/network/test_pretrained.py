@@ -37,7 +37,6 @@ CONFIG = ModelConfig(name="resnet18")
 
 @pytest.fixture(autouse=True)
 def _use_narrow_resnet18(monkeypatch):
-    """Build a ResNet-18 with a sixtieth of the parameters."""
     monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
 
 
@@ -59,12 +58,10 @@ SEVEN, THREE = tuple("abcdefg"), tuple("abc")
 
 
 def make_weights_config(path: Path, **changes) -> ModelConfig:
-    """Return the settings of a network that starts from these weights."""
     return replace(CONFIG, weights=str(path), **changes)
 
 
 def explain_rejected_weights(path: Path | str, classes: tuple[str, ...] = SEVEN, **changes) -> str:
-    """Return why these weights are rejected."""
     return str(
         get_error(NotReadyError, pretrained.find, make_weights_config(path, **changes), classes)
     )

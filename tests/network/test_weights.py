@@ -24,7 +24,6 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
 def describe_run(run: Run) -> NetworkDescription:
-    """Return the description of a run's network."""
     return about.describe(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes, 2.0)
 
 

@@ -25,7 +25,6 @@ class Cubin:
         return self.count(r"\b(STL|LDL)\b")
 
     def count(self, pattern: str) -> int:
-        """Return the number of instructions that match."""
         return sum(bool(re.search(pattern, line)) for line in self.lines)
 
     def count_first_loop(self) -> int:

@@ -24,8 +24,6 @@ ARGUMENTS = (
 
 
 class KernelCase(NamedTuple):
-    """A kernel, its constants and options, and its limits."""
-
     kernel: object
     constants: dict[str, int | None]
     options: dict[str, object]

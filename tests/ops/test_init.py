@@ -12,7 +12,6 @@ from resnet_recipes.ops import batch_norm, blur
 
 @pytest.fixture(autouse=True)
 def _clear_choice() -> Iterator[None]:
-    """Clear the cached choice before and after each test."""
     ops.choose.cache_clear()
     yield
     ops.choose.cache_clear()

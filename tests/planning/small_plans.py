@@ -13,7 +13,6 @@ from tests.tables import parse_settings
 def make_facts(
     examples: int = 1_281_167, classes: int = 1000, backend: str = "torchvision"
 ) -> DataFacts:
-    """Return the facts of a data folder."""
     return DataFacts(
         backend, Path("/data"), examples, 50, tuple(f"c{index}" for index in range(classes))
     )

@@ -40,7 +40,6 @@ def make_sized_plan(
 
 
 def estimate_minutes(result: Estimate) -> list[float]:
-    """Return the minutes of each phase."""
     return [phase.minutes for phase in result.phases]
 
 
@@ -135,7 +134,6 @@ def test_read_measurement_needs_equal_facts(monkeypatch, tmp_path):
 
 
 def list_epoch_sizes(sizes: dict[int, int]) -> list[int]:
-    """Return the size of every epoch."""
     return [image_size for image_size, count in sizes.items() for _ in range(count)]
 
 
@@ -180,7 +178,6 @@ H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
 
 
 def plan_mild(arguments: str = "", ranks: int = 1) -> Plan:
-    """Return the plan of Mild on ImageNet with changes."""
     return plan_imagenet(f"mild {arguments}", ranks)
 
 

@@ -10,7 +10,6 @@ from tests.plans import plan_imagenet
 
 
 def write_outline(arguments: str, ranks: int = 8) -> str:
-    """Return the outline of a packaged recipe on ImageNet."""
     return "\n".join(outline.format_lines(outline.describe_plan(plan_imagenet(arguments, ranks))))
 
 

@@ -24,7 +24,6 @@ from tests.tables import parse_rows, parse_values
 
 
 def list_plan_problems(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:
-    """Return the problems of a rejected plan, by key."""
     facts = make_facts(**{"examples": 1000, "classes": 10} | facts_changes)
     problems = get_error(RecipeError, make_plan, recipe, facts, ranks).problems
     return {problem.key: str(problem) for problem in problems}

@@ -6,7 +6,6 @@ from tests.checks import get_error
 
 
 def find_fixes(name: str, folder: Library) -> tuple[str, ...]:
-    """Return the suggestions for an unknown recipe name."""
     return get_error(RecipeError, folder.find, name).problems[0].fixes
 
 

@@ -115,7 +115,6 @@ def make_reference_batch(
 
 
 def list_floats(state: dict[str, Tensor]) -> list[Tensor]:
-    """Return the floating-point tensors of a state."""
     return [value for value in state.values() if value.is_floating_point()]
 
 

@@ -33,7 +33,6 @@ schedule | polynomial | nvidia_mlperf_pt | hot
 
 
 def read_section(group: str, recipe: str, *arguments: str) -> object:
-    """Return a section of a recipe."""
     return getattr(compose(recipe, arguments, needs_data=False).recipe, group)
 
 

@@ -53,7 +53,6 @@ def settings(request: pytest.FixtureRequest, photograph_folder: Path) -> DataCon
 
 
 def open_images(folder: Path, split: str) -> list[Image.Image]:
-    """Return the images of a split, sorted by path."""
     return [Image.open(path).convert("RGB") for path in sorted((folder / split).glob("*/*"))]
 
 

@@ -50,7 +50,6 @@ def two_class_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def create_run(folder: Path, name: str, images: Path, ranks: int) -> Path:
-    """Return the folder of a small run of a recipe."""
     arguments = (
         f"data={images} bs=16 batch.bn_size={16 // ranks} lr={RATES[name]} model.name=resnet34 "
         "data.train_size=32 data.eval_resize=32 data.eval_size=32 data.crop_scale=[0.5,1.0] "

@@ -36,7 +36,6 @@ def facts(tmp_path):
 
 @pytest.fixture
 def console():
-    """A console that records its calls."""
     return Mock()
 
 
@@ -85,7 +84,6 @@ def simulator(recorder):
 
 @pytest.fixture
 def summary(recorder, simulator):
-    """The summary of the complete run."""
     recorder.begin()
     simulator.run(0, 40)
     return recorder.finish(40, simulator.seconds, WeightFiles(Path("weights.safetensors")))

@@ -4,7 +4,5 @@ import io
 
 
 class TerminalStream(io.StringIO):
-    """A stream that reports being a terminal."""
-
     def isatty(self):
         return True

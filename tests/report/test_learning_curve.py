@@ -15,7 +15,6 @@ SIZES = (100, 300, 1000, 3000)
 
 
 def get_gain(errors, variance=0.04):
-    """Return the interval of the gain."""
     gain, error = fit_gain(np.array(SIZES), 100 - np.array(errors), np.full(4, variance))
     return gain - error, gain + error
 
@@ -76,8 +75,6 @@ def test_noisier_accuracies_widen_the_interval():
 
 @pytest.fixture
 def create_fractions(tmp_path):
-    """Return a function that creates runs on fractions of 1,000 images."""
-
     def create(tops, duration="90ep", digest="a"):
         folders = []
         for (share, seed), top1 in tops.items():
@@ -99,12 +96,10 @@ def describe_curves(folders):
 
 @pytest.fixture
 def fit_fractions(create_fractions):
-    """Return a function that creates runs on fractions and fits their curves."""
     return lambda *runs, **settings: describe_curves(create_fractions(*runs, **settings))
 
 
 def describe_gain(tops, variances, images=(100, 300, 1000)):
-    """Return the sentence of the report about the gain."""
     gain, error = fit_gain(*map(np.array, (images, tops, variances)))
     return (
         f"gain about {gain:+.2f} points, 95% interval {gain - error:+.2f} to {gain + error:+.2f}."

@@ -13,7 +13,6 @@ from tests.report.terminals import TerminalStream
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock controlled by the test."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -76,7 +75,6 @@ def test_progress_line_removes_its_bar_from_terminal(clock):
 
 @pytest.fixture
 def pace(facts):
-    """A pace without measurements."""
     measured = Pace(facts)
     assert measured.seconds_left(0) is None  # before a measurement
     return measured

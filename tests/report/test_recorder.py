@@ -16,7 +16,6 @@ from resnet_recipes.run_folder.summary import WeightFiles
 
 
 def read_steps(folder, kind="step"):
-    """Return the steps of the records of a kind."""
     return [
         record["step"]
         for record in read_metrics(folder / "metrics.jsonl")

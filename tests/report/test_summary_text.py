@@ -10,7 +10,6 @@ from resnet_recipes.run_folder.summary import WeightFiles
 
 
 def format_page(summary, full=False):
-    """Return the lines of a summary, as label|text."""
     return "\n".join(f"{label}|{text}" for label, text in describe_run(summary, full))
 
 

@@ -25,7 +25,6 @@ class Screen(TerminalStream):
     """A terminal that tracks the content of its screen."""
 
     def list_lines(self) -> list[str]:
-        """Return the visible lines, without colors."""
         lines, row, column = [""], 0, 0
         for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", self.getvalue()):
             if part == "\n":
@@ -49,7 +48,6 @@ class Screen(TerminalStream):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
-    """A terminal of 80 columns."""
     for name, value in {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}.items():
         monkeypatch.setenv(name, value)
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):

@@ -52,7 +52,6 @@ def test_find_first_failure_skips_consequences():
 
 
 def make_error_class(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
-    """Return an error class with this name, such as torch raises."""
     return type(name, (base,), {})
 
 

@@ -101,7 +101,6 @@ def test_lock_ignores_a_failure_to_close(tmp_path):
 
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
-    """A run folder."""
     for name in ("run/checkpoints", "run/logs"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "run/config.yaml").touch()

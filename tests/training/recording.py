@@ -68,7 +68,6 @@ def find_differing_tensors(ours: Run, theirs: Run) -> list[str]:
 
 
 def record(run: Run, first: int = 0, **options: Any) -> RecordingReporter:
-    """Train a run from a step to its end and return the recording."""
     recording = RecordingReporter(run, **options)
     train(run, recording, first)
     return recording

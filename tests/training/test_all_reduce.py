@@ -18,7 +18,6 @@ def make_mixed_layout_network(seed: int = 0) -> nn.Module:
 
 
 def compute_loss(model: nn.Module, rank: int) -> torch.Tensor:
-    """Return a loss that differs on every rank."""
     generator = torch.Generator().manual_seed(rank)
     return model(torch.randn(2, 3, 8, 8, generator=generator)).square().mean()
 

@@ -42,7 +42,6 @@ ALL = " ".join(
 
 
 def train_to_end(run: Run) -> Tensor:
-    """Train to the end and return the loss of each step."""
     return torch.stack(record(run).losses)
 
 

@@ -23,7 +23,6 @@ from tests.disk_faults import flip_bit, limit_file_size
 
 
 def make_state(step: int) -> dict:
-    """Return a state whose values depend on the step."""
     weight = (
         torch.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last) + step
     )
@@ -40,13 +39,11 @@ def make_state(step: int) -> dict:
 
 @pytest.fixture
 def warnings() -> list[str]:
-    """The warnings of `checkpoints`."""
     return []
 
 
 @pytest.fixture
 def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
-    """A folder with checkpoints of steps 10 and 20."""
     saved = Checkpoints(tmp_path / "checkpoints", 2, note=warnings.append)
     saved.open_for_writing()
     for step in (10, 20):
@@ -55,7 +52,6 @@ def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
 
 
 def get_file(checkpoints: Checkpoints, step: int) -> Path:
-    """Return the path of a checkpoint."""
     return checkpoints.folder / f"step-{step:08d}.pt"
 
 

@@ -11,7 +11,6 @@ from resnet_recipes.training.clock import Clock, CompilationTimer
 
 @pytest.fixture
 def advance_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return a function that advances the time by some seconds."""
     now = [1000.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 

@@ -45,13 +45,11 @@ class Examples:
 
 @pytest.fixture
 def batch_norm_network() -> nn.Module:
-    """A network with BatchNorm, for Examples."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 10))
 
 
 def run_evaluation(model: nn.Module, data: Examples, flip: bool = False) -> tuple:
-    """Evaluate a network in float32 on the CPU."""
     return evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 10, flip)
 
 

@@ -70,7 +70,6 @@ BATCH = Batch.of(torch.randn(16, 3, 1, 1), torch.arange(16) % 7, 7)
 
 
 def make_linear(run: Run) -> Run:
-    """Replace the network of a run with a linear layer."""
     run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
     run.all_reduce = AllReduce(run.model, False)
     return run

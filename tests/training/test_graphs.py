@@ -68,7 +68,6 @@ class SimulatedGpu:
             monkeypatch.setattr(torch.cuda, name, value)
 
     def make(self) -> Recording:
-        """Return an empty graph."""
         self.graphs.append(Recording())
         return self.graphs[-1]
 

@@ -100,7 +100,6 @@ def test_batch_size_is_chosen_by_warm_step(laps, size, growing_plan, monkeypatch
 
 
 def measure_two_ranks(process: RankProcess) -> dict[str, object]:
-    """Measure on all ranks at once."""
     measurement.TIMED_STEPS = 3
     torchvision.models.resnet18 = build_shallow_resnet18
     recipe = read(process.folder / "config.yaml")

@@ -71,7 +71,6 @@ def test_confusion_counts_match_manual_counts():
 
 
 def make_confusion(labels: list[int], best: list[int]) -> Confusion:
-    """Return the confusion of these labels and predictions."""
     unused = torch.zeros(len(labels))
     return Confusion(Outcomes(torch.tensor(labels), torch.tensor(best), unused, unused))
 

@@ -23,7 +23,6 @@ def make_batch_norm_network() -> nn.Module:
 def take_scaled_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, images: torch.Tensor
 ) -> None:
-    """Take a step with loss scaling, as training does."""
     precision.before_step()
     with precision.autocast():
         loss = model(images).float().square().mean()

@@ -56,7 +56,6 @@ def taught_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_teacher_arguments(
     taught_images: Path, make_run: Callable, tmp_path: Path
 ) -> Callable[..., str]:
-    """Return a function that returns a run's arguments, with a teacher or soft labels."""
     path = tmp_path / "teacher.safetensors"
     base = (
         f"data.root={taught_images} data.backend=torchvision data.workers=0 data.seed=3 "
@@ -72,7 +71,6 @@ def make_teacher_arguments(
 
 
 def write_teacher(run: Run, path: Path) -> None:
-    """Write the network of a run as a teacher."""
     write_weights(run.model, path, about.describe(run.plan.recipe, CLASSES, len(CLASSES)))
 
 
@@ -221,8 +219,6 @@ def test_repeated_epochs_use_the_same_crops(make_teacher_arguments, make_run, st
 
 @pytest.fixture
 def explain_plan_rejection(make_teacher_arguments: Callable) -> Callable[..., str]:
-    """Return a function that returns why a plan with soft labels is rejected."""
-
     def explain_rejection(error: type[Exception], labels: Path, arguments: str = "") -> str:
         return " ".join(
             f"{one.key} {one}"
@@ -283,7 +279,6 @@ def test_soft_label_description_contains_every_crop_setting(make_teacher_argumen
 
 
 def rewrite_soft_labels(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
-    """Change only the description or tensors of a file."""
     with safe_open(path, "np") as file:
         metadata = file.metadata()
     save_file(load_file(path) | tensors, path, metadata | description)

@@ -36,7 +36,6 @@ class Parts:
         self.table = self.data[int(self.header["table_ptr"][0]) :].view(ALLOCATION)
 
     def find_first(self, mode: int) -> int:
-        """Return the first sample that is stored in this mode."""
         return int(np.flatnonzero(self.images["mode"] == mode)[0])
 
 
@@ -58,7 +57,6 @@ def place_in_metadata(parts: Parts) -> None:
 
 
 def widen_a_raw_image(parts: Parts) -> None:
-    """Widen the first raw image by a pixel."""
     parts.images["width"][parts.find_first(1)] += 1
 
 

@@ -31,7 +31,6 @@ pytestmark = pytest.mark.usefixtures("small_pages")
 
 
 def list_names(folder: Path) -> set[str]:
-    """Return the names in a folder."""
     return {path.name for path in folder.iterdir()}
 
 

@@ -21,7 +21,6 @@ TWO = ({"bytes": b"x"}, {"bytes": b"y"})
 
 
 def list_images(split: Path) -> list[tuple[int, str, bytes]]:
-    """Return (label, name, content) of every image of a split."""
     return [
         (label, path.name, path.read_bytes())
         for label, name in enumerate(CLASSES)
@@ -30,7 +29,6 @@ def list_images(split: Path) -> list[tuple[int, str, bytes]]:
 
 
 def write_tar(path: Path, members: dict[str, bytes] | list[tuple[str, bytes]]) -> None:
-    """Write a tar file with these members, in this order."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w") as archive:
         for name, content in dict.items(members) if isinstance(members, dict) else members:
@@ -87,7 +85,6 @@ def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
 
 
 def assert_shards_rejected(folder: Path, message: str) -> None:
-    """Assert that shards are rejected for this reason."""
     with pytest.raises(NotReadyError, match=message):
         find_shards(folder)
 

@@ -27,13 +27,11 @@ def write_archive(path: Path, names: list[str] = NAMES, form: int = tarfile.USTA
 
 
 def find_header(path: Path, number: int) -> int:
-    """Return the offset of the header of a member."""
     with tarfile.open(path) as file:
         return file.getmembers()[number].offset
 
 
 def read_members(path: Path) -> list[tuple[str, int]]:
-    """Return name and number of every file."""
     whole = path.read_bytes()
     return [(one.name, int(whole[one.offset : one.offset + 3])) for one in iterate_members(path)]
 
@@ -83,7 +81,6 @@ def change_size(path: Path, size: bytes) -> None:
 
 
 def append_member(path: Path, kind: bytes) -> None:
-    """Append a member of another kind."""
     with tarfile.open(path, "a") as file:
         one = tarfile.TarInfo("odd.jpg")
         one.type, one.linkname = kind, NAMES[0]

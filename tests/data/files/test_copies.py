@@ -23,7 +23,6 @@ def copied_folder(image_folder: Path, tmp_path: Path) -> Path:
 
 
 def get_note(root: Path, **changes) -> str:
-    """Return the note about copies, or ""."""
     notes = data.survey_images(make_small_config(root, **changes)).notes
     return next((f"{one.text}\n{one.fix}" for one in notes if "identical" in one.text), "")
 

@@ -42,19 +42,16 @@ def flowers(image_folder: Path, tmp_path: Path) -> Path:
 
 
 def list_validation(config: DataConfig) -> set[str]:
-    """Return the names of the validation images."""
     return {*list_split(config, "val").names}
 
 
 def read_labels(root: Path) -> dict[str, str]:
-    """Return the label of each validation image, by its name."""
     val = list_split(make_small_config(root), "val")
     labels = [val.classes[label] for label in val.labels]
     return dict(zip((Path(path).name for path in val.paths), labels, strict=True))
 
 
 def format_layout_notes(root: Path, **changes) -> str:
-    """Return the notes about these images."""
     facts = data.survey_images(make_small_config(root, **changes))
     notes = (f"{note.text}\n{note.fix}" for note in facts.notes)
     return "\n".join((*notes, *facts.details))
@@ -164,7 +161,6 @@ def test_fold_and_fraction_exclude_each_other(flowers):
 
 
 def list_training(config: DataConfig) -> set[str]:
-    """Return the names of the training images."""
     return {*list_split(config, "train").names}
 
 

@@ -33,7 +33,6 @@ def listed_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def list_names_and_sizes(listing: Listing) -> list[tuple[str, int]]:
-    """Return the names and sizes of a listing."""
     return list(zip(listing.names, listing.sizes.tolist(), strict=True))
 
 

@@ -29,7 +29,6 @@ LAST = PROGRESSIVE.rindex(b"\xff\xda")  # the last scan
 
 
 def decode_all(data: bytes) -> np.ndarray:
-    """Return all pixels at full resolution."""
     return Picture(data).pixels()
 
 

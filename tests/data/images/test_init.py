@@ -39,7 +39,6 @@ def files(image_folder: Path, tmp_path: Path) -> Files:
 
 
 def open_in_engine(*settings) -> Storage:
-    """Return the storage of training images in the engine, if the engine supports them."""
     return use_engine(TrainImages(*settings), 2)
 
 

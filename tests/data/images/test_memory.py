@@ -63,14 +63,12 @@ def raw_betons(mixed_images: Path, tmp_path_factory) -> Path:
 
 
 def make_memory_config(root: Path, **changes) -> DataConfig:
-    """Return settings for small images in memory."""
     return make_small_config(root, memory_pixels=LONGEST, **changes)
 
 
 def read_batches(
     loader: data.TrainLoader | data.EvalLoader, *first: int, count: int = STEPS
 ) -> list[bytes]:
-    """Return the pixels of the next batches."""
     batches = copy_batches(loader.batches(*first), count)
     return [pixels.transpose(0, 2, 3, 1).tobytes() for pixels, _ in batches]
 
@@ -161,7 +159,6 @@ def open_shrunk(root: Path, longest: int, name: str) -> ShrunkImages:
 
 
 def read_shrunk(source: ShrunkImages) -> list[bytes]:
-    """Return the pixels of all images."""
     return [source.read(index).pixels().tobytes() for index in range(len(source))]
 
 

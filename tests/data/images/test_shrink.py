@@ -42,7 +42,6 @@ def shrink_in_loops(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
 
 @pytest.fixture(params=[pytest.param("engine", marks=requires_engine), "python"])
 def shrink_with(request, monkeypatch):
-    """Shrink with the engine, or in Python."""
     if request.param == "python":
         monkeypatch.setattr(native, "find_engine_fault", lambda: "was not built")
 

@@ -41,7 +41,6 @@ class Grays:
         self.labels, self.in_threads, self.bad = np.arange(40) // 4, in_threads, bad
 
     def fill(self, rows: Rows) -> None:
-        """Write the gray levels."""
         for index in rows.indices.tolist():
             if index in self.bad:
                 raise UnreadableError(index, TrainingError(f"{self.path(index)} is bad"))
@@ -51,7 +50,6 @@ class Grays:
         )
 
     def path(self, index: int) -> str:
-        """Return a name."""
         return f"image {index}"
 
 
@@ -73,7 +71,6 @@ def make_pipeline(
 def run_pipeline(
     workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12
 ) -> list[tuple[np.ndarray, ...]]:
-    """Return copies of the batches of a pipeline."""
     with closing(make_pipeline(workers, 2, in_threads, bad)) as pipeline:
         return copy_batches(pipeline.read(iterate_orders(count)), count)
 

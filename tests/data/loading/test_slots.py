@@ -18,7 +18,6 @@ def _assume_8_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def format_loader_notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
-    """Return the notes about these images."""
     config = DataConfig(backend=backend, root=str(root), workers=workers)
     return str(data.survey_images(config).notes)
 

@@ -58,11 +58,9 @@ class Batch:
             self.rows[name] = column
 
     def fill(self, engine: Engine) -> np.ndarray:
-        """Fill the rows and return their status."""
         assert engine.wait(engine.submit(self.rows), 60)
         return self.rows["status"]
 
     def decode(self, engine: Engine) -> np.ndarray:
-        """Fill all rows, and return their pixels."""
         assert not self.fill(engine).any()
         return self.pixels

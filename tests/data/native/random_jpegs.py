@@ -18,8 +18,6 @@ _AC_SYMBOLS = (
 
 
 class JpegKind(NamedTuple):
-    """The properties of a JPEG."""
-
     height: int
     width: int
     factors: tuple[tuple[int, int], ...]  # horizontal and vertical, per component
@@ -39,7 +37,6 @@ class _Codes:
             code <<= 1
 
     def make_segment(self, number: int) -> bytes:
-        """Return the table as a segment."""
         return _make_segment(0xC4, bytes([number, *self.counts, *self.symbols]))
 
 

@@ -27,7 +27,6 @@ def make_images(side: int) -> list[np.ndarray]:
 
 
 def augment(engine, sources: list[np.ndarray], sampled: list) -> np.ndarray:
-    """Return the pixels of the engine."""
     side = sources[0].shape[0]
     batch = Batch(sources, side, raw=True, size=side, box=(0, 0, side, side))
     encoded = put_operations(batch.rows, sampled)

@@ -80,7 +80,6 @@ FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off
 
 @pytest.fixture(scope="module")
 def wheels() -> Path:
-    """The libjpeg-turbo in the Pillow wheel."""
     libraries = sorted(
         Path(PIL.__file__).parent.parent.glob(f"pillow.libs/libjpeg-*{SONAME[-6:]}*")
     )
@@ -142,7 +141,6 @@ def decode_with(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
 
 
 def link_library(folder: Path, name: str, library: Path) -> Path:
-    """Return the folder, which contains the library under this name."""
     (folder / name).symlink_to(library)
     return folder
 

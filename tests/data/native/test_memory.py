@@ -33,14 +33,12 @@ class Memory:
         return row
 
     def read(self) -> np.ndarray:
-        """Fill the row, and return its pixels."""
         Engine(1).fill(self.make_row(), np.zeros(1, bool))
         return self.pixels.copy()
 
 
 @pytest.fixture
 def memory() -> Memory:
-    """A memory that contains its image."""
     reading = Memory()
     reading.read()
     assert reading.entry[0] not in (0, 2**64 - 1)

@@ -30,8 +30,6 @@ CASES = int(os.environ.get("RESNET_RECIPES_CASES", "300"))
 
 
 class CropCase(NamedTuple):
-    """A JPEG, and the crop and size of its output."""
-
     data: bytes
     box: tuple[int, int, int, int]  # left, top, width, height
     side: int
@@ -58,7 +56,6 @@ class CropCase(NamedTuple):
 
 
 def make_random_case(kinds: list, rng: np.random.Generator) -> CropCase:
-    """Return a random case with one of these sampling factors."""
     height, width = (int(side) for side in rng.integers(1, LONGEST + 1, 2))
     kind = JpegKind(height, width, kinds[rng.integers(len(kinds))], int(rng.integers(0, 6)))
     shrink = int(rng.choice([0, 1, 2, 4, 8]))
@@ -75,7 +72,6 @@ def make_random_case(kinds: list, rng: np.random.Generator) -> CropCase:
 
 
 def fill_case(engine, case: CropCase) -> tuple[Status, np.ndarray]:
-    """Return the status of a case, and its pixels."""
     columns = {name: getattr(case, name) for name in ("box", "full_size", "mirror", "filter")}
     batch = Batch([case.data], case.side, **columns)
     return Status(batch.fill(engine)[0]), batch.pixels[0]

@@ -15,11 +15,9 @@ class TableStore(Store):
     )
 
     def describe(self, name: str) -> RemoteFile:
-        """Return facts about a file."""
         return RemoteFile(name, 1, "1")
 
     def read(self, remote: RemoteFile, start: int, end: int) -> bytes:
-        """Return the table."""
         return self.table.encode()
 
 
@@ -30,7 +28,6 @@ class CountingThreadPool(ThreadPoolExecutor):
     counting = threading.Lock()
 
     def submit(self, *task: object) -> Future:
-        """Start a task."""
         future = super().submit(*task)
         with self.counting:
             CountingThreadPool.waiting += 1

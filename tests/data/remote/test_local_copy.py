@@ -49,7 +49,6 @@ def origin(betons: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def site(origin: Path) -> Iterator[type[Site]]:
-    """A server that can misbehave."""
     with serve_folder(origin) as handler:
         yield handler
 
@@ -61,19 +60,16 @@ def config(site: type[Site], tmp_path: Path) -> DataConfig:
 
 
 def fetch_folder(config: DataConfig) -> Path:
-    """Return the folder of the copy."""
     local = data.fetch(config)
     assert local is not None
     return Path(local.root)
 
 
 def explain_failed_fetch(config: DataConfig) -> str:
-    """Return why the fetch fails."""
     return explain_rejected_images(config, data.fetch)
 
 
 def list_requested_ranges(site: type[Site]) -> list[str]:
-    """Return the requested ranges of files."""
     return [request for request in site.asked if request.startswith("GET")]
 
 

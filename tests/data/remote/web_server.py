@@ -42,7 +42,6 @@ class Site(BaseHTTPRequestHandler):
         """Suppress log messages."""
 
     def do_HEAD(self) -> None:
-        """Describe a file."""
         self.do_GET()
 
     def do_GET(self) -> None:

@@ -41,7 +41,6 @@ WRONG = {
 def take_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, grads: list[torch.Tensor]
 ) -> None:
-    """Take one step along the given gradients."""
     for p, grad in zip(model.parameters(), grads, strict=True):
         p.grad = grad.clone()
     optimizer.step()

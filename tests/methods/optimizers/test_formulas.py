@@ -40,13 +40,11 @@ def adam(g, m, v, t, eps):
 
 
 def adamw(w, g, m, v, t, rate, decay):
-    """Take a step of AdamW."""
     w *= 1 - rate * decay
     w -= rate * adam(g, m, v, t, 1e-8)
 
 
 def lamb(w, g, m, v, t, rate, decay):
-    """Take a step of LAMB."""
     u = adam(g, m, v, t, 1e-6) + decay * w
     w -= rate * (w.norm() / u.norm() if decay and w.norm() > 0 and u.norm() > 0 else 1.0) * u
 

@@ -31,12 +31,10 @@ TILES = (
 
 
 def compute_distance(actual, expected):
-    """Return the distance from the expected values, relative to their norm."""
     return float((actual.double() - expected.detach()).norm() / expected.detach().norm())
 
 
 def make_norm(channels, momentum=0.1):
-    """Return random parameters and statistics."""
     weight, bias = torch.rand(channels) + 0.5, torch.randn(channels)
     mean, var = torch.randn(channels), torch.rand(channels)
     return Norm(weight, bias, mean, var, torch.tensor(3), momentum, 1e-5)

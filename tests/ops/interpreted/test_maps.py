@@ -31,7 +31,6 @@ def make_random_map(shape):
 
 
 def check_memory(*feature_maps):
-    """Assert that feature maps are channels_last."""
     assert all(map_.is_contiguous(memory_format=torch.channels_last) for map_ in feature_maps)
 
 

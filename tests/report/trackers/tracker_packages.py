@@ -15,7 +15,6 @@ TRACKED_SETTINGS = {
 
 
 def skip_without(name: str) -> pytest.MarkDecorator:
-    """Skip a test if the package of a tracker is missing."""
     package = TRACKERS[name][0]
     return pytest.mark.skipif(
         importlib.util.find_spec(package) is None, reason=f"{package} is not installed"
