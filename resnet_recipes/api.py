@@ -424,7 +424,6 @@ def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -
 
 
 def _iterate_settings(values: Mapping[str, object], section: str) -> Iterator[str]:
-    """Yield an argument for each setting in nested mappings."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from _iterate_settings(value, f"{section}{name}.")
@@ -444,7 +443,6 @@ def _format_value(value: object) -> str:
 
 
 def _describe_type(value: object) -> str:
-    """Return the type of a value, for a message."""
     is_short = value is None or isinstance(value, int | float | str)
     return repr(value) if is_short else f"a {type(value).__name__}"
 

@@ -125,7 +125,6 @@ def _describe_os_error(error: BaseException) -> str:
 
 
 def _is_raised_by_thread_start(error: BaseException) -> bool:
-    """Return whether `Thread.start` raised an error."""
     *_, (frame, _) = walk_tb(error.__traceback__)
     return (frame.f_globals.get("__name__"), frame.f_code.co_name) == ("threading", "start")
 
@@ -136,7 +135,6 @@ def _is_load_failure(error: ImportError) -> bool:
 
 
 def _is_raised_by_import(error: BaseException, package: str) -> bool:
-    """Return whether a package raised an error during its import."""
     frames = (frame for frame, _ in walk_tb(error.__traceback__))
     return any(
         frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == package

@@ -119,7 +119,6 @@ def format_advice(advice: str) -> str:
 
 
 def _to_snippet(advice: str, text: str) -> str:
-    """Return the text of advice, as a snippet if it can be copied."""
     return text if isinstance(advice, Hint) else Snippet(text)
 
 

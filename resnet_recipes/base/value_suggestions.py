@@ -118,7 +118,6 @@ def _get_default(cls: type, name: str) -> str:
 
 
 def _read_list(text: str, field_type: Any, limits: Sequence[Limit]) -> str:
-    """Return the intended list, such as "[a,b]", or ""."""
     if text in OFF and get_origin(field_type) is list:
         return "[]"
     items = text.strip("[]()").split(",")

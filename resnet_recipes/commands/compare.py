@@ -138,7 +138,6 @@ def _group_values(group: SeedGroup) -> dict[str, object]:
 
 
 def _name_runs(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:
-    """Yield the letter, folder and recipe of each run."""
     folders = [escape_controls(run.folder) for run in runs]
     width = max(map(len, folders))
     for letter, folder, one in zip(letters, folders, runs, strict=True):
@@ -243,7 +242,6 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
 
 
 def _format_repetition(run: RunRecord) -> str:
-    """Return the command that repeats a run with other seeds."""
     changes = [change for change in run.changes if not change.startswith(("seed=", "run.name="))]
     if "scale_schedule_ratio=1.0" in changes:  # written by epochs=
         changes.remove("scale_schedule_ratio=1.0")

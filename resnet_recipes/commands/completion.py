@@ -169,7 +169,6 @@ def _iterate_file_settings() -> Iterator[str]:
 
 
 def _list_arguments() -> list[str]:
-    """Return all arguments that a command accepts, without values."""
     setting_types = get_setting_types()
     sections = {key.rpartition(".")[0] for key in setting_types if "." in key}
     methods = [key for key in setting_types if key.startswith("methods.") and key.count(".") == 1]

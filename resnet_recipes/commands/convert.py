@@ -135,7 +135,6 @@ def _read_options(arguments: Sequence[str], names: Collection[str]) -> "ConvertO
 
 
 def _suggest_value(problem: Problem) -> Problem:
-    """Return the problem of an option, with a value to use instead."""
     from resnet_recipes.data.convert.encode import ConvertOptions
 
     if problem.fix or problem.kind is Kind.UNKNOWN:

@@ -60,7 +60,6 @@ def run(arguments: Arguments) -> int:
 
 
 def _find_path_problem(path: Path) -> Problem | None:
-    """Return a problem if a recipe cannot be written to `path`, or None."""
     if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
         rule = "must end in .yaml and be named with lower-case letters, digits and '_'"
         name = re.sub(r"[^a-z0-9_]", "_", path.stem.lower()).lstrip("_0123456789")[:64]

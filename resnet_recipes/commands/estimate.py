@@ -106,7 +106,6 @@ def run(arguments: Arguments) -> int:
 
 
 def _read_count(arguments: Arguments) -> int:
-    """Return the number of epochs to train, or 0."""
     if (text := arguments.flags.get("--sample")) is None:
         return 0
     RecipeError.raise_if_any([find_number_problem("--sample", text, 2, fix="--sample 10")])
@@ -116,7 +115,6 @@ def _read_count(arguments: Arguments) -> int:
 def _collect_values(
     plan: "Plan", forecast: "RunForecast", timed: Mapping[int, float], price: float | None
 ) -> dict[str, object]:
-    """Return all known values, for programs."""
     result = forecast.estimate
     return {
         "recipe": plan.recipe.name,
@@ -290,7 +288,6 @@ def _read_reach(arguments: Arguments) -> float | None:
 
 
 def _collect_candidate(candidate: "Candidate", settings: Sequence[str]) -> dict[str, Any]:
-    """Return the values of a candidate, for programs."""
     recipe, duration = candidate.plan.recipe, candidate.estimate
     price, command = recipe.launch.price, ["resnet-train", recipe.name, *settings]
     if not select_arguments(settings, *BUDGET_KEYS):

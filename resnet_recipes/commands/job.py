@@ -111,7 +111,6 @@ def run(arguments: Arguments) -> int:
 
 
 def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
-    """Return the job in the format of its engine."""
     from resnet_recipes.commands.sweep import compose_points
     from resnet_recipes.recipe.hydra_compose import list_points
     from resnet_recipes.report.comparison import format_settings
@@ -178,7 +177,6 @@ def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Pro
 
 
 def _say_problems(title: str, problems: Iterable[Problem], arguments: Sequence[str]) -> None:
-    """Print problems below a title, if there are any."""
     if lines := [line for one in problems for line in name_as_typed(one, arguments).lines()]:
         say(title, *(type(line)(f"      {line}") for line in lines))
 
@@ -282,7 +280,6 @@ def find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
 
 
 def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
-    """Yield the problems of --time and --parallel."""
     time, parallel = (
         arguments.flags.get("--time", "24:00:00"),
         arguments.flags.get("--parallel", "1"),
@@ -314,7 +311,6 @@ def _read_limit(time: str) -> str:
 
 
 def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
-    """Yield the problems of nodes, and of settings that the job sets."""
     for argument in select_arguments(changes, *_TAKEN):
         yield Problem(argument, None, "is set by the job, which names the run", kind=Kind.UNUSED)
     for argument in select_arguments(changes, "launch.max_restarts") if nodes != "nodes=1" else ():

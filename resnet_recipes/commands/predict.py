@@ -129,7 +129,6 @@ def _find_images(source: str, images: Sequence[Path]) -> "list[str | Pixels]":
 
 
 def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
-    """Yield the problems of the arguments for a run and for images, and of flags."""
     first, others = arguments.positional[:1], arguments.positional[1:]
     lacks_run = not has_images and any(map(is_image, first))  # the run is missing
     command = shlex.join(["resnet-recipes", "predict", *([LAST] if lacks_run else []), *first])

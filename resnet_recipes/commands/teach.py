@@ -45,7 +45,6 @@ def run(arguments: Arguments) -> int:
 
 
 def _find_training_command(arguments: Arguments, path: Path) -> str:
-    """Return the command that trains with the labels, or "" if none is valid."""
     from resnet_recipes.methods import ORDER
 
     method = next(each for each in ORDER if each.soft_labels_setting)

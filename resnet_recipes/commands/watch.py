@@ -126,7 +126,6 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
 
 
 def _format_resume(record: RunRecord) -> Iterator[str]:
-    """Yield the command that resumes a run that has stopped, if there is one."""
     if record.resumable and record.state != "running":
         yield Snippet(f"resume: {record.resume}")
 

@@ -166,7 +166,6 @@ class DataConfig(Section):
         yield from self._find_sampling_problems()
 
     def _find_sampling_problems(self) -> Iterator[Problem]:
-        """Yield the problems with `sampling`, alone and in combination with other settings."""
         setting = self.sampling
         if not (setting in CLASS_BALANCES if isinstance(setting, str) else 0 <= setting <= 1):
             choices = (*CLASS_BALANCES, "a fraction from 0 (natural) to 1 (balanced)")

@@ -129,7 +129,6 @@ class TrainCrop:
         return RandomCrops(np.concatenate([numbers, limits_by_row], axis=1), flipped)
 
     def _sample_uniforms(self, rows: Rows) -> "RandomCrops":
-        """Return the random numbers of each image's crop."""
         tries = TENSORFLOW_ATTEMPTS if self.rule == "tensorflow" else _ATTEMPTS
         uniforms = sample_uniforms(
             self.seed, rows.crop_epoch, rows.indices, 4 * tries + 1, rows.copies

@@ -246,7 +246,6 @@ def _list_single_classes(config: DataConfig, train: Listing, val: Listing) -> li
 def _iterate_notes(
     config: DataConfig, train: Listing, val: Listing, has_table: bool
 ) -> Iterator[Note]:
-    """Yield advice on these images."""
     if others := train.others + val.others:
         text = f"ignored because of their suffixes: {_count_kinds(others)}"
         yield Note(text, _HEIC_ADVICE if ".heic" in others else ())
@@ -306,7 +305,6 @@ def _describe_source(root: Path, parts: dict[str, Part]) -> Iterator[Note]:
 def _describe_details(
     config: DataConfig, parts: dict[str, Part], train: Listing, val: Listing
 ) -> Iterator[str]:
-    """Yield the source of the images."""
     if config.sets_aside:
         part = f"part {config.fold}" if config.fold else f"a share of {config.val_share:g}"
         yield (
@@ -393,7 +391,6 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
 
 
 def _iterate_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[Note]:
-    """Yield notes about these files on this machine."""
     train = samples.beton
     yield from describe_imbalance(np.bincount(train.labels), config)
     if not fits_memory(train):

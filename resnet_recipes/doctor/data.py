@@ -216,7 +216,6 @@ def check_image(path: Path | str) -> CheckedImage:
 
 
 def _find_oddities(suffix: str, data: bytes) -> list[str]:
-    """Return the oddities in the header of a readable image."""
     try:
         with (
             warnings.catch_warnings(action="ignore"),

@@ -62,7 +62,6 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _read_classes(class_map: Path, files: list[str], names: Path | None) -> dict[str, str]:
-    """Return the class of each file in the map."""
     rows = [re.split(r"[\s,;]+", line) for line in _read_lines(class_map)]
     if all(len(row) == 1 for row in rows):
         if len(rows) != len(files):

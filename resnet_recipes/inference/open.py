@@ -155,7 +155,6 @@ def _has_same_images(config: DataConfig, root: str, run: Path | None) -> bool:
 def _change_settings(
     recipe: Recipe, settings: Sequence[str], arguments: Sequence[str], run: Path | None
 ) -> tuple[Recipe, list[Problem]]:
-    """Return a recipe with changed settings, and the problems of the changes."""
     changes, problems = overrides.parse(arguments)
     keys = [change.key for change in changes]
     # do not split other images, unless a change sets data.val_share or data.fold

@@ -72,7 +72,6 @@ def _check_images(config: DataConfig, say: Say) -> None:
 
 
 def _find_unreadable(config: DataConfig, images: DecodedImages) -> Iterator[Problem]:
-    """Yield a problem for each split with unreadable images."""
     more = "" if "train" in images.bad else "; only validation images were checked"
     if config.on_bad_image == "skip":
         more = "; data.on_bad_image=skip is for training images"
@@ -86,5 +85,4 @@ def _find_unreadable(config: DataConfig, images: DecodedImages) -> Iterator[Prob
 
 
 def _format_doctor_command(config: DataConfig) -> str:
-    """Return the command that lists unreadable images."""
     return f"resnet-recipes doctor data {shlex.quote(config.root)}"

@@ -149,7 +149,6 @@ def _find_bad_variables(environment: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _is_on_one_machine(launcher: str) -> bool:
-    """Return whether all ranks run on this machine."""
     if launcher == "srun":
         return os.environ.get("SLURM_STEP_NUM_NODES") == "1"
     return os.environ.get("LOCAL_WORLD_SIZE") == str(count_started_ranks())

@@ -133,7 +133,6 @@ class Launch:
         self._pass_request()
 
     def _pass_request(self) -> None:
-        """Forward the request to the running ranks."""
         if self._request == Request.TRAIN or not self._ranks or not self._ranks.running:
             return
         if self._request == Request.KILL:
@@ -189,7 +188,6 @@ class Launch:
         )
 
     def _make_ending_of_stop(self, endings: list[Ending]) -> Ending:
-        """Return the ending of a run that was asked to stop."""
         if self._request == Request.KILL:
             message = "the steps after the last checkpoint are lost"
             return self._make_run_ending(ExitCode.FAILED, "stopped at once", message)
@@ -212,7 +210,6 @@ class Launch:
         return replace(run_ending, rank=killed.rank, step=steps.get(killed.rank, 0))
 
     def _make_run_ending(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
-        """Return an ending of the run instead of a rank."""
         seconds = time.monotonic() - self._started_at
         return Ending(code, -1, 0, error, message, seconds=seconds, time=time.time())
 

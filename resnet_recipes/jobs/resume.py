@@ -280,8 +280,6 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
 
 
 class _AppliedChanges(NamedTuple):
-    """The recipe of a run with its valid changes."""
-
     recipe: Recipe
     changes: Sequence[str]  # the valid changes
     problems: Sequence[Problem] = ()  # problems of the other changes

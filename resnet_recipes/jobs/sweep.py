@@ -24,8 +24,6 @@ Slot = Mapping[str, str]  # environment variables that assign a run its part of 
 
 
 class _Child(NamedTuple):
-    """A run that is training."""
-
     name: str
     process: subprocess.Popen[bytes]
     slot: Slot
@@ -161,7 +159,6 @@ class Sweep:
                 child.process.send_signal(number)
 
     def _collect_ended(self) -> None:
-        """Record the runs that have ended."""
         for child in [child for child in self._active if child.process.poll() is not None]:
             self._active.remove(child)
             self._free.append(child.slot)

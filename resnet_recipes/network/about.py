@@ -201,7 +201,6 @@ def _find_invalid_fields(about: NetworkDescription) -> Iterator[str]:
 
 
 def _is_method(name: str, settings: Settings) -> bool:
-    """Return whether `name` is a method that changes networks, with exactly these `settings`."""
     try:
         method = convert(settings, _IN_NETWORK[name])
     except (KeyError, BrokenRuleError):

@@ -72,7 +72,6 @@ def _fold_stem(conv: nn.Module) -> None:
 
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
-    """Fuse a block if all its BatchNorms can be fused."""
     norms = [norm for name, norm in block.named_children() if name.startswith("bn")]
     if all(map(_is_fusable, norms)):
         for norm in norms:

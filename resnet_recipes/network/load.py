@@ -183,7 +183,6 @@ def load(path: Path | str, assumed: NetworkDescription | None = None) -> Network
 def _build_undescribed(
     state: dict[str, Tensor], path: Path, assumed: NetworkDescription | None
 ) -> Network:
-    """Return the network of a file without a description."""
     name = _recognize_resnet(state)
     if assumed and (not name or assumed.architecture not in NETWORKS):
         description = assumed

@@ -160,7 +160,6 @@ def _find_differences(ours: nn.Module, theirs: nn.Module) -> list[str]:
 
 
 def _read_settings(layer: nn.Module) -> set[tuple[str, str]]:
-    """Return a layer's settings, as its representation shows them."""
     return set(re.findall(r"(\w+)=(\([^)]*\)|[^,]+)", layer.extra_repr()))
 
 

@@ -67,7 +67,6 @@ def describe_frozen(config: ModelConfig) -> Iterator[str]:
 
 
 def _format_settings(images: Mapping[str, object], keys: Sequence[str]) -> str:
-    """Return some image settings as arguments."""
     values = {
         key: f"[{','.join(map(str, images[key]))}]"
         if isinstance(images[key], tuple)

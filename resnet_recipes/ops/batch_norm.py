@@ -62,7 +62,6 @@ def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
 
 
 def _sample_norm(generator: torch.Generator, channels: int) -> Norm:
-    """Return random parameters and statistics."""
     weight, bias, mean, var = (sample_normal(generator, (channels,)) for _ in range(4))
     tracked = torch.zeros((), dtype=torch.int64, device=generator.device)
     return Norm(weight.requires_grad_(), bias.requires_grad_(), mean, var.abs(), tracked, 0.1, 1e-5)
@@ -98,7 +97,6 @@ class _BatchNorm(torch.autograd.Function):
 
 
 def _split_arguments(rest: tuple) -> tuple[Norm, Epilogue]:
-    """Split the arguments after the input into norm and epilogue."""
     split = len(Norm._fields)
     return Norm(*rest[:split]), Epilogue(*rest[split:])
 

@@ -114,7 +114,6 @@ def _compute_results(function: Callable, arguments: tuple, dtype: torch.dtype) -
 
 
 def _iterate_tensors(arguments: Iterable[object]) -> Iterator[Tensor]:
-    """Yield the tensors among nested arguments."""
     for value in arguments:
         if isinstance(value, Tensor):
             yield value

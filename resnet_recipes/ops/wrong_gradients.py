@@ -47,7 +47,6 @@ class _ArgumentChanges(TorchFunctionMode):
 
 
 def _change_convolution(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments for the same convolution with the right gradient."""
     images, weight = arguments["input"], arguments["weight"]
     strides, padding = _pair(arguments.get("stride", 1)), _pair(arguments.get("padding", 0))
     is_odd = isinstance(padding, str) or arguments.get("dilation", 1) not in (1, (1, 1))

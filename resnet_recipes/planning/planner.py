@@ -75,7 +75,6 @@ def _find_problems(
     stack: Stack,
     origin: Origin,
 ) -> Iterator[Problem]:
-    """Yield the conflicts of a valid recipe with its data and ranks."""
     yield from _find_batch_problems(recipe, facts, world_size, origin)
     yield from _find_class_problems(recipe, facts)
     if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":

@@ -148,7 +148,6 @@ def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
 
 
 def _compute_digest(network: "Network") -> str:
-    """Return the digest of a network's weights and description."""
     return compute_digest(network.model.state_dict(), network.about.to_json())
 
 
@@ -266,7 +265,6 @@ def read_soft_labels(plan: Plan, method: Method) -> Teacher:
 def _find_differences(
     description: Mapping[str, str], expected: Mapping[str, str], path: Path
 ) -> Iterator[Problem]:
-    """Yield a problem for each setting that differs."""
     for name in sorted({*description, *expected} - {"images"}):
         stored, value = description.get(name), expected.get(name)
         if stored != value:

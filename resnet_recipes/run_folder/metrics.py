@@ -177,7 +177,6 @@ def _keep_latest(line: bytes, records: dict[str, Record]) -> None:
 
 
 def _parse_record(line: bytes) -> Record | None:
-    """Return the record in a line, or None if the line is not a valid record."""
     try:
         record = parse_json(line.decode())
     except ValueError:

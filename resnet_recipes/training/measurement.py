@@ -281,7 +281,6 @@ def _measure_all_reduce_seconds(run: Run) -> float:
 
 
 def _measure_save_seconds(run: Run) -> float:
-    """Return the seconds to save a checkpoint to disk."""
     # the optimizer has no state before the first step
     train(run, TimingReporter(run.rank.device, 0.0), 0, 1)
     with atomic.make_temporary_folder() as folder:

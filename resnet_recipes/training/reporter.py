@@ -172,7 +172,6 @@ class RunReporter:
             self.recorder.show_evaluating(done, seen, total)
 
     def _write_correct_images(self, correct: list[Tensor]) -> None:
-        """Write which images all ranks together classified correctly."""
         rank, images = self.run.rank, self.run.eval_data.examples
         flags = torch.zeros(images, dtype=torch.int32, device=rank.device)
         if correct:  # there may be fewer images than ranks

@@ -194,7 +194,6 @@ def _reject(path: Path, faults: Iterator[str]) -> None:
 
 
 def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
-    """Yield the problems with the header of a file of `total` bytes."""
     if len(header) < HEADER.itemsize or total < METADATA_START:
         yield f"has {total} bytes, too few for a .beton file"
     version, fields, page_size, count, table_ptr = map(int, np.frombuffer(header, HEADER)[0])
@@ -257,7 +256,6 @@ def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]
 
 
 def _find_label_faults(labels: np.ndarray, classes: int) -> Iterator[str]:
-    """Yield labels outside the range of classes."""
     if (outside := (labels < 0) | (labels >= classes)).any():
         clause = f"has label {labels[outside][0]}; labels go from 0 to {classes - 1}"
         yield from _find_first(outside, clause)

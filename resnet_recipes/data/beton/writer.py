@@ -46,7 +46,6 @@ def read_journal(path: Path, key: str) -> np.ndarray:
 
 
 def _find_end(records: np.ndarray) -> int:
-    """Return the byte after the last sample."""
     return int(records["ptr"][-1] + records["size"][-1])
 
 

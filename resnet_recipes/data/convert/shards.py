@@ -157,7 +157,6 @@ def _group_by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
 
 
 def _find_classes(src: Path, listings: dict[Path, list[ShardSample]]) -> Sequence[str]:
-    """Return the names of the classes, by label."""
     labels = {sample.label for shard in listings.values() for sample in shard}
     numbers = {label for label in labels if isinstance(label, int)}
     names = {label for label in labels if isinstance(label, str)}

@@ -69,7 +69,6 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
 def _make_repetition_problem(
     root: Path, listing: Listing, similar: list[str], inner: set[str]
 ) -> Problem:
-    """Return the problem of class folders that contain the same folders."""
     clause = f"has the same folders ({join_first(sorted(inner))}) in {join_first(similar)}"
     if any(map(is_train_and_val, find_split_families(inner).values())):
         return make_problem(root, f"{clause}: a split for each class", (Hint(LAYOUT), *_CLASSES))

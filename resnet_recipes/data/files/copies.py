@@ -44,7 +44,6 @@ def find_copies(train: Listing, val: Listing) -> Copies:
 
 
 def _is_among(path: str, others: list[str]) -> bool:
-    """Return whether a file has the same content as another file."""
     try:
         content = read_file(path)
         return any(content[:_HEAD_BYTES]) and any(read_file(other) == content for other in others)

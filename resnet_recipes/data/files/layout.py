@@ -129,7 +129,6 @@ def _rank_images(listing: Listing, seed: int) -> np.ndarray:
 
 
 def _divide_table(path: Path) -> dict[str, Part]:
-    """Return the parts of a table that has a split column."""
     splits = {row.split for row in table.read_rows(path)}
     if splits == {""}:
         return {"": Part("", path)}
@@ -177,7 +176,6 @@ def _unwrap(folder: Path, split: str) -> Path:
 
 
 def _find_metadata(folder: Path) -> list[Path]:
-    """Return the metadata files in a folder that have labels."""
     tables = (folder / name for name in table.METADATA)
     return [path for path in tables if path.is_file() and table.has_labels(path)]
 

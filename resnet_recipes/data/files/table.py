@@ -177,7 +177,6 @@ def _format_cell(value: object) -> str:
 
 
 def _find_first(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
-    """Return the position of the first column with one of these names, or None."""
     return next((columns.index(name) for name in synonyms if name in columns), None)
 
 

@@ -186,7 +186,6 @@ class Pipeline(BatchSource):
 
     @contextmanager
     def _convert_failures(self) -> Iterator[None]:
-        """Convert failures of worker processes to a TrainingError."""
         try:
             yield
         except TimeoutError:

@@ -109,7 +109,6 @@ class Copy:
         return self.final.is_dir()
 
     def _find_pieces(self, parts: Iterator[tuple[RemoteFile, int, int]]) -> list[int]:
-        """Return the numbers of the pieces that contain these parts of files."""
         missing = list(parts)
         return [
             number
@@ -260,7 +259,6 @@ class Copy:
 
     @contextmanager
     def _convert_write_errors(self) -> Iterator[None]:
-        """Convert write errors inside this context to NotReadyError."""
         try:
             yield
         except OSError as error:

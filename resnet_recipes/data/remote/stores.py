@@ -68,7 +68,6 @@ class Web(Store):
             return response.read(end - start + 1, decode_content=False)
 
     def _make_mismatch_error(self, remote: RemoteFile, version: str) -> NotReadyError:
-        """Return the error for a file whose version differs from its description."""
         if self._describe_file(remote.name).version == version:
             return self.make_changed_error(remote)
         clause = "comes from a server that changes the ETag of an unchanged file"
@@ -146,7 +145,6 @@ class Bucket(Store):
         return content
 
     def _describe(self, path: str) -> dict[str, Any]:
-        """Return the description of an object from the store."""
         if self._scheme == "s3":
             # s3fs does not report how an object is encrypted
             bucket, key, _ = self._files.split_path(path)
@@ -173,7 +171,6 @@ def _get_md5(description: dict[str, Any]) -> str:
 
 @contextmanager
 def _convert_errors() -> Iterator[None]:
-    """Convert the errors of all store libraries to OSError."""
     try:
         yield
     except OSError:

@@ -189,7 +189,6 @@ def to_json(spec: Spec) -> str:
 
 
 def _make_tooltip(fields: Iterable[str]) -> list[Spec]:
-    """Return the tooltip of a point."""
     return [
         {"field": name, "title": name.removesuffix("_percent").replace("_", " ")}
         | ({"format": _PLOTS["formats"][name]} if name in _PLOTS["formats"] else {})
