@@ -197,10 +197,8 @@ def serve(channel: int) -> NoReturn:
         )
         torch.set_num_threads(1)
         os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        torchvision.models.resnet18, NETWORKS["resnet18"] = (
-            build_shallow_resnet18,
-            (False, (1, 1, 0, 0)),
-        )
+        torchvision.models.resnet18 = build_shallow_resnet18
+        NETWORKS["resnet18"] = (False, (1, 1, 0, 0))
         # runs that need a deeper network use this name
         torchvision.models.resnet34 = build_narrow_resnet18
         gc.freeze()  # so that collections in a rank skip inherited objects

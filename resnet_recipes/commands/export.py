@@ -135,10 +135,8 @@ def _find_problems(
     arguments: Arguments, formats: Collection[str], dtype: str, lose: str
 ) -> Iterator[Problem]:
     """Yield problems of flags that are known before the network is opened."""
-    flags, format_names = (
-        arguments.flags,
-        [each for each in arguments.positional[1:] if each in formats],
-    )
+    flags = arguments.flags
+    format_names = [each for each in arguments.positional[1:] if each in formats]
     rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
     rest = [each for each in rest if each not in format_names]
     if wrong := find_setting_problems("export", rest):

@@ -235,10 +235,10 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     from resnet_recipes.planning.planner import make_plan
     from resnet_recipes.planning.stable_phase import find_chains
 
-    plans, arguments = (
-        {},
-        {name: drop_arguments(arguments, *GPUS_KEYS) for name, (_, arguments) in runs.items()},
-    )
+    plans = {}
+    arguments = {
+        name: drop_arguments(arguments, *GPUS_KEYS) for name, (_, arguments) in runs.items()
+    }
     for name, (point, _) in runs.items():
         recipe = point.recipe
         if recipe.schedule.name == "wsd" and not recipe.launch.budget:
@@ -280,10 +280,8 @@ def find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
 
 
 def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
-    time, parallel = (
-        arguments.flags.get("--time", "24:00:00"),
-        arguments.flags.get("--parallel", "1"),
-    )
+    time = arguments.flags.get("--time", "24:00:00")
+    parallel = arguments.flags.get("--parallel", "1")
     if not (length := slurm.parse_seconds(time)):
         rule = "must be a time limit as Slurm accepts it"
         yield Problem("--time", time, rule, _read_limit(time) or "--time 24:00:00")

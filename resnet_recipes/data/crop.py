@@ -31,14 +31,10 @@ def compute_tensorflow_crops(
         uniforms.reshape(-1, TENSORFLOW_ATTEMPTS, 4), 2, 0
     )
     aspect = ratio[0] + (ratio[1] - ratio[0]) * ratio_uniforms
-    smallest_area, largest_area = (
-        scale[0] * image_height * image_width,
-        scale[1] * image_height * image_width,
-    )
-    lowest, highest = (
-        np.rint(np.sqrt(smallest_area / aspect)),
-        np.rint(np.sqrt(largest_area / aspect)),
-    )
+    smallest_area = scale[0] * image_height * image_width
+    largest_area = scale[1] * image_height * image_width
+    lowest = np.rint(np.sqrt(smallest_area / aspect))
+    highest = np.rint(np.sqrt(largest_area / aspect))
     fitting = np.floor((image_width + 0.5 - 1e-7) / aspect)
     fitting -= np.rint(fitting * aspect) > image_width
     highest = np.minimum(
@@ -57,10 +53,8 @@ def compute_tensorflow_crops(
         & (area > 0)
     )
     fits &= (width <= image_width) & (height <= image_height)
-    top, left = (
-        np.floor(top_uniforms * (image_height - height)),
-        np.floor(left_uniforms * (image_width - width)),
-    )
+    top = np.floor(top_uniforms * (image_height - height))
+    left = np.floor(left_uniforms * (image_width - width))
     tried = np.stack([top, left, height, width], axis=-1)
     return _choose_first_fitting(
         tried,

@@ -121,10 +121,8 @@ class Sample(NamedTuple):
     def _time_crops(
         self, source: Source, config: DataConfig, augment: Augment | None
     ) -> CropSeconds:
-        name, batching = (
-            f"resnet-recipes sample {os.getpid()}",
-            Batching(0, 1, _CROPS_AT_ONCE, 1, seed=0),
-        )
+        name = f"resnet-recipes sample {os.getpid()}"
+        batching = Batching(0, 1, _CROPS_AT_ONCE, 1, seed=0)
         laps, read, end = np.zeros(3), 0, time.monotonic() + MAX_CROP_SECONDS
         with closing(build_train_pipeline(source, config, batching, augment, name)) as pipeline:
             while read < len(self.indices) and (not read or time.monotonic() < end):

@@ -52,10 +52,8 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
     storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL_SIZE), count_cores())
 
     def verify(index: int) -> str | None:
-        one, pixels = (
-            np.array([index]),
-            np.empty((1, _THUMBNAIL_SIZE, _THUMBNAIL_SIZE, 3), np.uint8),
-        )
+        one = np.array([index])
+        pixels = np.empty((1, _THUMBNAIL_SIZE, _THUMBNAIL_SIZE, 3), np.uint8)
         try:
             storage.fill(
                 Rows(0, one, np.zeros_like(one), pixels, np.empty_like(one), np.empty(1, bool))

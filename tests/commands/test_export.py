@@ -147,10 +147,11 @@ def test_export_compares_generated_images_smooth_like_photographs():
 
 def test_export_reports_progress_by_compared_images(tmp_path):
     progress = []
-    trained, show = (
-        open_network(["mine"], USAGE).to_device(),
-        lambda *counts: progress.append(counts),
-    )
+    trained = open_network(["mine"], USAGE).to_device()
+
+    def show(*counts: int) -> None:
+        progress.append(counts)
+
     export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(), show)
     assert progress == [(0, 30), (16, 30), (30, 30), (30, 30)]  # three images again, enlarged
 

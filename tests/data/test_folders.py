@@ -224,10 +224,8 @@ def test_workers_die_with_the_trainer(image_folder, forks, tmp_path):
 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_open_rejects_images_changed_since_measurement(copied_images, split):
-    facts, path = (
-        data.survey_images(make_small_config(copied_images)),
-        next((copied_images / split).glob("*/*")),
-    )
+    facts = data.survey_images(make_small_config(copied_images))
+    path = next((copied_images / split).glob("*/*"))
     path.write_bytes(path.read_bytes() + b" ")
     opens = data.open_train if split == "train" else data.open_eval
     with pytest.raises(NotReadyError, match=f"files in {split} differ in name or size"):

@@ -73,10 +73,8 @@ def copied_levels(levels: Path, tmp_path: Path) -> Path:
 
 
 def test_small_level_has_half_size_rounded_up(levels):
-    full, half = (
-        open_beton(levels / "train.beton"),
-        open_beton(get_half_path(levels / "train.beton")),
-    )
+    full = open_beton(levels / "train.beton")
+    half = open_beton(get_half_path(levels / "train.beton"))
     assert np.array_equal(half.labels, full.labels)
     assert np.array_equal(half.sizes, (full.sizes + 1) // 2)
 
@@ -91,10 +89,8 @@ def test_jpegs_have_restart_markers_every_64_pixels(levels):
 def test_crop_size_selects_the_level(levels, copied_levels):
     get_half_path(copied_levels / "train.beton").unlink()
     assert np.array_equal(read_pixels(levels, 45), read_pixels(copied_levels, 45))
-    small, alone = (
-        read_pixels(levels, 12).astype(float),
-        read_pixels(copied_levels, 12, reduced_decode=False),
-    )
+    small = read_pixels(levels, 12).astype(float)
+    alone = read_pixels(copied_levels, 12, reduced_decode=False)
     assert np.array_equal(read_pixels(levels, 12, reduced_decode=False), alone)
     changed = (small != alone).any(axis=(1, 2, 3))
     assert 5 < changed.sum() < 36

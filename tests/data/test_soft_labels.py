@@ -52,11 +52,9 @@ def write_soft_labels(
 
 
 def test_probability_of_other_classes_is_spread_evenly():
-    classes, values, probabilities = (
-        np.array([[2, 0]]),
-        np.log([[0.5, 0.3]]),
-        np.empty((1, 6), np.float32),
-    )
+    classes = np.array([[2, 0]])
+    values = np.log([[0.5, 0.3]])
+    probabilities = np.empty((1, 6), np.float32)
     spread_probabilities(values.astype(np.float16), classes, 1.0, probabilities)
     whole = [0.3, 0.05, 0.5, 0.05, 0.05, 0.05]
     assert probabilities[0].tolist() == pytest.approx(whole, abs=2e-4)

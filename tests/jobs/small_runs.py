@@ -30,11 +30,9 @@ SMALL_HOT = (
 
 class SmallRun:
     def __init__(self, folder: Path, configs: dict[int, Recipe], launcher: Launcher, ranks: int):
-        self.folder, self.launcher, self.ranks = (
-            create_unstarted_run(folder, configs[ranks]),
-            launcher,
-            ranks,
-        )
+        self.folder = create_unstarted_run(folder, configs[ranks])
+        self.launcher = launcher
+        self.ranks = ranks
 
     def start(self, function: Callable[..., int] | None = None, **arguments: int) -> "SmallRun":
         """Start or resume the run; a function may replace the work of its ranks."""

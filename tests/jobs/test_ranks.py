@@ -60,10 +60,8 @@ def new_run(tmp_path: Path) -> Callable[..., Path]:
 
 def find_differing(run: Path, other: Path) -> list[str]:
     """Return the names of weights and statistics that are not bit-identical in two runs."""
-    weights, others = (
-        load_file(run / "weights.safetensors"),
-        load_file(other / "weights.safetensors"),
-    )
+    weights = load_file(run / "weights.safetensors")
+    others = load_file(other / "weights.safetensors")
     return [name for name in weights if not torch.equal(weights[name], others[name])]
 
 
@@ -249,10 +247,8 @@ def test_run_in_memory_equals_run_on_raw_beton(launcher, new_run, tmp_path):
         "methods.randaugment={}"
     )
     in_memory = f"{changes} data.backend=torchvision data.root={images} data.memory_pixels=30"
-    on_disk, memory_run = (
-        new_run(f"{changes} data.backend=ffcv data.root={raw}"),
-        new_run(in_memory),
-    )
+    on_disk = new_run(f"{changes} data.backend=ffcv data.root={raw}")
+    memory_run = new_run(in_memory)
     other = new_run(in_memory.replace("data.memory_pixels=30", "data.memory_pixels=29"))
     for run in (on_disk, memory_run, other):
         launcher.call(run, 2, train_rank)

@@ -193,10 +193,8 @@ def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
 
 
 def test_damaged_weights_of_run_suggest_newest_undamaged_checkpoint(make_run, tmp_path):
-    checkpoints, weights = (
-        Checkpoints(tmp_path / "checkpoints", 2),
-        tmp_path / "weights.safetensors",
-    )
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
+    weights = tmp_path / "weights.safetensors"
     for step in (4, 8):
         checkpoints.save(step, capture(make_run(), step), wait=True)
     older, newest = sorted(checkpoints.folder.glob("*.pt"))

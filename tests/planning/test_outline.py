@@ -90,10 +90,8 @@ def test_outline_names_the_target_that_ends_a_run():
 
 
 def test_outline_reports_frozen_batchnorm_statistics():
-    frozen_text, thawed_text = (
-        "of 16 (BatchNorm statistics frozen)",
-        "of 16 (BatchNorm statistics per",
-    )
+    frozen_text = "of 16 (BatchNorm statistics frozen)"
+    thawed_text = "of 16 (BatchNorm statistics per"
     thawed = "finetune model.freeze_bn=false model.freeze=none"
     for arguments, part in {
         "finetune model.freeze=none": frozen_text,
@@ -106,10 +104,8 @@ def test_outline_reports_frozen_batchnorm_statistics():
 
 def test_loader_memory_is_independent_of_threads_and_ranks():
     # Three batches of 2,048 images of 176 px are 571 MB. The rest is one evaluation batch per rank.
-    arguments, expected = (
-        "mild batch.eval_size=32",
-        "up to 687 MB of memory for the batches of 8 devices",
-    )
+    arguments = "mild batch.eval_size=32"
+    expected = "up to 687 MB of memory for the batches of 8 devices"
     assert "loader     up to 585 MB of memory for the batches of 1 device" in write_outline(
         arguments, 1
     )

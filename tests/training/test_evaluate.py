@@ -82,10 +82,8 @@ def test_evaluate_uses_running_statistics_and_restores_training_mode(batch_norm_
 
 
 def test_evaluate_uses_statistics_of_rank_0(batch_norm_network, monkeypatch):
-    data, mean = (
-        Examples(7, 5),
-        batch_norm_network[1].running_mean.fill_(float("nan")),
-    )  # images of this rank only
+    data = Examples(7, 5)  # images of this rank only
+    mean = batch_norm_network[1].running_mean.fill_(float("nan"))
     monkeypatch.setattr(evaluation, "broadcast_statistics", lambda _: mean.fill_(0.0))
     assert run_evaluation(batch_norm_network, data).examples == 7
 

@@ -21,10 +21,8 @@ def test_calibration_error_matches_loop_over_bins():
     outcomes.probabilities[0] = 1.0
     # neighboring bins have opposite errors, which would cancel if they were merged
     first, second = ((15 * outcomes.probabilities).ceil() == number for number in (1, 2))
-    outcomes.predicted[second], outcomes.predicted[first] = (
-        outcomes.labels[second],
-        3 - outcomes.labels[first],
-    )
+    outcomes.predicted[second] = outcomes.labels[second]
+    outcomes.predicted[first] = 3 - outcomes.labels[first]
     rows = list(zip(*(field.tolist() for field in outcomes[:3]), strict=True))
     for number in range(15):
         inside = [row for row in rows if number / 15 < row[2] <= (number + 1) / 15]

@@ -103,10 +103,8 @@ class DelayedStopRequest:
 
 
 def test_stop_request_discards_evaluation_until_repeated(make_run):
-    run, recorder = (
-        make_run("max_duration=1ba schedule.warmup=0ba checkpoint.best=top1 methods.ema={}"),
-        Mock(),
-    )
+    run = make_run("max_duration=1ba schedule.warmup=0ba checkpoint.best=top1 methods.ema={}")
+    recorder = Mock()
     batches = len(list(run.eval_data.batches()))
     assert batches > 1
     for reads in range(1, 2 * batches + 1):  # batches with EMA weights, then with raw weights

@@ -105,10 +105,8 @@ class NativeImages:
         """Let the engine crop an image that Python decodes, as it later crops it from memory."""
         pixels = self._images.open(rows, 0).pixels()
         engine_rows["data"], engine_rows["length"] = pixels.ctypes.data, pixels.size
-        engine_rows["size"], engine_rows["raw"], engine_rows["checked"] = (
-            pixels.shape[:2],
-            True,
-            False,
-        )
+        engine_rows["size"] = pixels.shape[:2]
+        engine_rows["raw"] = True
+        engine_rows["checked"] = False
         if self._engine.fill(engine_rows, rows.reading).size:
             raise MemoryError

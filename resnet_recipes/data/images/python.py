@@ -192,11 +192,9 @@ class EvalImages(PythonRows):
     def make_engine_rows(self, rows: Rows) -> EngineRows:
         """Return the engine rows, without input images and output pixels."""
         engine_rows = make_blank_rows(len(rows.indices))
-        engine_rows["geometry"], engine_rows["resize"], engine_rows["full_size"] = (
-            CENTER,
-            self.resize,
-            True,
-        )
+        engine_rows["geometry"] = CENTER
+        engine_rows["resize"] = self.resize
+        engine_rows["full_size"] = True
         engine_rows["filter"] = self.bicubic
         return EngineRows(engine_rows)
 
@@ -226,10 +224,8 @@ def crop_center(
         # timm computes in this order, and rounds half to even
         height, width = (max(1, round(size / (max(sizes) / resize))) for size in sizes)
     image = resize_exactly(picture.pixels(), height, width, bicubic)
-    (rows, kept_rows), (columns, kept_columns) = (
-        _find_middle(height, image_size),
-        _find_middle(width, image_size),
-    )
+    rows, kept_rows = _find_middle(height, image_size)
+    columns, kept_columns = _find_middle(width, image_size)
     square = np.tile(np.rint(mean).astype(np.uint8), (image_size, image_size, 1))
     square[rows, columns] = image[kept_rows, kept_columns]
     return square

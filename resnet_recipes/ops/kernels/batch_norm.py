@@ -23,10 +23,8 @@ OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 #: Number of sum programs that fit on a multiprocessor at once; the rows are split among exactly
 #: that many. Sums need more registers if images have factors.
 RESIDENT, RESIDENT_LARGE = 5, 4
-REDUCE_OPTIONS, LARGE_REDUCE_OPTIONS = (
-    limit_registers(4, RESIDENT),
-    limit_registers(4, RESIDENT_LARGE),
-)
+REDUCE_OPTIONS = limit_registers(4, RESIDENT)
+LARGE_REDUCE_OPTIONS = limit_registers(4, RESIDENT_LARGE)
 
 
 def forward(x: Tensor, norm: Norm, epilogue: Epilogue) -> tuple[Tensor, Tensor]:

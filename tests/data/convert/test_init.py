@@ -121,11 +121,9 @@ def test_beton_converts_to_another_size(betons, tmp_path):
 
 
 def test_interrupted_conversion_resumes_bit_identical(image_folder, tmp_path, small_chunks):
-    source, whole, target = (
-        image_folder / "train",
-        tmp_path / "whole.beton",
-        tmp_path / "train.beton",
-    )
+    source = image_folder / "train"
+    whole = tmp_path / "whole.beton"
+    target = tmp_path / "train.beton"
     convert(source, whole, RAW, do_nothing)
     convert_interrupted(source, target, after=16)
     assert not target.exists()

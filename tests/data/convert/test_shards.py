@@ -77,10 +77,8 @@ def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
         cells = [
             {"bytes": content, "path": name} for content, name in zip(contents, names, strict=True)
         ]
-        path, described = (
-            to / "data" / f"{stem}-0-of-1.parquet",
-            describe_classes({"names": [*CLASSES]}),
-        )
+        path = to / "data" / f"{stem}-0-of-1.parquet"
+        described = describe_classes({"names": [*CLASSES]})
         write_rows(path, cells, [*labels], described, group)
 
 

@@ -249,8 +249,6 @@ def test_run_decodes_its_steps_once_plus_prefetch(loader_case, rank, world, repe
     assert [step.total() for step in steps] == [12 // world] * len(steps)
     # batches without a stop, before a stop, and after it
     for first, end in ((0, STEPS), (0, STOP), (STOP, STEPS)):
-        decoded, needed = (
-            loader_case.run(batching, first, end - first),
-            sum(steps[first:end], Counter()),
-        )
+        decoded = loader_case.run(batching, first, end - first)
+        needed = sum(steps[first:end], Counter())
         assert needed <= decoded <= needed + sum(steps[end : end + loader_case.ahead], Counter())

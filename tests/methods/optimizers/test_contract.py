@@ -182,10 +182,8 @@ def test_ranks_keep_bit_identical_weights_and_state(launcher, tmp_path):
 
 @every_optimizer
 def test_channels_last_weights_take_equal_steps(optimizer):
-    contiguous, other = (
-        make_policy_network(),
-        make_policy_network().to(memory_format=torch.channels_last),
-    )
+    contiguous = make_policy_network()
+    other = make_policy_network().to(memory_format=torch.channels_last)
     ours, theirs = optimizer(lr=0.01).build(contiguous), optimizer(lr=0.01).build(other)
     for grads in make_gradients(contiguous, 3):
         take_step(contiguous, ours, grads)
