@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,7 +107,7 @@ class Recorder:
         """Log a step with the measurements since the last logged step."""
         done, record = progress.done, progress.to_record()
         step = {"kind": "step", "step": done, **record}
-        for interval in find_intervals([*self._list_latest(1, ("begin", "step")), step]):
+        for interval in find_intervals([self._find_latest("begin", "step"), step]):
             if interval.steps:
                 seconds = interval.seconds / interval.steps
                 self._pace.observe(done, seconds, interval.is_settled)
@@ -161,7 +160,7 @@ class Recorder:
     @property
     def last_evaluation(self) -> "Evaluation":
         """Accuracies in the last evaluation; None for weights that it did not evaluate."""
-        last = next(iter(self._list_latest(1, ("evaluation",))), {})
+        last = self._find_latest("evaluation")
         return Evaluation(Metrics.of(last, "ema"), Metrics.of(last, "raw"))
 
     def log_checkpoint(self, done: int, path: Path, seconds: float) -> None:
@@ -223,9 +222,8 @@ class Recorder:
                 "epoch", done, seconds=seconds - begin["training_seconds"], training_seconds=seconds
             )
 
-    def _list_latest(self, count: int, kinds: tuple[str, ...]) -> list[Record]:
-        records = (record for record in reversed(self._records) if record["kind"] in kinds)
-        return list(islice(records, count))[::-1]
+    def _find_latest(self, *kinds: str) -> Record:
+        return next((record for record in reversed(self._records) if record["kind"] in kinds), {})
 
     def _add(self, kind: str, done: int, **values: object) -> None:
         wall = self._earlier_wall_seconds + time.monotonic() - self._started_at
