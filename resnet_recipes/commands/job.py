@@ -217,7 +217,9 @@ def _format_slurm(
         fix = Hint("use one value for gpus and each launch setting")
         raise RecipeError.of("-m", None, clause, fix)
     budgets = [parse_budget(one.budget, one.price) for one in launches if one.budget]
-    usual = slurm.format_limit(max(budgets)) if len(budgets) == len(runs) else "24:00:00"
+    usual = "24:00:00"
+    if len(budgets) == len(runs):
+        usual = slurm.format_time(max(budgets) + slurm.START_SECONDS)
     time = arguments.flags.get("--time", usual)
     if time.isdecimal():
         hours = slurm.format_time(3600 * int(time))

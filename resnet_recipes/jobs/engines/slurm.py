@@ -16,7 +16,8 @@ MIN_JOB_SECONDS = NOTICE_SECONDS + 120
 #: Maximum seconds from the end of the first task to the end of the last: a save, or a summary.
 TASK_END_SECONDS = 300
 
-#: Seconds in a job's time limit in addition to its training budget.
+#: Seconds in a job's time limit in addition to its training budget: to measure the machine, and
+#: the notice before the limit.
 START_SECONDS = 900
 
 _SCRIPT = """\
@@ -131,14 +132,6 @@ def _fill(arguments: str, allocation: Allocation, **parts: str) -> str:
         arguments=arguments if nodes > 1 else f"{arguments} gpus={ranks}",
         **parts,
     )
-
-
-def format_limit(budget: float) -> str:
-    """Return the time limit of a job whose training budget is in seconds.
-
-    It includes time to measure the machine, and the notice before the limit.
-    """
-    return format_time(budget + START_SECONDS)
 
 
 def format_time(seconds: float) -> str:
