@@ -178,18 +178,15 @@ def _get_variables(slurm: Mapping[str, str]) -> dict[str, str]:
     """
     # the first node of a[07-09,11],b2 is a07
     first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]
-    variables = {
+    address = "127.0.0.1" if slurm.get("SLURM_STEP_NUM_NODES") == "1" else first
+    return {
         "RANK": slurm["SLURM_PROCID"],
         "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"],
         "LOCAL_RANK": slurm["SLURM_LOCALID"],
         "LOCAL_WORLD_SIZE": str(_count_ranks_on_cores(slurm)),
+        "MASTER_ADDR": slurm.get("MASTER_ADDR", address),
+        "MASTER_PORT": slurm.get("MASTER_PORT", str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000)),
     }
-    address = "127.0.0.1" if slurm.get("SLURM_STEP_NUM_NODES") == "1" else first
-    defaults = {
-        "MASTER_ADDR": address,
-        "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000),
-    }
-    return variables | {key: slurm.get(key, value) for key, value in defaults.items()}
 
 
 def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
