@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from resnet_recipes import data
 from resnet_recipes.base import atomic
@@ -279,19 +278,15 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     return facts
 
 
-class _AppliedChanges(NamedTuple):
-    recipe: Recipe
-    changes: Sequence[str]  # the valid changes
-    problems: Sequence[Problem] = ()  # problems of the other changes
-
-
-def _apply_changes(original: Recipe, changes: Sequence[str]) -> _AppliedChanges:
-    """Return the recipe of a run with its valid changes.
+def _apply_changes(
+    original: Recipe, changes: Sequence[str]
+) -> tuple[Recipe, Sequence[str], Sequence[Problem]]:
+    """Return the recipe of a run with its valid changes, these, and problems of the others.
 
     Raises RecipeError if changes are wrong only together.
     """
     if not changes:
-        return _AppliedChanges(original, changes)
+        return original, changes, ()
     with atomic.make_temporary_folder() as folder:
         config = folder / CONFIG  # the recipe in the run folder may lack newer settings
         config.write_bytes(frozen_recipe.freeze(original).encode())
@@ -303,10 +298,10 @@ def _apply_changes(original: Recipe, changes: Sequence[str]) -> _AppliedChanges:
                 return False
 
         try:
-            return _AppliedChanges(compose(str(config), changes).recipe, changes)
+            return compose(str(config), changes).recipe, changes, ()
         except RecipeError as error:
             valid = [*filter(is_valid, changes)]
-            return _AppliedChanges(compose(str(config), valid).recipe, valid, error.problems)
+            return compose(str(config), valid).recipe, valid, error.problems
 
 
 def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
