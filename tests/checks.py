@@ -16,7 +16,6 @@ Error = TypeVar("Error", bound=Exception)
 def get_error(
     kind: type[Error], call: Callable[..., Any], *arguments: Any, **options: Any
 ) -> Error:
-    """Call a function that must raise this kind of error; return the error."""
     with pytest.raises(kind) as caught:
         call(*arguments, **options)
     return caught.value
@@ -28,7 +27,6 @@ def get_problem(
     *arguments: Any,
     **options: Any,
 ) -> Problem:
-    """Call a function that must raise this error with one problem; return the problem."""
     (problem,) = get_error(kind, call, *arguments, **options).problems
     return problem
 

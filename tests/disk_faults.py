@@ -9,7 +9,6 @@ from pathlib import Path
 
 
 def flip_bit(path: Path, at: int, bit: int = 0) -> None:
-    """Flip a bit of the byte at offset `at` of a file."""
     content = bytearray(path.read_bytes())
     content[at] ^= 1 << bit
     path.write_bytes(content)

@@ -111,6 +111,5 @@ def create_run_folder(
 
 
 def release_and_record(held: LockedFolder, folders: list[Path]) -> None:
-    """Append the folder of a run that would be trained, and release its lock."""
     with held:
         folders.append(held.path.resolve())

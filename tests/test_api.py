@@ -269,7 +269,6 @@ def test_readme_python_example_runs(images, monkeypatch):
 
 @pytest.fixture
 def train_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
-    """Return a function that trains in tmp_path and replaces the work of a rank."""
     monkeypatch.setattr("resnet_recipes.api._create", lambda recipe: LockedFolder(tmp_path))
     recipe = resnet_recipes.compose("mild", "data.backend=synthetic")
 

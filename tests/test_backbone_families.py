@@ -40,7 +40,6 @@ NAMES += [f"timm:{find_smallest(family)}" for family in timm.list_modules()]
 
 
 def plan_network(name: str) -> tuple[ModelConfig, BuiltNetworkFacts, int]:
-    """Return the model settings of a network, its facts, and its image size."""
     model = ModelConfig(name, **find_implied_settings(name))
     facts = BuiltNetworkFacts(model, 10, Stack({}))
     network_facts = backbones.get_pretrained_cfg(backbones.build_structure(name, 10, model.args))

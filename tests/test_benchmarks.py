@@ -79,7 +79,6 @@ def test_our_loop_and_handwritten_loop_take_same_steps(tmp_path, monkeypatch):
 
 
 def copy_weights(model: nn.Module) -> Tensor:
-    """Return a copy of all weights as one vector."""
     return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
 

@@ -14,7 +14,6 @@ from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, Trai
 
 
 def run_shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a shell line with `train` and `recipes` as the two commands."""
     run = f"{sys.executable} -c 'import sys; from resnet_recipes import cli; sys.exit(cli.%s())'"
     functions = f'train() {{ {run % "train"} "$@"; }}; recipes() {{ {run % "main"} "$@"; }}'
     script = f"set -o pipefail; {functions}; {command}"

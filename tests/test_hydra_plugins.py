@@ -19,7 +19,6 @@ SOURCE = RecipeSource("resnet-recipes", "resnet-recipes://")
 
 
 def compose_application(*arguments: str, recipe: str = "hot") -> dict:
-    """Return the config of another application with a recipe in its defaults list."""
     for plugin in (RecipeSource, RecipeSearchPath):
         Plugins.instance().register(plugin)
     defaults = [{"resnet_recipes/recipe@recipe": recipe}, "_self_"]

@@ -52,7 +52,6 @@ def is_created(text: str, path: str, name: str) -> bool:
 
 
 def find_in_module(path: str, name: str) -> object | None:
-    """Return the attribute or submodule of a module with this name, or None."""
     try:
         module = import_module(path)
     except ModuleNotFoundError:

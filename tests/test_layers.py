@@ -295,7 +295,6 @@ def test_modules_used_by_package_name_are_imported():
 
 @cache
 def list_imports(module: str) -> set[str]:
-    """Return the names that a module imports, in any form."""
     imports = [node for node in list_nodes(find_modules()[module]) if hasattr(node, "names")]
     return {
         f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name

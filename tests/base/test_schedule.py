@@ -56,7 +56,6 @@ def test_cosine_stays_at_its_final_value():
 
 @pytest.fixture(params=("cosine", "polynomial", "multistep", "wsd"))
 def curve(request):
-    """Each schedule in turn, as a function of the step."""
     settings = {
         "multistep": {"milestones": [30, 60], "gamma": 0.1},
         "wsd": {"total": 100, "cooldown": 20},

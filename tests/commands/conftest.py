@@ -26,7 +26,6 @@ def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run_folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The folders of the runs that commands would train; each run ends as if stopped."""
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])
     folders = []

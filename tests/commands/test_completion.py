@@ -91,7 +91,6 @@ ONE = {
 
 
 def install_script(shell: str, folder: Path) -> str:
-    """Return the completion script of a shell, with a recipe to complete, or skip the test."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     (folder / "recipes").mkdir()

@@ -169,7 +169,6 @@ def create_files(folder: Path) -> Path:
 
 
 def show_message(line: str, folder: Path) -> str:
-    """Return the errors of a command in a folder, or its exit code if it prints none."""
     with work_in(folder):
         code, _, err = run_line(line)
     return (err if code else "").replace(str(folder), "FOLDER") or f"[exit {code}]\n"

@@ -22,7 +22,6 @@ FIXED = "~methods.progressive_resizing"
 
 @pytest.fixture(autouse=True)
 def measurements(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Count the measurements, and return the same speeds each time."""
     calls: list[object] = []
     speeds = Speeds(
         {88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, {88: 50.0}, 16, total_images_per_second=45.0

@@ -33,7 +33,6 @@ from tests.tiny_networks import build_shallow_resnet18
 
 @pytest.fixture
 def run_eval(folder_with_weights: Path, run_json: Callable[..., Any]) -> Callable[..., dict | list]:
-    """Return a function that returns the output of `eval --json`, by default for ./mine."""
     return lambda arguments="", of="mine": run_json(f"resnet-recipes eval {of} {arguments}")
 
 

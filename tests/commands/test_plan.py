@@ -19,8 +19,6 @@ from tests.tables import parse_rows, parse_values
 
 @pytest.fixture
 def print_plan(monkeypatch: pytest.MonkeyPatch, run_command) -> Callable[..., str]:
-    """Return a function that prints the plan of a recipe on eight equal GPUs."""
-
     def show(name: str, gigabytes: float, arguments: str = "") -> str:
         gpus = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
         monkeypatch.setattr(cuda, "find_gpus", lambda: gpus)

@@ -12,7 +12,6 @@ from tests.tables import parse_rows, read_csv_rows
 
 @pytest.fixture
 def three_runs(tmp_path: Path) -> Path:
-    """Three runs: a finished run, a better run, and a failed run."""
     create_run_folder(tmp_path, "first", top1=70.0)
     create_run_folder(tmp_path, "better", top1=75.9, recipe="hot")
     create_run_folder(tmp_path, "wrong", state="failed", epochs=9.0)

@@ -86,7 +86,6 @@ def work_folder(image_folder, tmp_path):
 
 
 def read_advice(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the text below the first problem, or ""."""
     first, *rest = capsys.readouterr().err.splitlines()
     if re.fullmatch(r"error: \d+ problems", first):
         _, first, *rest = rest

@@ -233,7 +233,6 @@ def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
 
 
 def read_results(root):
-    """Return recipe, loss and weights of each run of a sweep."""
     results = {}
     for path in root.glob("runs/*/summary.json"):
         summary = json.loads(path.read_text())

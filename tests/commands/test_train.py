@@ -20,7 +20,6 @@ from tests.run_folders import release_and_record
 
 @pytest.fixture
 def torchrun_folders(run_folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Be the only rank of a torchrun; return the folders of trained runs."""
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         monkeypatch.setenv(name, value)
     trained: list[Path] = []

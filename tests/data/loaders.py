@@ -44,7 +44,6 @@ def make_small_config(root: Path, backend: str = "torchvision", **changes) -> Da
 
 
 def count_images(root: Path, **changes) -> tuple[int, int, tuple[str, ...]]:
-    """Return the numbers of training and validation images, and the classes."""
     facts = data.survey_images(make_small_config(root, **changes))
     return facts.train_examples, facts.eval_examples, facts.classes
 

@@ -35,7 +35,6 @@ plain.ppm | RGB | PPM |
 
 
 def make_valid_files() -> list[tuple[str, bytes]]:
-    """Return a small valid file of every kind."""
     noise = np.random.default_rng(0).integers(0, 256, (7, 9, 3), np.uint8)
     scene = Image.fromarray(noise).resize((90, 70), Image.BICUBIC)
     deep = Image.fromarray(np.asarray(scene.convert("L")).astype(np.uint16) << 8)

@@ -39,7 +39,6 @@ BACKENDS = [
 
 @pytest.fixture(params=BACKENDS, ids=str)
 def backend_case(request: pytest.FixtureRequest, image_folder: Path) -> BackendCase:
-    """Return every backend in turn, on the same images if it reads images."""
     backend, workers = request.param
     root = request.getfixturevalue("betons") if backend == "ffcv" else image_folder
     order = "quasi_random" if backend == "ffcv" else "random"
@@ -96,7 +95,6 @@ def test_training_epoch_has_no_image_twice(backend_case):
 
 
 def read_rank_evaluation(case: BackendCase, **changes) -> tuple[list[int], list[tuple[bytes, int]]]:
-    """Return the batch sizes of a rank, and its images with their labels."""
     with case.open_eval(**changes) as loader:
         batches = copy_batches(loader.batches(), 99)
     images = [

@@ -44,7 +44,6 @@ OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 
 @pytest.fixture(scope="module")
 def levels(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The images of `image_folder` as files with two levels."""
     root = convert_to_small_pages(image_folder, tmp_path_factory.mktemp("levels"), OPTIONS)
     names = [path.name for path in sorted(root.glob("*.beton"))]
     assert names == ["train.beton", "train.half.beton", "val.beton"]

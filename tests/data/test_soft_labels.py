@@ -32,7 +32,6 @@ ABOUT = {"teacher": "a", "data.seed": "1"}
 
 
 def begin_file(path: Path, count: int = 2, classes: int = 3) -> SoftLabelArrays:
-    """Create a file, and map it for writing."""
     open_for_writing(path, *make_header(ABOUT, (*SHAPE, count), classes)).close()
     return map_soft_labels(path, "r+")[0]
 

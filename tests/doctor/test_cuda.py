@@ -25,8 +25,6 @@ def _clear_gpu_cache() -> Iterator[None]:
 
 @pytest.fixture
 def set_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that sets whether torch finds a GPU, and its build."""
-
     def make(gpu: bool, cuda: str | None = "13.2", hip: str | None = None) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
         monkeypatch.setattr(torch.version, "cuda", cuda)

@@ -32,7 +32,6 @@ SURGERY = {"blurpool": vars(BlurPool())}
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
-    """A shallow ResNet-18 with BlurPool."""
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)
     torch.manual_seed(0)
     model = build_shallow_resnet18(4)
@@ -201,7 +200,6 @@ class _Unrolled(nn.Sequential):
 
 
 def export_padded(model: nn.Module, network: Network, to: str, folder: Path) -> Program:
-    """Export a model that accepts any size; its export must give the same logits."""
     assert is_any_size_accepted(model)
     read = export(Network(model, network.about), to, folder)
     difference, scale = compare_logits(model, read, IMAGES)

@@ -21,7 +21,6 @@ from resnet_recipes.network.load import Network
 
 
 def make_description(**changes: object) -> NetworkDescription:
-    """Return the description of a ResNet-18 for 32 px images."""
     return NetworkDescription("resnet18", 4, eval_resize=40, eval_size=32, **changes)
 
 

@@ -41,7 +41,6 @@ class Launcher:
         return self._forks.run(Path.cwd(), __name__, str(folder.absolute()), str(ranks), program)
 
     def train(self, folder: Path, ranks: int = 1, code: int = 0) -> Path:
-        """Train a run until it ends with `code`; return its folder."""
         ended = self.start(folder, ranks).wait()
         assert ended[0] == code, ended
         return folder

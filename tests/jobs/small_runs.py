@@ -59,7 +59,6 @@ class SmallRun:
         return self
 
     def find_newest_step(self) -> int:
-        """Return the step of the newest readable checkpoint."""
         return Checkpoints(self.folder / "checkpoints", 2).load_newest().step
 
     def list_evaluations(self) -> list[int]:

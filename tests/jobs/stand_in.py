@@ -19,7 +19,6 @@ STEPS = 2000
 
 
 def run_task(process: RankProcess) -> int:
-    """Take steps of 2 ms; misbehave at step 20 if requested."""
     behaviors = dict(
         reversed(word.split("@")) for word in (process.folder / "behavior").read_text().split()
     )
@@ -42,7 +41,6 @@ def run_task(process: RankProcess) -> int:
 
 
 def misbehave(behavior: str, process: RankProcess) -> None:
-    """Fail in one of many ways."""
     match behavior:
         case "wrong":
             raise TrainingError("image file is truncated: /data/train/igloo/n03590841_7.JPEG")

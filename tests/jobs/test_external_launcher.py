@@ -40,7 +40,6 @@ def parse_variables(arguments: str) -> dict[str, str]:
 
 @pytest.fixture
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The environment, without the variables of a launcher."""
     for name in [
         *parse_variables(f"{TORCHRUN} {SRUN} LOCAL_WORLD_SIZE="),
         "TORCHELASTIC_RESTART_COUNT",

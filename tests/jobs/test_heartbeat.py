@@ -30,7 +30,6 @@ stuck_in_a_collective()
 
 
 def read_log(folder: Path, seconds: float, stall_seconds: float, act: str = "") -> str:
-    """Return the log of a watched process."""
     script = WATCHED.format(seconds=seconds, stall_seconds=stall_seconds, act=act)
     return subprocess.run(
         [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, timeout=30

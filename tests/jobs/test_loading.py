@@ -67,7 +67,6 @@ def test_supply_with_partial_memory_averages_both_costs(monkeypatch):
 
 
 def make_fast_gpus(plan: Plan) -> Speeds:
-    """Return speeds of GPUs that are twice as fast as files, at all sizes."""
     seconds = dict.fromkeys(plan.image_sizes, (FILES / 64,))
     return add_loading(plan, Speeds(seconds))
 

@@ -34,7 +34,6 @@ def _work_in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def create_run(*arguments: str) -> Path:
-    """Create the folder of a run in ./runs, without training."""
     with create(make_test_plan("mild", *arguments), ["resnet-train"]) as held:
         return held.path
 

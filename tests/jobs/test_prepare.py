@@ -59,7 +59,6 @@ def test_ranks_fetch_once_and_train_as_from_folder(tmp_path, launcher):
 
 
 def collect_errors(facts: list[dict]) -> list[str]:
-    """Return the errors of the ranks, which are threads."""
     store = dist.HashStore()
 
     def rank(number: int) -> str:

@@ -180,7 +180,6 @@ def train_with_later_version(process: RankProcess) -> str:
 
 
 def train_with_other_teacher(process: RankProcess) -> str:
-    """Train with a different teacher on the disk of each rank."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
     prepare.make_plan = lambda *arguments: replace(make_plan(*arguments), teachers=(teacher,))
     return str(get_error(NotReadyError, run_task, process))

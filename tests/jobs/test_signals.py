@@ -15,7 +15,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    """An interruption with its signal handlers installed."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     installed = Interruption()
     installed.install()

@@ -43,7 +43,6 @@ def test_compile_is_announced_before_it_starts(compiles, message, tmp_path, monk
 
 @pytest.fixture
 def run_rank_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
-    """Return a function that runs rank 0 of a run of seven steps, and returns its ending."""
     monkeypatch.setattr(train, "RunReporter", Mock())
 
     def lead(trains: object, checkpoints: Mock, recorder: Mock, **more: object) -> tuple:

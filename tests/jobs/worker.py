@@ -18,7 +18,6 @@ def get_result_path(folder: Path, rank: int) -> Path:
 
 
 def run_task(process: RankProcess) -> int:
-    """Call the function and write its result; return that if it is an exit code."""
     call = json.loads((process.folder / CALL).read_text())
     result = getattr(import_module(call["module"]), call["name"])(process, **call["arguments"])
     get_result_path(process.folder, process.rank).write_text(json.dumps(result))

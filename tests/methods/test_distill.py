@@ -92,7 +92,6 @@ def get_teacher(method: Distill) -> nn.Module:
 
 
 def train_to_digest(run: Run) -> torch.Tensor:
-    """Train a run to its end, and return the sum of its parameters."""
     record(run)
     return compute_parameter_sum(run.model)
 

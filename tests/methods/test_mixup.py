@@ -28,7 +28,6 @@ class GivenSamples:
 
 
 def compute_mixup(share: float, order: list[int], batch: Batch) -> Batch:
-    """Mix a batch with this sampled fraction and this order."""
     return MixUp().transform_batch(batch, Now(0, Horizon(1, 1), GivenSamples(share, order)))
 
 

@@ -22,7 +22,6 @@ TORCHVISION = ("torchvision:resnet18", "torchvision:IMAGENET1K_V1", "torchvision
 
 @pytest.fixture
 def put_in_hub(tmp_path, monkeypatch):
-    """Return a function that puts weights into a Hub cache and returns their folder."""
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
 
     def put(state: dict, repository: str):

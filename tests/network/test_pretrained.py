@@ -42,7 +42,6 @@ def _use_narrow_resnet18(monkeypatch):
 
 @pytest.fixture
 def weights_file(tmp_path: Path) -> Path:
-    """A weights file of a network with 7 classes and trained BatchNorms."""
     torch.manual_seed(1)
     model = build_narrow_resnet18(num_classes=7)
     for module in model.modules():

@@ -14,7 +14,6 @@ CPU = torch.device("cpu")
 
 
 def make_stand_in(fused, operation=blur):
-    """Return an operation with another fused implementation."""
     return SimpleNamespace(
         unfused=operation.unfused, fused=fused, make_samples=operation.make_samples
     )

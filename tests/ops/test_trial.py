@@ -49,7 +49,6 @@ def trial_verdicts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def read_verdicts(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
-    """Return the stored verdicts on a right and a faulty operation."""
     return trial.read_verdicts([RIGHT, FAULTY], torch.device("cuda", 0), dtype)
 
 

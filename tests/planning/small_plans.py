@@ -29,5 +29,4 @@ def make_small_recipe(arguments: str = "") -> Recipe:
 
 
 def plan_small(recipe: Recipe, examples: int = 1000, ranks: int = 1, **facts_changes) -> Plan:
-    """Plan a small recipe on ten classes."""
     return make_plan(recipe, make_facts(examples, classes=10, **facts_changes), ranks)

@@ -7,7 +7,6 @@ from tests.tables import parse_rows
 
 
 def plan_disk(arguments: str = ""):
-    """Return the disk space of Mild on ImageNet."""
     return plan_imagenet(f"mild {arguments}", 1).disk
 
 

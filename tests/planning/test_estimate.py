@@ -182,12 +182,10 @@ def plan_mild(arguments: str = "", ranks: int = 1) -> Plan:
 
 
 def estimate_on_cores(plan: Plan, cores: int = 1) -> Estimate:
-    """Return the estimate of a run on a CPU, guessed from its cores."""
     return estimate(plan, guess_cpu_speeds(plan, cores))
 
 
 def estimate_on_h200(plan: Plan) -> Estimate:
-    """Return the estimate of a run on H200 GPUs, predicted from the datasheet."""
     return estimate(plan, predict_gpu_speeds(plan, H200))
 
 

@@ -30,7 +30,6 @@ RECIPES = ["mild", "ffcv_rn50", "pytorch_v2", "timm_a1"]  # bilinear, bicubic, a
 
 @pytest.fixture(scope="module")
 def photograph_folder(tmp_path_factory: pytest.TempPathFactory, photographs: list[Path]) -> Path:
-    """A folder with the same few photographs in both splits."""
     folder = tmp_path_factory.mktemp("photographs")
     for split in ("train", "val"):
         for number, path in enumerate(photographs[:COUNT]):

@@ -41,7 +41,6 @@ def console():
 
 @pytest.fixture
 def recorder(facts, console):
-    """A recorder of a run, closed after the test."""
     with closing(Recorder(facts, console)) as recorder:
         yield recorder
 
@@ -78,7 +77,6 @@ class TrainingSimulator:
 
 @pytest.fixture
 def simulator(recorder):
-    """A simulated training that the recorder records."""
     return TrainingSimulator(recorder)
 
 

@@ -250,8 +250,6 @@ for name, script in json.loads(sys.argv[2]).items():
 
 @pytest.fixture
 def run_python(null_environment):
-    """Return a function that runs Python on the null device and returns the printed lines."""
-
     def run_python(*arguments):
         done = subprocess.run(
             [sys.executable, *arguments], env=null_environment, capture_output=True, text=True

@@ -56,7 +56,6 @@ def get_file(checkpoints: Checkpoints, step: int) -> Path:
 
 
 def reopen(checkpoints: Checkpoints, note: Callable[[str], object] = print) -> Checkpoints:
-    """Return the same folder, opened as by another process."""
     again = Checkpoints(checkpoints.folder, checkpoints.keep, note=note)
     again.open_for_writing()
     return again

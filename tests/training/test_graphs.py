@@ -37,7 +37,6 @@ class Recording(TorchDispatchMode):
 
     @torch.no_grad()
     def replay(self) -> None:
-        """Repeat the operations with the current values of the tensors."""
         self.replays += 1
         for operation, args, kwargs, result in self.calls:
             for place, value in zip(
@@ -48,8 +47,6 @@ class Recording(TorchDispatchMode):
 
 
 class SimulatedGpu:
-    """A simulated GPU for Graphs: whether it waits, and whether graphs can be captured."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.waits, self.capture_error, self.graphs, self.buffers = True, "", [], []
         self.synchronized = []  # number of graphs at each synchronization

@@ -105,8 +105,6 @@ def write_soft_labels_file(
 
 @pytest.fixture
 def store_outputs(make_teacher_arguments: Callable, tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that stores two teacher outputs per image and returns the file."""
-
     def make(
         arguments: str = "", name: str = "two", classes: int = 2, ranks: int = 1, **how: int
     ) -> Path:
@@ -117,7 +115,6 @@ def store_outputs(make_teacher_arguments: Callable, tmp_path: Path) -> Callable[
 
 
 def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:
-    """Train a run from step `first` until `stop_at`; return the sum of its parameters."""
     reporter = Mock(spec=RunReporter)
     reporter.is_stop_requested.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
     train(run, reporter, first)

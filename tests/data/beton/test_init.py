@@ -61,12 +61,10 @@ def widen_a_raw_image(parts: Parts) -> None:
 
 
 def call_jpeg_raw(parts: Parts) -> None:
-    """Mark the first JPEG as a raw image."""
     parts.images["mode"][parts.find_first(0)] = 1
 
 
 def rename_the_second_field(parts: Parts) -> None:
-    """Give the second field an unknown type."""
     parts.fields["type_id"][1] = 255
 
 
@@ -130,7 +128,6 @@ def test_beton_round_trips_through_its_file(file):
 
 
 def assert_file_rejected(file: Path, content: bytes) -> None:
-    """Write a file without its sidecar; it must be rejected."""
     get_sidecar_path(file).unlink(missing_ok=True)
     file.write_bytes(content)
     assert str(file) in str(get_error(NotReadyError, open_beton, file))

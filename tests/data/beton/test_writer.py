@@ -12,7 +12,6 @@ from resnet_recipes.data.beton.writer import RECORD, BetonWriter
 
 @pytest.fixture
 def syncs(monkeypatch) -> list[str]:
-    """Return the names of synced and renamed files, in order."""
     noted, sync, replace = [], os.fsync, os.replace
 
     def note_sync(number: int) -> None:

@@ -66,7 +66,6 @@ def write_rows(
 
 
 def describe_classes(feature: object) -> dict:
-    """Return the description of a dataset with this label feature."""
     return {"info": {"features": {"label": feature}}}
 
 

@@ -16,7 +16,6 @@ from tests.data.loaders import make_small_config
 
 @pytest.fixture
 def copied_folder(image_folder: Path, tmp_path: Path) -> Path:
-    """Return a folder whose validation images are copies of its training images."""
     for split in ("train", "val"):
         shutil.copytree(image_folder / "train", tmp_path / "twice" / split)
     return tmp_path / "twice"

@@ -15,7 +15,6 @@ from resnet_recipes.data.files import table
 
 @pytest.fixture
 def listed_images(tmp_path: Path) -> Path:
-    """Return a folder with a.jpg, b.jpg and "c, d.jpg"."""
     for name in ("a.jpg", "b.jpg", "c, d.jpg"):
         (tmp_path / name).write_bytes(b"12345")
     return tmp_path

@@ -38,7 +38,6 @@ def to_rgb_array(gray: np.ndarray) -> np.ndarray:
 
 
 def repeat_scans(data: bytes, times: int) -> bytes:
-    """Return a progressive JPEG with repeated last scans."""
     last = data.rindex(b"\xff\xda")
     return data[:last] + times * data[last:-2] + data[-2:]
 

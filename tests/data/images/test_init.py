@@ -28,7 +28,6 @@ KINDS = {"png.png": {}, "cmyk.jpg": {}, "gray.jpg": {}, "progressive.jpg": {"pro
 
 @pytest.fixture
 def files(image_folder: Path, tmp_path: Path) -> Files:
-    """The training images, and four images of other kinds."""
     shutil.copytree(image_folder / "train", tmp_path / "train")
     image = Image.open(next((image_folder / "train").rglob("*.jpg")))
     for name, options in KINDS.items():

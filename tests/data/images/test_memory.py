@@ -163,7 +163,6 @@ def read_shrunk(source: ShrunkImages) -> list[bytes]:
 
 
 def _read_all(pickled: bytes) -> None:
-    """Read every image, in another process."""
     source = pickle.loads(pickled)
     for index in range(len(source)):
         source.read(index)

@@ -63,7 +63,6 @@ def iterate_orders(count: int) -> Iterator[BatchOrder]:
 def make_pipeline(
     workers: int, prefetch: int = 1, in_threads: bool = True, bad: tuple[int, ...] = ()
 ) -> Pipeline:
-    """Return a pipeline with batches of 7 that skips bad images."""
     capacity = Capacity(workers, prefetch, rows=7, image_size=6)
     return Pipeline(Grays(in_threads, bad), capacity, skip_bad=bool(bad))
 

@@ -10,13 +10,11 @@ from resnet_recipes.data.native import Engine, find_engine_fault
 
 @pytest.fixture(scope="session")
 def require_engine() -> None:
-    """Skip tests of the native library if it was not built."""
     if why := find_engine_fault():
         pytest.skip(f"the native library {why}: python setup.py build_ext --inplace")
 
 
 @pytest.fixture
 def engine(require_engine: None) -> Iterator[Engine]:
-    """An engine with two threads."""
     with closing(Engine(2)) as two_threads:
         yield two_threads

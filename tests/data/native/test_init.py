@@ -27,7 +27,6 @@ BOXES = [(n % 50, n % 30, 100 + n % 60, 90 + n % 20) for n in range(200)]
 
 @pytest.fixture(scope="module")
 def jpeg() -> bytes:
-    """A JPEG of a few kilobytes."""
     return encode_image(make_photo(), quality=90)
 
 
@@ -60,8 +59,6 @@ def test_failing_row_of_batch_leaves_other_rows(engine, jpeg):
 
 
 class FileBatch(Batch):
-    """One row with the image FOLDER/class/one.jpg."""
-
     def __init__(self, folder: Path, jpeg: bytes):
         super().__init__([jpeg], 32, box=BOXES[0])
         (folder / "class").mkdir()

@@ -23,7 +23,6 @@ class Memory:
         self.entry, self.pixels = np.zeros(1, np.uint64), np.zeros((SIDE, SIDE, 3), np.uint8)
 
     def make_row(self) -> np.ndarray:
-        """Return a row [1] for the engine."""
         row = make_blank_rows(1)
         row["data"], row["length"] = self.source.ctypes.data, self.source.size
         row["size"], row["raw"] = self.source.shape[:2], True

@@ -8,8 +8,6 @@ from resnet_recipes.data.remote.base import RemoteFile, Store
 
 
 class TableStore(Store):
-    """A store with one table that lists 3,000 images of one byte each."""
-
     table = "path,label,split\n" + "".join(
         f"{number}.png,x,{'val' if number % 9 == 0 else 'train'}\n" for number in range(3000)
     )

@@ -323,7 +323,6 @@ def test_processes_of_one_machine_fetch_once(config, site):
 
 @pytest.fixture
 def table(origin: Path, site: type[Site], config: DataConfig) -> DataConfig:
-    """Images next to a table; the address is the table's."""
     (origin / "img").mkdir()
     lines = ["path,label,split"]
     for number in range(8):

@@ -48,7 +48,6 @@ def make_job(
 def run_task_block(
     folder: Path, task: Job, code: int = 0, waits: bool = False
 ) -> subprocess.Popen[str]:
-    """Start the `run:` block of a SkyPilot task that uses a folder as its storage."""
     for name in ("torchrun", "resnet-train"):
         text = STAND_IN.format(run=folder / "runs" / task.run, waits=int(waits), code=code)
         (folder / name).write_text(text)

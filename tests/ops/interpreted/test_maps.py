@@ -26,7 +26,6 @@ def _use_small_tiles(monkeypatch):
 
 
 def make_random_map(shape):
-    """Return random values in channels_last memory."""
     return torch.randn(shape).to(memory_format=torch.channels_last)
 
 

@@ -40,7 +40,6 @@ class TinyResNet(ResNet):
 
 
 def train_step(kernels):
-    """Return a run after its only step, with the step's loss."""
     recipe, problems = build_recipe(parse_settings(f"{RECIPE} precision.kernels='{kernels}'"))
     assert not problems
     run = build(
