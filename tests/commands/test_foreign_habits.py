@@ -106,7 +106,6 @@ resnet-train resume first | resnet-train --resume first
 resnet-train list | resnet-recipes ls
 resnet-train images | data=images
 resnet-train mild images | data=images
-resnet-train mild hot data=images | -m recipe=mild,hot data=images
 resnet-train recipes/mine | recipe=recipes/mine.yaml
 resnet-train config=mild | recipe=mild
 resnet-train -c mild data=images | recipe=mild
@@ -115,10 +114,7 @@ resnet-train mild data=images --config-dir conf | --recipes conf
 resnet-train mild data=images --ckpt 'a b.pt' | --resume 'a b.pt'
 resnet-train mild data=images --epochs | epochs=VALUE
 resnet-train mild data=images model.config=hot | recipe=hot
-resnet-train mild --resume | --resume last
 resnet-recipes eval first --csv | --csv eval.csv
-resnet-recipes convert images | resnet-recipes convert images images-ffcv
-resnet-recipes compare first | resnet-recipes runs
 resnet-recipes mild data=images | resnet-train mild data=images
 resnet-recipes resume | resnet-train --resume last
 resnet-recipes bottleneck mild data=x | resnet-recipes estimate mild data=x
@@ -170,7 +166,6 @@ resnet-recipes report --out first | --out first.html
 resnet-recipes compare first last | `compare first last` needs at least two different runs
 resnet-train --resume auto run=other data=images | there is no run runs/other
 resnet-train images mild | data=images
-resnet-recipes compare mild hot | resnet-recipes diff mild hot
 resnet-recipes compare first hot | resnet-recipes diff first hot
 resnet-recipes plan mild data=images --resume last | resnet-train --resume last
 resnet-recipes predict --run first images | resnet-recipes predict first images
@@ -200,7 +195,6 @@ resnet-recipes job --for slurm mild data=/d --gres=gpu:a100:2 | gpus=2
 resnet-recipes job --for slurm mild data=/d -t 1:00:00 | --time 1:00:00
 resnet-recipes predict --model first --source images | resnet-recipes predict first images
 resnet-recipes eval first --verbose | --json, --csv, --png
-resnet-recipes eval | resnet-recipes eval last
 resnet-recipes eval images | resnet-recipes eval RUN data=images
 resnet-recipes predict images images/val | resnet-recipes predict RUN images
 resnet-train export model=first format=onnx | export first --to onnx --out exported

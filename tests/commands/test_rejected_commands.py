@@ -89,7 +89,6 @@ train mild methods.mixup.alpha=-1 data=x | 2 | remove it: mild does not use mixu
 train hot methods.mixup.alpha=-1 data=x | 2 | '~methods.mixup'
 train mild methods.sam.interval=0 data=x | 2 | remove it: mild does not use sam
 train mild no_mixup data=x | 2 | remove it: mild does not use mixup
-train demo dropout=0.1 | 2 | did you mean methods.stochastic_depth.drop_rate=0.1?
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
 train demo data= | 2 | data= is empty (is a shell variable unset?)EOL      hint:  data=PATHEOL

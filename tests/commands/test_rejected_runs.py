@@ -43,7 +43,6 @@ recipe=a.yml | rename it to a.yaml
 recipe=mild '' | '' is empty
 recipe=mild recipe=hot | a run uses one recipe
 lr=1 | recipe | is missing
-recipe=mild --batch-size=3 | --batch-size | bs=3
 recipe=mild --dryrun | --dryrun | --dry-run
 recipe=Mild | unknown recipe Mild; did you mean mild?
 recipe = mild lr= 0.1 bs =3 | recipe=mild | lr= 0.1: settings are written key=value | lr=0.1 | bs=3
