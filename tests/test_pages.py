@@ -110,16 +110,21 @@ OTHERS = {"completion.py"}
 
 
 def iterate_messages() -> Iterator[str]:
-    """Yield all strings of the package except docstrings, with their places."""
+    """Yield all strings of the package but docstrings and quoted changes, with their places."""
     for path in parse_sources():
         if path.name in OTHERS:
             continue
-        docstrings = {id(node.value) for node in list_nodes(path) if isinstance(node, ast.Expr)}
+        ignored = {id(node.value) for node in list_nodes(path) if isinstance(node, ast.Expr)}
         for node in list_nodes(path):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Change":
+                ignored |= {id(part) for part in ast.walk(node.args[0])}
+        for node in list_nodes(path):
+            if id(node) in ignored:
+                continue
             if isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", "{}") for part in node.values]
                 text = "".join(part if isinstance(part, str) else "{}" for part in parts)
-            elif isinstance(node, ast.Constant) and id(node) not in docstrings:
+            elif isinstance(node, ast.Constant):
                 text = str(node.value)
             else:
                 continue

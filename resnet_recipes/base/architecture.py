@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Annotated, Any
 
-from resnet_recipes.base.errors import Hint, Problem, Statement
+from resnet_recipes.base.errors import Change, Hint, Problem, Statement, Value
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.base.section import Section
 
@@ -130,17 +130,17 @@ class ModelConfig(Section):
             yield Problem("width", self.width, "must be a multiple of 0.125, and at most 8")
         if self.freeze in FREEZABLE[1:] and not self.weights:
             weights = self.name if self.name.startswith("timm:") else "torchvision"
-            fix = (f"model.weights={weights}", "model.freeze=none")
+            fix = (Change(f"model.weights={weights}"), Change("model.freeze=none"))
             yield Problem("freeze", self.freeze, "would freeze random weights", fix)
         if self.freeze_bn and not self.weights:
             clause = "would freeze the statistics of random weights"
-            yield Problem("freeze_bn", True, clause, "model.freeze_bn=false")
+            yield Problem("freeze_bn", True, clause, Value("false"))
 
     def _find_misfits(self) -> Iterator[Problem]:
         """Yield problems of settings that the library of the network does not support."""
         for key, value in self._get_changes().items():
             clause = f"is for {', '.join(NETWORKS)}"
-            yield Problem(key, value, clause, f"model.{key}={_TORCHVISION_VALUES[key]}")
+            yield Problem(key, value, clause, Change(f"model.{key}={_TORCHVISION_VALUES[key]}"))
         if _RESNETS.fullmatch(self.name):
             return
         if wrong := [key for key in _LIBRARY_INIT if getattr(self, key) != _LIBRARY_INIT[key]]:
@@ -149,7 +149,7 @@ class ModelConfig(Section):
             yield Problem(wrong[0], getattr(self, wrong[0]), clause, fix)
         if self.freeze in FREEZABLE[1:-1]:
             clause = "is a part of a ResNet; other networks freeze all but the classifier"
-            yield Problem("freeze", self.freeze, clause, "model.freeze=backbone")
+            yield Problem("freeze", self.freeze, clause, Value("backbone"))
 
     def _suggest_name(self) -> str:
         """Return the most likely intended arguments, or "".
@@ -161,7 +161,7 @@ class ModelConfig(Section):
             weights = f" model.weights={library}:{name}{tag}" if tag else ""
             return self.format_selection(f"{library}:{name}") + weights
         if self.name.endswith((".pt", ".pth", ".safetensors")):
-            return f"model.weights={self.name}"
+            return Change(f"model.weights={self.name}")
         plain_name = re.sub("[^a-z0-9_]", "", self.name.lower())
         # resnet50d and resnext50 are timm networks
         ours = [

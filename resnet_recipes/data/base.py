@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Note, Problem, Value
+from resnet_recipes.base.errors import Change, Note, Problem, Value
 from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.reading import make_read_error, read_json
@@ -61,12 +61,12 @@ class DataConfig(Section):
     # folder for copies of remote images; empty: a local disk with space
     cache: str = ""
     # fraction of each class set aside for validation; for data without val/
-    val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
+    val_share: Annotated[float, Bounds(least=0, below=1, fix=Value("0.1"))] = 0.0
     # "1/5": validate on the first of five parts of the training images
     fold: str = ""
     # fraction of each class's training images to use. At least one image of a class is used, and a
     # larger fraction includes all images of a smaller one.
-    share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
+    share: Annotated[float, Bounds(above=0, most=1, fix=Value("0.5"))] = 1.0
     # seed of crops and flips; auto: `seed`. To reuse soft labels, set the seed of their file.
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, keyword="auto")] = "auto"
     # seed for val_share, fold and share. Runs with different values of `seed` use the same
@@ -151,7 +151,7 @@ class DataConfig(Section):
         if self.eval_resize < self.eval_size and not wrong & {"eval_resize", "eval_size"}:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
             resize = min(self.eval_size * 8 // 7, _MAX_CROP_SIZE)  # 256 for 224, the usual ratio
-            yield Problem("eval_resize", self.eval_resize, rule, f"data.eval_resize={resize}")
+            yield Problem("eval_resize", self.eval_resize, rule, Value(resize))
         if 0 < max(self.mean) <= 1:
             rule = "must be levels from 0 to 255, not fractions of 255"
             levels = ",".join(f"{255 * level:g}" for level in self.mean)
@@ -159,10 +159,10 @@ class DataConfig(Section):
         match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", self.fold)
         if self.fold and not (match and 1 <= int(match[1]) <= int(match[2]) > 1):
             rule = "must be PART/PARTS, with PART from 1 to PARTS, and at least two parts"
-            yield Problem("fold", self.fold, rule, "data.fold=1/5")
+            yield Problem("fold", self.fold, rule, Value("1/5"))
         if self.val_share and self.fold:
             clause = "cannot be used with data.fold, which sets images aside itself"
-            yield Problem("val_share", self.val_share, clause, "data.val_share=0")
+            yield Problem("val_share", self.val_share, clause, Value("0"))
         yield from self._find_sampling_problems()
 
     def _find_sampling_problems(self) -> Iterator[Problem]:
@@ -175,10 +175,10 @@ class DataConfig(Section):
             for key, plain in {"repeats": 1, "order": "random"}.items():
                 if getattr(self, key) != plain:
                     clause = f"cannot be used with data.{key}={getattr(self, key)}"
-                    yield Problem("sampling", self.sampling, clause, f"data.{key}={plain}")
+                    yield Problem("sampling", self.sampling, clause, Change(f"data.{key}={plain}"))
             if self.backend == "synthetic":
                 clause = "cannot be used with synthetic images"
-                yield Problem("sampling", self.sampling, clause, "data.sampling=natural")
+                yield Problem("sampling", self.sampling, clause, Value("natural"))
 
 
 #: Images per sample; the error of their mean is about 5%.

@@ -143,7 +143,7 @@ def find_address_problems(address: str) -> Iterator[Problem]:
         has_more = True
     if has_more or not (parts.netloc and address.isprintable()) or " " in address:
         rule = "must be the address of a folder or a table, without password, query or spaces"
-        yield Problem("root", address, rule, "data=https://host/folder")
+        yield Problem("root", address, rule, Value("https://host/folder"))
     elif parts.path.endswith(_ARCHIVES):
         clause = "is an archive, but images are fetched from a folder"
         yield Problem("root", address, clause, Hint("unpack it, and pass the folder"))

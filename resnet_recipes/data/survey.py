@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
-from resnet_recipes.base.errors import Fix, Hint, Note, NotReadyError, Problem, Value
+from resnet_recipes.base.errors import Change, Fix, Hint, Note, NotReadyError, Problem, Value
 from resnet_recipes.base.text import Say, do_nothing, format_bytes, join_first
 from resnet_recipes.data.base import SAMPLE_SIZE, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
@@ -116,8 +116,8 @@ def _find_part_problems(root: Path, parts: Mapping[str, Part]) -> Iterator[Probl
     if some_image is None:
         yield make_problem(folder, "has no images", Hint(LAYOUT))
     elif tables := [*_list_tables(flat[0]), *_list_tables(root)]:
-        fix = f"data={shlex.quote(str(tables[0]))}"
-        yield make_problem(folder, f"{clause}, and a table that is not read", fix)
+        clause = f"{clause}, and a table that is not read"
+        yield make_problem(folder, clause, Change(f"data={tables[0]}"))
     elif folder != root and some_image.startswith("ILSVRC2012_val_"):
         fix = f"resnet-recipes doctor data {quoted} --fix-val LOC_val_solution.csv"
         yield make_problem(folder, f"{clause}; Kaggle's list can sort them", fix)
@@ -146,7 +146,7 @@ def _find_split_problems(
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in parts and config.val_share:
         clause = f"is for data without validation images, and {parts['val'].path} has some"
-        remove = ("data.val_share=0", Hint("or remove the setting"))
+        remove = (Value("0"), Hint("or remove the setting"))
         yield Problem("data.val_share", config.val_share, clause, remove)
     if "val" not in parts and not config.sets_aside:
         try:
@@ -156,7 +156,7 @@ def _find_split_problems(
             fix: Fix = Hint(error.problems[0].about(f"data.val_share={_SUGGESTED_VAL_SHARE}"))
         else:
             hint = Hint("sets a tenth of each class aside for validation")
-            fix = (f"data.val_share={_SUGGESTED_VAL_SHARE}", hint)
+            fix = (Change(f"data.val_share={_SUGGESTED_VAL_SHARE}"), hint)
         yield make_problem(config.root, "has no validation images", fix)
 
 
@@ -184,7 +184,7 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
             folder = os.path.join(train.folder, train.classes[0])
             fix = (Value(folder), Hint("it makes each folder in it a class"))
         elif train.has_inner:
-            fix = ("data.nested_classes=true", Hint("it makes each inner folder a class"))
+            fix = (Change("data.nested_classes=true"), Hint("it makes each inner folder a class"))
         yield make_problem(
             config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix
         )
@@ -385,7 +385,7 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
             "applies only to image files; if one sample of a .beton file is damaged, the file "
             "must be made again"
         )
-        yield Problem("data.on_bad_image", "skip", clause, "data.on_bad_image=error")
+        yield Problem("data.on_bad_image", "skip", clause, Value("error"))
     if config.order == "quasi_random" and (problem := find_quasi_random_problem(train)):
         yield problem
 

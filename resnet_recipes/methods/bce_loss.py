@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from resnet_recipes.backbones import find_classifier
-from resnet_recipes.base.errors import Problem, Statement
+from resnet_recipes.base.errors import Problem, Statement, Value
 from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Method
@@ -56,7 +56,7 @@ class BCELoss(Method):
     def find_network_problems(self, model: nn.Module) -> Iterator[Problem]:
         if self.bias_init and model.get_submodule(find_classifier(model)).bias is None:
             clause = Statement("this network's classifier has no bias")
-            yield Problem("bce_loss.bias_init", True, clause, "methods.bce_loss.bias_init=false")
+            yield Problem("bce_loss.bias_init", True, clause, Value("false"))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each example, computed in float32 for any dtype of the logits."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import Problem, Statement
+from resnet_recipes.base.errors import Change, Problem, Statement
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Method
@@ -89,7 +89,7 @@ class BlurPool(Method):
                 "replace_convs",
                 False,
                 "leaves nothing to blur while replace_maxpools is false",
-                "'~methods.blurpool'",
+                Change("~methods.blurpool"),
             )
 
     def modify_model(self, model: nn.Module) -> None:
@@ -101,7 +101,7 @@ class BlurPool(Method):
             clause = Statement(
                 "this network has no strided convolutions or max-pools that it could blur"
             )
-            yield Problem("blurpool", None, clause, "'~methods.blurpool'")
+            yield Problem("blurpool", None, clause, Change("~methods.blurpool"))
 
     def _find_layers(self, model: nn.Module) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
         """Yield each layer to blur, and its new class."""

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Change, Problem, Value
 from resnet_recipes.base.limits import Positive, ZeroToOne
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Method, Now
@@ -59,10 +59,10 @@ class Distill(Method):
             yield Problem("teacher", self.teacher, rule)
         if self.labels and not self.labels.endswith(".safetensors"):
             rule = "must be a .safetensors file of resnet-recipes teach"
-            yield Problem("labels", self.labels, rule, "methods.distill.labels=labels.safetensors")
+            yield Problem("labels", self.labels, rule, Value("labels.safetensors"))
         if self.teacher and self.labels:
             clause = "cannot be used with methods.distill.teacher"
-            yield Problem("labels", self.labels, clause, "methods.distill.teacher=''")
+            yield Problem("labels", self.labels, clause, Change("methods.distill.teacher="))
 
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.labels)

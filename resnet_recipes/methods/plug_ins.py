@@ -8,7 +8,7 @@ from dataclasses import is_dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
-from resnet_recipes.base.errors import NotReadyError, Problem, Statement
+from resnet_recipes.base.errors import Change, NotReadyError, Problem, Statement
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import get_first_line
 from resnet_recipes.methods.base import Method
@@ -71,7 +71,8 @@ def find_failure(error: BaseException) -> Problem | None:
         if own_frames:
             hook, (code, line) = own_frames[0][0].co_name, own_frames[-1]
             clause = Statement(f"{hook} failed in {code.co_filename}:{line}: {_describe(error)}")
-            return Problem(f"methods.{method.name}", None, clause, f"'~methods.{method.name}'")
+            key = f"methods.{method.name}"
+            return Problem(key, None, clause, Change(f"~{key}"))
     return None
 
 

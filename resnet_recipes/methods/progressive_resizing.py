@@ -11,7 +11,7 @@ import numpy as np
 import torch.nn.functional as F
 
 from resnet_recipes.base.duration import Duration, Horizon, is_duration, parse_fraction
-from resnet_recipes.base.errors import BrokenRuleError, Hint, Note, Problem, Statement
+from resnet_recipes.base.errors import BrokenRuleError, Change, Hint, Note, Problem, Statement
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, select_pixels
@@ -80,8 +80,8 @@ class ProgressiveResizing(Method):
                 self.at,
                 Statement("the loader can only resize"),
                 (
-                    "methods.progressive_resizing.mode=resize",
-                    "methods.progressive_resizing.at=device",
+                    Change("methods.progressive_resizing.mode=resize"),
+                    Change("methods.progressive_resizing.at=device"),
                 ),
             )
         fractions = []

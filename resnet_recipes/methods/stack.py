@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import Problem, Statement
+from resnet_recipes.base.errors import Change, Problem, Statement
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import (
     EXCLUSIVE_HOOKS,
@@ -147,7 +147,7 @@ class Stack:
                 clause = Statement(
                     f"{' and '.join(names)} both define the {hook}, which only one method may"
                 )
-                yield Problem(names[1], None, clause, f"'~methods.{names[1]}'")
+                yield Problem(names[1], None, clause, Change(f"~methods.{names[1]}"))
         for name, method in self.methods.items():
             for other in self.methods:
                 if other in method.conflicts and (
@@ -157,7 +157,7 @@ class Stack:
                         other,
                         None,
                         f"cannot be combined with {name}, as {method.conflicts[other]}",
-                        f"'~methods.{name}'",
+                        Change(f"~methods.{name}"),
                     )
 
     def _get_only(self, hook: str, default: Callable) -> Any:

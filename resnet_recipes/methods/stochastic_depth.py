@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import Problem, Statement
+from resnet_recipes.base.errors import Change, Problem, Statement
 from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.module_class import change_class, restore_class
@@ -85,7 +85,7 @@ class StochasticDepth(Method):
             yield Problem("stochastic_depth", None, clause, fix)
         elif not any(map(_is_block, model.modules())):
             clause = Statement("this network has no residual branches that end in BatchNorm")
-            yield Problem("stochastic_depth", None, clause, "'~methods.stochastic_depth'")
+            yield Problem("stochastic_depth", None, clause, Change("~methods.stochastic_depth"))
 
 
 #: Settings of networks with stochastic depth, and the attributes of their modules.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from resnet_recipes.base.duration import MAX_EPOCHS, MAX_STEPS, Duration, Horizon
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Change, Hint, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.base.text import format_count
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
@@ -79,7 +79,7 @@ def _find_problems(
     yield from _find_class_problems(recipe, facts)
     if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
         clause = "works only with .beton files"
-        yield Problem("data.order", recipe.data.order, clause, "data.order=random")
+        yield Problem("data.order", recipe.data.order, clause, Value("random"))
     yield from (problem.under("methods") for problem in stack.problems())
     if recipe.batch.global_size <= facts.train_examples:
         yield from _find_duration_problems(recipe, facts.train_examples)
@@ -123,10 +123,10 @@ def _find_batch_problems(
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
         devices = format_count(world_size, "device")
         clause = f"must divide the {rank_size} images of each device (bs={size} on {devices})"
-        yield Problem("batch.bn_size", bn_size, clause, f"batch.bn_size={divisor}")
+        yield Problem("batch.bn_size", bn_size, clause, Value(divisor))
     if recipe.batch.bn_size == AUTO and recipe.launch.device == "cpu":
         clause = "needs a GPU, and this run uses the CPU"
-        yield Problem("batch.bn_size", AUTO, clause, "batch.bn_size=64")
+        yield Problem("batch.bn_size", AUTO, clause, Value("64"))
 
 
 def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
@@ -134,7 +134,7 @@ def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
     location = _get_image_location(recipe, facts)
     if setting not in ("auto", count):
         clause = f"does not match the {count} classes in {location}"
-        yield Problem("model.num_classes", setting, clause, "model.num_classes=auto")
+        yield Problem("model.num_classes", setting, clause, Value("auto"))
     elif count < 2:
         yield Problem("data.root", location, f"has {count} class; a classifier needs at least 2")
 
@@ -164,9 +164,7 @@ def _find_duration_problems(recipe: Recipe, examples: int) -> Iterator[Problem]:
     is_long = warmup < horizon.total_steps < warmup + cooldown
     if recipe.schedule.name == "wsd" and is_long:
         clause = f"and the warm-up take {warmup + cooldown:,} of {horizon.total_steps:,} steps"
-        yield Problem(
-            "schedule.cooldown", recipe.schedule.cooldown, clause, "schedule.cooldown=0.2dur"
-        )
+        yield Problem("schedule.cooldown", recipe.schedule.cooldown, clause, Value("0.2dur"))
     milestones = recipe.milestones(horizon)
     if milestones != sorted(set(milestones)):
         yield Problem("schedule.milestones", recipe.schedule.milestones, "must increase")
@@ -180,7 +178,7 @@ def _suggest_durations(recipe: Recipe, examples: int) -> Iterator[str]:
         return not any(_find_duration_problems(other, examples))
 
     epochs = (number for number in range(1, 1000) if is_valid(f"{number}ep"))
-    yield from (f"epochs={number}" for number in islice(epochs, 1))
+    yield from (Change(f"epochs={number}") for number in islice(epochs, 1))
     if is_valid("100ba"):
         yield "max_duration=100ba ssr=1"
 
@@ -201,5 +199,5 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
     return " ".join(changes)
 
 
-def _suggest_warmup(horizon: Horizon) -> str:
-    return f"schedule.warmup={'0.1dur' if horizon.total_steps > 1 else '0ep'}"
+def _suggest_warmup(horizon: Horizon) -> Change:
+    return Change(f"schedule.warmup={'0.1dur' if horizon.total_steps > 1 else '0ep'}")

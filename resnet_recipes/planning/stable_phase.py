@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import Hint, Problem
+from resnet_recipes.base.errors import Change, Hint, Problem
 from resnet_recipes.base.limits import IsDuration, get_limits
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
@@ -86,7 +86,7 @@ def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
         if parent_steps != steps:
             other = f"{durations[key]} takes {parent_steps:,} of the other's"
             clause = f"takes {steps:,} of this run's steps, and {other}"
-            yield Problem(key, duration, clause, f"{key}={parent_steps}ba")
+            yield Problem(key, duration, clause, Change(f"{key}={parent_steps}ba"))
     cooldown = Duration.parse(parent.recipe.schedule.cooldown)
     remaining = Fraction(parent.total_steps - parent.stable_steps, parent.total_steps)
     fraction = cooldown.value if cooldown.unit == "dur" else remaining

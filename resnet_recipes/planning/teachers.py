@@ -215,13 +215,14 @@ def find_soft_label_problems(plan: Plan) -> Iterator[Problem]:
             clause = (
                 "changes the images of each batch, so that stored soft labels do not match them"
             )
-            yield Problem(f"methods.{method.name}", None, clause, f"'~methods.{method.name}'")
+            yield Problem(f"methods.{method.name}", None, clause, Change(f"~methods.{method.name}"))
     if plan.recipe.data.class_balance:
         clause = "may show an image several times per epoch, and each time needs its own output"
-        yield Problem("data.sampling", plan.recipe.data.sampling, clause, "data.sampling=natural")
+        fix = Change("data.sampling=natural")
+        yield Problem("data.sampling", plan.recipe.data.sampling, clause, fix)
     if not plan.facts.augments_images:
         clause = "has no stored images that a teacher could see"
-        yield Problem("data.backend", plan.facts.backend, clause, "data=/path/to/images")
+        yield Problem("data.backend", plan.facts.backend, clause, Change("data=/path/to/images"))
 
 
 def read_soft_labels(plan: Plan, method: Method) -> Teacher:
@@ -268,6 +269,6 @@ def _find_differences(
     for name in sorted({*description, *expected} - {"images"}):
         stored, value = description.get(name), expected.get(name)
         if stored != value:
-            fix = f"{name}={shlex.quote(stored)}" if stored else f"'~{name}'"
+            fix = Change(f"{name}={stored}" if stored else f"~{name}")
             clause = Statement(f"{path} was made {f'with {stored}' if stored else 'without it'}")
             yield Problem(name, value, clause, fix)

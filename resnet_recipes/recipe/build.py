@@ -4,7 +4,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.errors import Fix, Hint, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Problem, RecipeError, Value
 from resnet_recipes.base.field_types import (
     describe_type,
     find_dataclasses,
@@ -172,8 +172,7 @@ def _choose_section(
     name = tree.get("name", sections[0].name)
     if not isinstance(name, str) or name not in names:
         likely_name = find_closest(str(name), names)
-        fix = f"{key}={likely_name}" if likely_name else ""
-        problems.append(Problem(f"{key}.name", name, "", fix, tuple(names)))
+        problems.append(Problem(f"{key}.name", name, "", Value(likely_name), tuple(names)))
         return sections[0], {}
     field_types = get_field_types(names[name])
     owners = {each: [one for one in names if each in get_field_types(names[one])] for each in tree}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import (
+    Change,
     Hint,
     Kind,
     Problem,
@@ -78,7 +79,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
             return _reject_value(problem, wrong)
         problem = problem._replace(fix=())  # this fix was tried
     method = ".".join(problem.key.split(".")[:2])
-    if problem.fix == f"'~{method}'":
+    if Change(f"~{method}") in problem.changes:
         return apply_translation(problem, _turn_off(method, context))
     problem = _drop_rejected_values(problem, context)
     if problem.advice or problem.valid:

@@ -1,13 +1,13 @@
 """Parse the changes to a recipe: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.duration import find_epochs_rule
 from resnet_recipes.base.errors import (
     BrokenRuleError,
+    Change,
     Fix,
     Hint,
     Kind,
@@ -167,7 +167,7 @@ def _find_argument_problem(argument: str) -> Problem | None:
         return Problem.unknown_setting(key, value, typed=argument)
     if key == "name":
         clause = "is the name of the recipe, not of the run"
-        return Problem(key, value, clause, shlex.quote(f"run={value}"))
+        return Problem(key, value, clause, Change(f"run={value}"))
     return _find_value_problem(key, value)
 
 

@@ -14,7 +14,7 @@ from resnet_recipes.base.duration import (
     count_steps_per_epoch,
     parse_fraction,
 )
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Problem, Value
 from resnet_recipes.base.limits import Bounds, IsDuration
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.base import DataConfig
@@ -32,7 +32,7 @@ from resnet_recipes.recipe.sections import (
 )
 from resnet_recipes.run_folder.facts import Published
 
-_STRETCH = Bounds(above=0, most=1000, fix="ssr=1")
+_STRETCH = Bounds(above=0, most=1000, fix=Value("1"))
 
 
 @dataclass

@@ -174,7 +174,7 @@ _GPUS = Bounds(
     most=64,
     keyword="auto",
     fix=(
-        "gpus=8",
+        Value("8"),
         Hint("for several machines: resnet-recipes job --for slurm mild data=PATH nodes=2 gpus=8"),
     ),
 )
@@ -251,7 +251,7 @@ class RunConfig(Section):
             name = last if os.path.isdir(folder or "/") or folder == self.root else self.name
             valid_name = re.sub(r"[^\w.+-]+", "-", name, flags=re.ASCII).strip("-.")
             fix = (
-                f"run={valid_name}"
+                Value(valid_name)
                 if names.RUN_NAME.fullmatch(valid_name)
                 else Hint("as in run=baseline")
             )

@@ -76,7 +76,7 @@ def test_eval_resize_keeps_proportion_for_other_sizes():
 def test_data_suggests_resize_for_larger_crop(size, resize):
     config = DataConfig(root="images", eval_size=size, eval_resize=size - 1)
     (problem,) = config.problems()
-    assert problem.fixes == (f"data.eval_resize={resize}",)
+    assert problem.fixes == (Value(resize),)
     assert not list(replace(config, eval_resize=resize).problems())
 
 

@@ -235,7 +235,7 @@ def test_soft_labels_reject_other_crops_with_their_values(store_outputs, explain
     message = explain_plan_rejection(RecipeError, store_outputs(RESIZED), other)
     for text in (
         "two.safetensors was made with [0.08,1.0]",
-        "data.crop_scale='[0.08,1.0]'",
+        "'data.crop_scale=[0.08,1.0]'",
         "two.safetensors was made with 3",
         "two.safetensors was made with 2",
         "methods.randaugment={depth:1,severity:10.0,",
@@ -326,8 +326,8 @@ def test_metadata_is_quoted_in_suggested_commands(
     path = store_outputs()
     rewrite_soft_labels(path, {"data.seed": "$(reboot)", "data.flip": "0"})
     error = get_error(RecipeError, plan_recipe, make_teacher_arguments(path))
-    fixes = {problem.key: problem.fix for problem in error.problems}
-    assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
+    lines = [line for problem in error.problems for line in problem.lines()]
+    assert lines[1::2] == ["use:   data.flip=0", "use:   'data.seed=$(reboot)'"]
     rewrite_soft_labels(path, {"$(reboot)": "1"})
     assert "reboot" not in explain_plan_rejection(NotReadyError, path)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
 from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import make_half_source
@@ -161,12 +161,12 @@ def find_quasi_random_problem(beton: Beton) -> Problem | None:
             f"needs {format_bytes(needed)} of memory for {2 * WINDOW_PAGES} pages of "
             f"{beton.path.name}, and {format_bytes(free)} are free"
         )
-        return Problem("data.order", "quasi_random", clause, "data.order=random")
+        return Problem("data.order", "quasi_random", clause, Value("random"))
     if is_sorted_by_class(beton):
         clause = (
             f"would make batches of a few classes each: {beton.path.name} is stored class by class"
         )
-        fix = ("data.order=random", Hint("or convert it again: the order is shuffled by default"))
+        fix = (Value("random"), Hint("or convert it again: the order is shuffled by default"))
         return Problem("data.order", "quasi_random", clause, fix)
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from resnet_recipes.base.errors import Hint, Problem
+from resnet_recipes.base.errors import Change, Hint, Problem
 from resnet_recipes.base.text import join_first
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import (
@@ -18,7 +18,7 @@ from resnet_recipes.data.root import (
     make_problem,
 )
 
-_CLASSES = ("data.nested_classes=false", Hint("if they are classes"))
+_CLASSES = (Change("data.nested_classes=false"), Hint("if they are classes"))
 
 
 def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:

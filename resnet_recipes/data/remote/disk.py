@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, Value
 from resnet_recipes.base.paths import find_existing_parent, find_folder_problem, get_cache_folder
 from resnet_recipes.base.text import format_bytes
 
@@ -37,7 +37,7 @@ def check_owner(folder: Path) -> Path:
     if is_own and stat.S_ISDIR(facts.st_mode):
         return folder
     rule = "must be your own folder, and not writable by everyone"
-    raise NotReadyError.of("data.cache", str(folder), rule, "data.cache=/another/folder")
+    raise NotReadyError.of("data.cache", str(folder), rule, Value("/another/folder"))
 
 
 def make_folder(folder: Path) -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resnet_recipes.base.errors import Hint, NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError, Value
 from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.beton import ALLOCATION, HEADER, METADATA_START, SAMPLE, VERSION
 from resnet_recipes.data.remote import disk
@@ -263,7 +263,7 @@ class Copy:
             yield
         except OSError as error:
             clause = f"cannot be written to: {error.strerror}"
-            fix = "data.cache=/another/folder"
+            fix = Value("/another/folder")
             raise NotReadyError.of("data.cache", str(self._home), clause, fix) from None
 
 

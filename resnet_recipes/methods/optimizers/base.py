@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.backbones import find_classifier
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Change, Problem
 from resnet_recipes.base.limits import BelowOne, Bounds, OneOf, Positive
 from resnet_recipes.base.section import Section
 
@@ -28,7 +28,7 @@ POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     "norm_layers": lambda module, name, parameter: isinstance(module, _NORMS),
 }
 
-_HEAD_ALONE = "model.freeze=backbone"
+_HEAD_ALONE = Change("model.freeze=backbone")
 
 
 @dataclass

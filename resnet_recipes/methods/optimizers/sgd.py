@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Problem, Value
 from resnet_recipes.base.limits import BelowOne
 from resnet_recipes.methods.optimizers.base import OptimizerSettings, fill_state_with_zeros
 
@@ -37,7 +37,7 @@ class SGD(OptimizerSettings):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if self.nesterov and self.momentum == 0:
-            yield Problem("nesterov", True, "needs momentum above 0", "optimizer.nesterov=false")
+            yield Problem("nesterov", True, "needs momentum above 0", Value("false"))
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return TorchSGD(self.groups(model), self)
