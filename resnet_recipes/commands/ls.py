@@ -96,6 +96,7 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
     }
     try:
         links = library.read_chain(entry.name)
+        RecipeError.raise_if_any(one for _, document in links for one in document.problems)
     except RecipeError as error:
         return item | {"about": f"cannot be read: {error.problems[0].lines()[0]}"}
     head: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import SETTINGS as DURATION_SETTINGS
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement, Value
+from resnet_recipes.base.errors import Change, Hint, Kind, Problem, RecipeError, Statement, Value
 from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
@@ -207,7 +207,8 @@ def _collect_files(
         tree = {key: value for key, value in document.tree.items() if key != "defaults"}
         misfits = list[Problem]()
         tree = fit_sections(tree, misfits, in_file=True)
-        problems += [_add_location(problem, document) for problem in misfits]
+        problems += document.problems
+        problems += [add_location(problem, document) for problem in misfits]
         if entry.group:
             files[_name_config(entry)] = complete_section(entry.group, tree[entry.group])
         else:
@@ -311,30 +312,30 @@ def _find_idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -
         readers = schedule.READ_BY.get(name, ()) if section == "schedule" else ()
         if readers and schedule.name not in readers:
             clause = f"is for {' and '.join(readers)}, and the schedule is {schedule.name}"
-            fix = f"schedule.name={readers[0]}"
+            fix = Change(f"schedule.name={readers[0]}")
             yield Problem(override.key, override.value, clause, fix, typed=override.typed)
 
 
 def _locate(problem: Problem, changed: Sequence[Override], links: Links) -> Problem:
-    """Add file and line to a problem from a recipe file, unless an override changes its setting."""
+    """Add a user's file and line to a problem, unless an override changes its setting.
+
+    Without overrides, a problem of an inherited setting concerns the last file.
+    """
     settings = [override.key for override in changed if not override.is_choice]
     if any(f"{problem.key}.".startswith(f"{key}.") for key in settings):
         return problem
-    return next(
-        (
-            _add_location(problem, document)
-            for _, document in reversed(links)
-            if problem.key in document.lines
-        ),
-        problem,
-    )
+    documents = [document for entry, document in reversed(links) if entry.origin != "packaged"]
+    matches = [document for document in documents if problem.key in document.lines]
+    matches += [] if changed or problem.kind is Kind.MISSING else documents
+    return add_location(problem, matches[0]) if matches else problem
 
 
-def _add_location(problem: Problem, document: Document) -> Problem:
-    """Add file and line to a problem, and explain names and values of other tools."""
+def add_location(problem: Problem, document: Document) -> Problem:
+    """Add file and line to a problem, explain foreign names and values, and write fixes as YAML."""
     meanings = FOREIGN_VALUES.get(problem.key, {})
     if meaning := meanings.get(str(problem.value).lower()):
         problem = apply_translation(problem, meaning)
     elif problem.kind is Kind.UNKNOWN and not problem.fixes:
         problem = add_key_meaning(problem)
-    return problem._replace(where=document.locate(problem.key))
+    fix = tuple(document.format_fix(problem.key, each) for each in problem.advice)
+    return problem._replace(where=document.locate(problem.key), fix=fix)

@@ -92,13 +92,8 @@ def list_points(arguments: Sequence[str]) -> list[list[str]]:
             fix = OWN_APPLICATION if is_unlisted(argument.partition("=")[2]) else fix
             problems.append(Problem(argument, None, error.clause, fix))
     if count > MAX_SWEEP_POINTS:
-        problems.append(
-            Problem(
-                "-m",
-                None,
-                f"would start at least {count:,} runs; the maximum is {MAX_SWEEP_POINTS:,}",
-            )
-        )
+        clause = f"would start at least {count:,} runs; the maximum is {MAX_SWEEP_POINTS:,}"
+        problems.append(Problem("-m", None, clause))
     RecipeError.raise_if_any(problems)
     return [list(point) for point in product(*choices)]
 

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -133,7 +134,7 @@ class Library:
 
         def is_readable(entry: Entry) -> bool:
             try:
-                return bool(read(entry))
+                return not read(entry).problems
             except RecipeError:
                 return False
 
@@ -199,25 +200,23 @@ class Library:
     def find_parents(self, child: Entry, document: Document) -> list[Entry]:
         """Return the files in the `defaults` of a recipe.
 
-        The recipe's own name means the packaged recipe with that name. Raises RecipeError, which
-        names file and line, for a file that does not exist.
+        The recipe's own name means the packaged recipe with that name. A misspelled name is a
+        problem of the document; raises RecipeError, which names file and line, for other names.
         """
-        try:
-            entries = [
-                self.find_option(group, name) if group else self.find(name)
-                for group, name in read_defaults(document)
-            ]
-        except RecipeError as error:
-            location = document.locate("defaults")
-            problem = error.problems[0]
-            changes = {"key": problem.value, "value": None} if problem.kind is Kind.UNKNOWN else {}
-            raise RecipeError([problem._replace(where=location, typed="", **changes)]) from None
-        return [
-            Entry(entry.name, entry.shadows, "packaged")
-            if entry.path == child.path and entry.shadows
-            else entry
-            for entry in entries
-        ]
+        entries = []
+        for group, name in read_defaults(document):
+            find = partial(self.find_option, group) if group else self.find
+            try:
+                entry = find(name)
+            except RecipeError as error:
+                problem = error.problems[0]._replace(where=document.locate("defaults"))
+                document.problems += [problem] if problem not in document.problems else []
+                if problem.kind is not Kind.UNKNOWN or not problem.fixes:
+                    raise RecipeError(document.problems) from None
+                entry = find(problem.fixes[0])
+            is_own = entry.path == child.path and entry.shadows
+            entries.append(Entry(entry.name, entry.shadows, "packaged") if is_own else entry)
+        return entries
 
     def _collect(self, entry: Entry, links: list[Link], below: tuple[Path, ...]) -> None:
         document = read(entry)
@@ -260,15 +259,15 @@ def read(entry: Entry) -> Document:
         clause, hint = Statement("only recipes inherit"), Hint("delete the list")
         raise _make_defaults_error(document, None, clause, hint)
     lines = {f"{group}.{key}": line for key, line in document.lines.items()}
-    return Document(entry.path, {group: document.tree}, lines, document.raw)
+    return replace(document, tree={group: document.tree}, lines=lines)
 
 
 def expand_document(document: Document) -> Document:
     """Replace short names at the top of a recipe file, such as `lr`, with full names.
 
-    Raises RecipeError if a short name and another line set the same setting.
+    A short name and another line that set the same setting are a problem of the result.
     """
-    tree, lines, problems = dict(document.tree), dict(document.lines), []
+    tree, lines, problems = dict(document.tree), dict(document.lines), [*document.problems]
     for short in [name for name in SHORT_NAMES if not isinstance(tree.get(name, {}), dict)]:
         value, line, location = tree.pop(short), lines.pop(short), document.locate(short)
         if short == "epochs" and (clause := find_epochs_rule(str(value))):
@@ -289,8 +288,7 @@ def expand_document(document: Document) -> Document:
             elif isinstance(tree.get(section, {}), dict):
                 tree[section] = tree.get(section, {}) | setting
             lines[key] = line
-    RecipeError.raise_if_any(problems)
-    return replace(document, tree=tree, lines=lines)
+    return replace(document, tree=tree, lines=lines, problems=problems)
 
 
 def _make_unknown_error(key: str, name: str, choices: list[str]) -> RecipeError:
@@ -317,7 +315,7 @@ def _make_defaults_error(
     document: Document, value: object, clause: str, fix: Fix = ()
 ) -> RecipeError:
     where = document.locate("defaults")
-    return RecipeError([Problem("defaults", value, clause, fix, where=where)])
+    return RecipeError([*document.problems, Problem("defaults", value, clause, fix, where=where)])
 
 
 def _parse_default(item: object) -> Default | None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 import yaml
 
 from resnet_recipes.base.errors import (
+    Change,
     Fix,
     Hint,
     Kind,
@@ -23,6 +24,7 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
+    Value,
 )
 from resnet_recipes.base.names import SHORT_NAMES, get_full_name
 from resnet_recipes.base.reading import read_bytes
@@ -59,10 +61,23 @@ class Document:
     tree: dict[str, Any]
     lines: dict[str, int] = field(default_factory=dict)  # "optimizer.lr" -> line of the key
     raw: bytes = b""
+    problems: list[Problem] = field(default_factory=list)  # their keys are not in the tree
 
     def locate(self, key: str) -> str:
-        """Return the file and line of a key."""
-        return f"{shorten_path(self.path)}:{self.lines[key]}"
+        """Return the file and line of a key; only the file if it does not set the key."""
+        path, line = shorten_path(self.path), self.lines.get(key)
+        return f"{path}:{line}" if line else path
+
+    def format_fix(self, key: str, fix: str) -> str:
+        """Return a value for `key`, or a change, as a line of this file; other advice as it is."""
+        change = Change(f"{key}={fix}") if isinstance(fix, Value) else fix
+        if not isinstance(change, Change):
+            return fix
+        *sections, name = change.key.split(".")
+        line = f"{name}: {'null' if change[0] == '~' else change.value or repr('')}"
+        while sections and ".".join(sections) not in self.lines:
+            line = f"{sections.pop()}: {{{line}}}"
+        return line
 
 
 def load(path: Path, references: bool = False) -> Document:
@@ -83,7 +98,9 @@ def load_frozen(path: Path) -> Document:
     if not path.exists():
         raise NotReadyError.at(shorten_path(path), "", lost, Kind.ABSENT)
     try:
-        return load(path)
+        document = load(path)
+        RecipeError.raise_if_any(document.problems)
+        return document
     except RecipeError as error:
         raise NotReadyError(
             one if isinstance(one.fix, Hint) else one._replace(fix=lost) for one in error.problems
@@ -94,7 +111,7 @@ def load_frozen(path: Path) -> Document:
 def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     """Read a recipe from bytes; `path` is its name in messages.
 
-    The document is cached: do not change it. Raises RecipeError with the problems of the file.
+    The document is cached: do not change it. Raises RecipeError if it cannot be read to its end.
     """
     try:
         text = raw.decode("utf-8-sig")
@@ -109,12 +126,8 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     reader = _Reader(path, references)
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*#\s*@package", line):
-            reader.reject(
-                number,
-                line.strip(),
-                "is an instruction to Hydra, which recipes do not use",
-                Hint("delete the line"),
-            )
+            clause = "is an instruction to Hydra, which recipes do not use"
+            reader.reject(number, line.strip(), clause, Hint("delete the line"))
     try:
         reader.check(yaml.parse(text, Loader=_LOADER))
         tree = reader.read_tree(yaml.compose(text, Loader=_LOADER))
@@ -126,14 +139,12 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         has_tab = re.match(r" *\t", [*lines, "", ""][number - 1])
         why = "is indented with a tab" if has_tab else f"is not YAML: {error.problem}"
         hint = "indent with spaces, two for each level"
-        reader.reject(
-            number, None, why, Hint(hint if has_tab else f"{hint}, and put unusual text in quotes")
+        reader.stop(
+            number, why, Hint(hint if has_tab else f"{hint}, and put unusual text in quotes")
         )
     except yaml.YAMLError as error:
-        reader.reject(1, None, f"is not YAML: {' '.join(str(error).split())[:120]}")
-    if reader.problems:
-        raise RecipeError(reader.problems)
-    return Document(path, tree, reader.lines, raw)
+        reader.stop(1, f"is not YAML: {' '.join(str(error).split())[:120]}")
+    return Document(path, tree, reader.lines, raw, reader.problems)
 
 
 def shorten_path(path: Path) -> str:
@@ -164,9 +175,9 @@ class _Reader:
     def _format_location(self, line: int) -> str:
         return f"{shorten_path(self.path)}:{line}"
 
-    def stop(self, line: int, clause: str) -> NoReturn:
+    def stop(self, line: int, clause: str, fix: Fix = ()) -> NoReturn:
         """Record a problem and raise RecipeError, because reading cannot continue."""
-        self.reject(line, None, clause)
+        self.reject(line, None, clause, fix)
         raise RecipeError(self.problems)
 
     def check(self, events: Iterable[Any]) -> None:
@@ -177,10 +188,8 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self.stop(
-                        line,
-                        Statement("a second document starts here; a recipe is a single document"),
-                    )
+                    clause = "a second document starts here; a recipe is a single document"
+                    self.stop(line, Statement(clause))
                 if event.tags or event.version:
                     clause = Statement("YAML directives (%...) are not used in recipes")
                     self.reject(line, None, clause, Hint("delete the line"))
@@ -196,11 +205,8 @@ class _Reader:
             if name := getattr(event, "anchor", None):
                 anchors += 1
                 sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
-                clause, fix = (
-                    Statement("anchors and aliases are not used in recipes"),
-                    Hint("write the value out"),
-                )
-                self.reject(line, f"{sign}{name}", clause, fix)
+                clause = Statement("anchors and aliases are not used in recipes")
+                self.reject(line, f"{sign}{name}", clause, Hint("write the value out"))
             if tag := getattr(event, "tag", None):
                 self.reject(
                     line, tag, Statement("tags are not used in recipes"), Hint("delete the tag")
@@ -209,15 +215,14 @@ class _Reader:
             raise RecipeError(self.problems)
 
     def read_tree(self, root: yaml.Node | None) -> dict[str, Any]:
-        """Return the values of a document.
+        """Return the values of a document, without those that break a rule.
 
         Raises RecipeError if the document is not a mapping or is empty.
         """
         tree = self._read_value(root, "") if isinstance(root, yaml.MappingNode) else {}
         if not self.problems and not tree:
             clause = Statement("a recipe is a mapping of settings, as in 'name: mine'")
-            self.reject(1, None, clause, "defaults: [mild]")
-            raise RecipeError(self.problems)
+            self.stop(1, clause, "defaults: [mild]")
         return tree
 
     def _read_value(self, node: yaml.Node, key: str) -> Any:
@@ -229,13 +234,18 @@ class _Reader:
             ]
         tree: dict[str, Any] = {}
         for head, item in node.value:
-            name, line = self._read_key(head, key), head.start_mark.line + 1
+            count, line = len(self.problems), head.start_mark.line + 1
+            name = self._read_key(head, key)
             full = f"{key}.{name}" if key else name
             if name in tree:
                 clause = f"is a duplicate key; the first is on line {self.lines[full]}"
                 self.reject(line, full, clause, Hint("delete one of them"))
-            self.lines[full] = line
-            tree[name] = self._read_value(item, full)
+            is_valid_key = len(self.problems) == count
+            value = self._read_value(item, full)
+            if isinstance(value, dict) and isinstance(tree.get(name), dict):
+                tree[name] |= value
+            elif len(self.problems) == count or (is_valid_key and isinstance(value, dict)):
+                self.lines[full], tree[name] = line, value
         return tree
 
     def _read_key(self, node: yaml.Node, section: str) -> str:

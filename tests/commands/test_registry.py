@@ -163,6 +163,43 @@ def test_validate_reports_the_problems_of_all_files(run_command):
     assert "bad.yaml:3: unknown setting optimizer.lrr" in err
 
 
+_MISTAKES = """\
+defaults: [milld, optimizer: lam]
+epochs: many
+lr: -1
+lr: 0.1
+batch: {global_size: lots}
+methods: {ema: off, mixap: {}}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["recipes validate", "recipes diff mine mild", "train mine", "train ./recipes/mine.yaml"],
+)
+def test_mistakes_of_a_file_are_reported_at_once(command, run_command, recipes):
+    (recipes / "mine.yaml").write_text(_MISTAKES)
+    lines = run_command(f"resnet-{command}", 2).err.splitlines()
+    expected = (
+        "1: unknown optimizer lam; did you mean lamb?",
+        "1: unknown recipe milld; did you mean mild?",
+        "2: epochs: many must be",
+        "3: optimizer.lr=-1 must be",
+        "4: lr is a duplicate key",
+        "5: batch.global_size=lots must be",
+        "6: ema: off is read differently",
+        "6: unknown setting methods.mixap; did you mean methods.mixup?",
+    )
+    first = [line.partition("mine.yaml:")[2] for line in lines if "mine.yaml:" in line]
+    assert all(one.startswith(text) for one, text in zip(sorted(first), expected, strict=True))
+
+
+def test_unknown_parent_does_not_hide_other_mistakes(run_command, recipes):
+    (recipes / "mine.yaml").write_text("defaults: [gone]\nepochs: many\nseed: yes\n")
+    err = run_command("resnet-recipes validate", 2).err
+    assert [f"mine.yaml:{line}: " in err for line in (1, 2, 3)] == [True] * 3
+
+
 @pytest.mark.parametrize("command", ["show nope", "job"])
 def test_valid_recipes_omit_unreadable_ones(command, run_command, recipes):
     (recipes / "mine.yaml").write_text("defaults: [mild]\nseed: 1\n")

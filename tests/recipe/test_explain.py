@@ -16,7 +16,7 @@ def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
     assert "optimizer: {name: lamb}" in message
     assert "ema: null" in message
     assert "Apple GPUs are not supported" in message
-    assert "gpus=auto" in message
+    assert "use:   gpus: auto" in message
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_command_overrides_short_settings_which_override_parents(tmp_path, monke
     ],
 )
 def test_setting_set_twice_is_rejected_with_both_lines(text, message):
-    error = get_error(RecipeError, expand_document, parse(text.encode(), PATH))
-    assert message in str(error)
+    (problem,) = expand_document(parse(text.encode(), PATH)).problems
+    assert message in str(problem)
 
 
 @pytest.mark.parametrize(

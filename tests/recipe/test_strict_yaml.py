@@ -16,7 +16,11 @@ PATH = Path("recipes/mine.yaml")
 def explain_rejected_yaml(text: str | bytes, references: bool = False) -> str:
     """Return the message of the reader for a rejected file."""
     data = text if isinstance(text, bytes) else text.encode()
-    return str(get_error(RecipeError, parse, data, PATH, references))
+
+    def read_strictly() -> None:
+        RecipeError.raise_if_any(parse(data, PATH, references).problems)
+
+    return str(get_error(RecipeError, read_strictly))
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -138,6 +142,14 @@ def test_unsafe_recipe_file_is_rejected_with_its_line(text, line, expected):
 def test_strict_yaml_reports_all_problems_at_once():
     message = explain_rejected_yaml("a: yes\nb: 010\nc: !!str x\nhydra: {}\n")
     assert [f":{line}" in message for line in (1, 2, 3, 4)] == [True] * 4
+
+
+def test_rejected_values_are_not_in_the_tree():
+    text = "a: 1\na: 2\nb: yes\nhydra: {c: 1}\nd: {e: 010, f: 3}\ng: {h: 1}\ng: {i: 2}\n"
+    document = parse(text.encode(), PATH)
+    assert document.tree == {"a": 1, "d": {"f": 3}, "g": {"h": 1, "i": 2}}
+    assert [document.lines[key] for key in ("a", "d.f", "g.h", "g.i")] == [1, 5, 6, 7]
+    assert len(document.problems) == 5
 
 
 def test_reused_anchor_name_is_reported_as_an_anchor():
