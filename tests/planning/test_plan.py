@@ -178,7 +178,7 @@ def test_make_plan_reports_all_conflicts_at_once():
     assert problems.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
     assert "does not match the 10 classes" in problems["model.num_classes"]
     assert "batch.bn_size=25" in problems["batch.bn_size"]
-    assert "takes 200 steps, but the run has 100" in problems["schedule.warmup"]
+    assert "it takes 200 steps, and the run has 100" in problems["schedule.warmup"]
 
 
 def test_make_plan_reports_unknown_network_and_other_conflicts():
@@ -199,11 +199,11 @@ batch.bn_size=32 batch.global_size=200 | 3 | {} | batch.global_size | bs=192 lr=
 batch.bn_size=auto launch.device=cpu | 1 | {} | batch.bn_size | needs a GPU
 max_duration=0.04ep | 1 | {} | max_duration | is less than one step
 max_duration=0.04ep | 1 | {} | max_duration | epochs=2
-max_duration=1ep | 1 | {} | schedule.warmup | but the run has
+max_duration=1ep | 1 | {} | schedule.warmup | must be shorter than the run
  | 1 | {classes: 1} | data.root | has 1 class
 schedule.name=wsd schedule.cooldown=0.95dur | 1 | {} | schedule.cooldown | warm-up take 105 of
-schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | but the run has
-max_duration=1ba schedule.warmup=0.1dur | 1 | {} | schedule.warmup | takes 1 step, but the run
+schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | must be shorter than the run
+max_duration=1ba schedule.warmup=0.1dur | 1 | {} | schedule.warmup | takes 1 step, and the run
 schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milestones | must increase
 """
     ),
