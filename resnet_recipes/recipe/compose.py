@@ -131,7 +131,7 @@ def _compose_links(
     problems += _find_idle_removals(changed, links)
     problems += _find_idle_settings(changed, recipe.schedule)
     links = [*links, *options]
-    mistakes += _find_second_duration(changed, recipe.launch.budget)
+    mistakes = _add_second_duration(mistakes, changed, recipe.launch.budget)
     problems += [_locate(problem, changed, links) for problem in mistakes]
     digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
     last = {override.key: override.typed for override in changed}
@@ -297,12 +297,21 @@ def _list_methods(links: Links) -> set[str]:
     }
 
 
-def _find_second_duration(changed: Sequence[Override], budget: str) -> Iterator[Problem]:
-    """Yield a problem if a change sets the duration of a run with a budget."""
+def _add_second_duration(
+    problems: Sequence[Problem], changed: Sequence[Override], budget: str
+) -> list[Problem]:
+    """Return problems, with one for a change that sets the duration of a run with a budget."""
     typed = [override.typed for override in changed if override.key in DURATION_SETTINGS]
-    if typed and budget:
-        clause = Statement(f"{typed[0]} already sets the duration")
-        yield Problem("launch.budget", budget, clause, Hint("remove one of them"))
+    if not (typed and budget):
+        return [*problems]
+    clause, hint = Statement(f"{typed[0]} already sets the duration"), Hint("remove one of them")
+    merged = [
+        one._replace(clause=f"{one.clause}, and {clause}", fix=(*one.advice, hint))
+        for one in problems
+        if one.key == "launch.budget"
+    ]
+    others = [one for one in problems if one.key != "launch.budget"]
+    return others + (merged or [Problem("launch.budget", budget, clause, hint)])
 
 
 def _find_idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -> Iterator[Problem]:
