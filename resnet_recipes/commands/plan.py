@@ -1,6 +1,6 @@
 """`resnet-recipes plan NAME`: print the plan of a run without starting it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +71,9 @@ def run(arguments: Arguments) -> int:
             result, count_ranks(result.recipe.launch), needs_weights=False
         )
         plan = fit_budget(plan, say, measures=False)
-    lines = format_plan(plan, folder, "--verbose" in arguments, seconds_left)
+    lines: Iterable[str] = ["no problems found"]
+    if "--no-plan" not in arguments:
+        lines = format_plan(plan, folder, "--verbose" in arguments, seconds_left)
     show(arguments, plan.as_dict(), lines)
     return 0
 

@@ -30,7 +30,7 @@ USAGE = Usage(
         "--describe NAME": "print a recipe, with the sources of its values",
         "--dry-run": "print the plan and start nothing",
         "--verbose": "print the full plan, and all times in the summary",
-        "--no-plan": "start without printing the plan",
+        "--no-plan": "start, or only check with --dry-run, without printing the plan",
         "--check": "smoke test: decode images for up to a minute, train the last two steps, "
         "evaluate and save once, then delete everything",
         "--cfg": "print the complete recipe as YAML",

@@ -120,6 +120,12 @@ def test_demo_is_planned_before_its_images_exist(run_command, tmp_path):
 
 def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, run_json, tmp_path):
     arguments = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
+def test_dry_run_without_plan_only_checks(run_command):
+    command = "resnet-train demo --dry-run --no-plan"
+    assert run_command(command).out == "no problems found\n"
+    assert run_command(f"{command} epochs=1", 2).err.startswith("error: schedule.warmup=1ep")
+
+
     out, err = run_command(f"resnet-train {arguments} --dry-run")
     assert err == ""
     assert "of 625 steps: 11,250 steps" in out
