@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
@@ -25,16 +24,13 @@ from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, resolve_plan
 from resnet_recipes.jobs.checks import check_validation_images
-from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.heartbeat import HeartbeatWriter
-from resnet_recipes.jobs.initial_weights import find_initial_weights
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.jobs.measure import measure_time
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handle_signals
 from resnet_recipes.planning.estimate import Estimate
-from resnet_recipes.planning.plan import IMAGENET_FACTS, InitialWeights, Plan
-from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe import compose as composing
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.compose import Composed
@@ -175,25 +171,13 @@ def plan(
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
-    recipe, origin = _check(recipe, needs_data=False)
-    has_images = recipe.data.root or recipe.data.backend == "synthetic"
-    facts, start, errors = IMAGENET_FACTS, None, ErrorCollector()
-    with errors:
-        if has_images:
-            facts = data.survey_images(recipe.data, on_progress=on_progress)
-        result = make_plan(recipe, facts, ranks, origin)
-        if has_images:
-            new_run.check(result)
-    with errors:
-        if has_images:
-            new_run.check_name(recipe.run)
-    with errors:
-        if not (has_images and recipe.run.extends):
-            start = find_initial_weights(recipe, facts, needs_weights)
-    errors.raise_if_any()
-    if has_images and (state := find_stable_state(result)):
-        start = InitialWeights(str(state), is_stable_phase=True)
-    return replace(result, start=start)
+    result = _check(recipe, needs_data=False)
+    config = result.recipe.data
+    survey = partial(data.survey_images, config, on_progress=on_progress)
+    has_images = config.root or config.backend == "synthetic"
+    # find_stable_state reports a missing run to extend
+    unused = ("launch", "run.extends")
+    return new_run.plan_run(result, ranks, survey if has_images else None, unused, needs_weights)
 
 
 def estimate(recipe: Recipe | Composed, on_progress: Say = do_nothing) -> Estimate:

@@ -1,5 +1,6 @@
 """Run several checks, and raise all of their problems at once."""
 
+from itertools import chain
 from types import TracebackType
 
 from resnet_recipes.base.errors import Problem, RecipeError
@@ -30,13 +31,14 @@ class ErrorCollector:
         return not self._errors
 
     def raise_if_any(self) -> None:
-        """Raise one error with all problems, each once, if there are any.
+        """Raise one error with all problems, each with its first advice, if there are any.
 
         Its exit code is the lowest: a wrong command precedes data or a machine that is not ready.
         """
         if self._errors:
             kind = type(min(self._errors, key=lambda error: error.exit_code))
             problems = list[Problem]()
-            for error in self._errors:
-                problems += [each for each in error.problems if each not in problems]
+            for problem in chain.from_iterable(error.problems for error in self._errors):
+                if problem._replace(fix=()) not in [each._replace(fix=()) for each in problems]:
+                    problems.append(problem)
             raise kind(problems)

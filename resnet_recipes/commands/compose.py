@@ -2,14 +2,14 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     Fix,
     Hint,
@@ -28,14 +28,19 @@ from resnet_recipes.commands.arguments import (
     get_value,
     select_arguments,
 )
-from resnet_recipes.commands.inputs import DEMO, find_input_problems
 from resnet_recipes.commands.printing import say
+from resnet_recipes.jobs import external_launcher
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.planning.plan import Plan
     from resnet_recipes.recipe.compose import Composed
+    from resnet_recipes.recipe.schema import Recipe
+
+
+#: Commands whose run gets a folder.
+_TRAINING = ("resnet-train", "resnet-recipes plan")
 
 
 def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
@@ -47,32 +52,70 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     changes = drop_arguments(arguments.positional, "recipe")
     # this imports torch, which takes seconds
     from resnet_recipes.api import compose_arguments
+    from resnet_recipes.jobs import new_run
+    from resnet_recipes.recipe.compose import WrongSettingsError
 
     name = get_value(arguments.positional, "recipe") or _choose_for_budget(changes, arguments)
     try:
         result = compose_arguments(name, changes, arguments.recipes, needs_data)
-    except RecipeError as error:
-        # a job reads its images and weights on another machine
-        reads_inputs = needs_data and arguments.command != "resnet-recipes job"
-        problem, *others = error.problems
-        if reads_inputs:
-            others += find_input_problems(name, changes, arguments.recipes)
+    except WrongSettingsError as error:
+        wrong = [problem.key for problem in error.problems]
+        lacks = collect_problems(partial(_check_machine, error.recipe, wrong), arguments)
+        problem, *others = list(error.problems + lacks)
         if others or arguments.command != "resnet-train":
-            raise type(error)([problem, *others]) from None
+            raise RecipeError([problem, *others]) from None
         sweep = format_command("resnet-train -m", [f"recipe={name}", *changes], arguments)
-        raise type(error)([problem.replace_sweep_hint(sweep)]) from None
+        raise RecipeError([problem.replace_sweep_hint(sweep)]) from None
     for argument in dict.fromkeys(changes):
         if argument not in result.origin.arguments:
             say(f"note: {argument} has no effect: a later argument changes the same setting")
-    run = result.recipe.run
-    folder = Path(run.root, run.extends)
-    # a command that resumes its own run is repeated until the other run exists
-    if run.extends and "--resume" not in arguments and not (folder / CONFIG).is_file():
-        fix = f"resnet-recipes runs {shlex.quote(run.root)}"
-        raise RecipeError.of(
-            "run.extends", run.extends, Statement(f"there is no run {folder}"), fix
-        )
+    if arguments.command not in _TRAINING and "--resume" not in arguments:
+        new_run.check_extended(result.recipe.run)
     return result
+
+
+def plan_run(result: "Composed", arguments: Arguments) -> "Plan":
+    """Return the plan of a new run; the images of the recipe demo may not exist yet."""
+    from resnet_recipes import data
+    from resnet_recipes.data.demo import DEMO_FACTS
+    from resnet_recipes.jobs import new_run
+    from resnet_recipes.jobs.group import count_ranks
+
+    config = result.recipe.data
+    survey = partial(data.survey_images, config, on_progress=say)
+    if new_run.is_demo_missing(result.recipe):
+        survey = partial(replace, DEMO_FACTS)
+    has_images = config.root or config.backend == "synthetic"
+    ranks = external_launcher.count_started_ranks() or count_ranks(result.recipe.launch)
+    unused = {*_find_unused(result.recipe, arguments)}
+    needs_weights = not is_plan(arguments)
+    return new_run.plan_run(result, ranks, survey if has_images else None, unused, needs_weights)
+
+
+def is_plan(arguments: Arguments) -> bool:
+    """Return whether a command only prints the plan of a run, which may start elsewhere."""
+    return arguments.command.endswith(" plan") or "--dry-run" in arguments
+
+
+def _find_unused(recipe: "Recipe", arguments: Arguments) -> Iterator[str]:
+    """Yield the settings of a recipe that a command does not use on this machine."""
+    if is_plan(arguments) or external_launcher.find_launcher():
+        yield "launch"
+    if arguments.command not in _TRAINING:
+        yield from ("run", "log")
+    if "--resume" in arguments:  # it is repeated until the other run exists
+        yield "run.extends"
+        if Path(recipe.run.root, recipe.run.name, CONFIG).is_file():
+            yield "run.name"
+
+
+def _check_machine(recipe: "Recipe", wrong: Iterable[str], arguments: Arguments) -> None:
+    """Raise RecipeError if a command lacks what a recipe needs, except for wrong settings."""
+    from resnet_recipes.jobs import new_run
+
+    if arguments.command != "resnet-recipes job" and "--cfg" not in arguments:
+        unused = {*wrong, *_find_unused(recipe, arguments)}
+        new_run.check(recipe, None, unused, needs_weights=not is_plan(arguments))
 
 
 def format_command(program: str, words: Sequence[str], arguments: Arguments) -> str:
@@ -84,39 +127,14 @@ def format_command(program: str, words: Sequence[str], arguments: Arguments) -> 
 def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
     """Compose the recipe; of a sweep, only its first point.
 
-    Raises RecipeError if the recipe or a setting is wrong.
+    Raises RecipeError if the recipe or a setting is wrong, or if the machine is not ready.
     """
     from resnet_recipes.recipe.hydra_compose import list_points
 
     positional = drop_arguments(arguments.positional, "nodes")
     positional = list_points(positional)[0] if "-m" in arguments else positional
-    compose_recipe(Arguments(arguments.flags, positional, arguments.command), needs_data)
-
-
-def plan_demo(result: "Composed", needs_weights: bool = True) -> "Plan | None":
-    """Return the plan of a recipe that reads demo images that do not exist yet, or None.
-
-    Raises RecipeError like `api.plan`.
-    """
-    root = Path(result.recipe.data.root)
-    if result.recipe.name != "demo" or root != DEMO.absolute() or root.exists():
-        return None
-    from resnet_recipes.data import demo
-    from resnet_recipes.jobs import new_run
-    from resnet_recipes.jobs.group import count_ranks
-    from resnet_recipes.jobs.initial_weights import find_initial_weights
-    from resnet_recipes.planning.planner import make_plan
-
-    recipe, errors = result.recipe, ErrorCollector()
-    with errors:
-        plan = make_plan(recipe, demo.DEMO_FACTS, count_ranks(recipe.launch), result.origin)
-        new_run.check(plan)
-    with errors:
-        new_run.check_name(recipe.run)
-    with errors:
-        find_initial_weights(recipe, demo.DEMO_FACTS, needs_weights)
-    errors.raise_if_any()
-    return plan
+    result = compose_recipe(Arguments(arguments.flags, positional, arguments.command), needs_data)
+    _check_machine(result.recipe, (), arguments)
 
 
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
@@ -222,7 +240,7 @@ def check_recipe(arguments: Arguments) -> None:
         ]
         if not drop_arguments(changes, *DATA_KEYS):
             raise
-        settings = Arguments(arguments.flags, ["recipe=mild", *changes])
+        settings = Arguments(arguments.flags, ["recipe=mild", *changes], arguments.command)
         others = collect_problems(check_settings, settings)
         raise type(error)(
             [*map(_drop_command, error.problems), *others] if others else error.problems

@@ -11,12 +11,12 @@ from resnet_recipes.base.errors import Hint, Note, format_advice, list_advice
 from resnet_recipes.base.money import MIN_AMOUNT, compute_cost, format_cost
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
-from resnet_recipes.commands.compose import compose_recipe, plan_demo
+from resnet_recipes.commands.compose import compose_recipe, plan_run
 from resnet_recipes.commands.printing import get_page_width, say, show
 from resnet_recipes.commands.run_paths import find_resumed
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.group import count_ranks, is_for_gpus, iterate_warnings
+from resnet_recipes.jobs.group import is_for_gpus, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder import CHECKPOINTS, METRICS
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
@@ -55,7 +55,6 @@ def run(arguments: Arguments) -> int:
 
     Without data, the plan assumes ImageNet.
     """
-    from resnet_recipes import api
     from resnet_recipes.jobs.budget import fit_budget
     from resnet_recipes.jobs.resume import check_resume
 
@@ -66,10 +65,7 @@ def run(arguments: Arguments) -> int:
             return 0
         folder, seconds_left = _describe_resumption(resumed.folder, plan)
     else:
-        result = compose_recipe(arguments, needs_data=False)
-        plan = plan_demo(result, needs_weights=False) or api.plan(
-            result, count_ranks(result.recipe.launch), needs_weights=False
-        )
+        plan = plan_run(compose_recipe(arguments, needs_data=False), arguments)
         plan = fit_budget(plan, say, measures=False)
     lines: Iterable[str] = ["no problems found"]
     if "--no-plan" not in arguments:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes import api, data
+from resnet_recipes import data
 from resnet_recipes.base.cores import count_cores
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.money import format_amount, format_cost
@@ -20,7 +21,7 @@ from resnet_recipes.base.text import (
     wrap_text,
 )
 from resnet_recipes.commands.arguments import GPUS_KEYS, Arguments, drop_arguments, select_arguments
-from resnet_recipes.commands.compose import compose_recipe
+from resnet_recipes.commands.compose import compose_recipe, plan_run
 from resnet_recipes.commands.plan import format_plan
 from resnet_recipes.commands.printing import get_page_width, say
 from resnet_recipes.commands.runs import format_runs
@@ -44,6 +45,9 @@ from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.run_folder.facts import count_pflops
 from resnet_recipes.run_folder.runs import read_run
 
+#: Settings that name one run.
+_NAMES = ("run", "run.name")
+
 #: The slash of a fraction, as in data.fold=1/5.
 _FRACTION = re.compile(r"(?<=\d)/(?=\d)")
 
@@ -56,19 +60,18 @@ def run(arguments: Arguments) -> int:
     The same command continues a sweep.
     """
     gpus, text = cuda.find_gpus().count, arguments.flags.get("--parallel", "1")
-    RecipeError.raise_if_any(
-        [*_find_problems(arguments), *_find_slot_problems(text, gpus, arguments.positional)]
-    )
-    parallel = int(text)
-    shared = ["gpus=1"] if parallel > 1 and gpus else []
-    runs = compose_points(list_points([*arguments.positional, *shared]), arguments)
-    show = print if "--dry-run" in arguments else say
-    name, (first, _) = next(iter(runs.items()))
-    needs_weights = "--dry-run" not in arguments
-    plan = api.plan(first, count_ranks(first.recipe.launch), needs_weights=needs_weights)
-    facts = {str(first.recipe.data): plan.facts}
-    plans = {name: _make_plan(point, facts) for name, (point, _) in runs.items()}
-    plans[name] = replace(plans[name], start=plan.start)
+    errors = ErrorCollector()
+    with errors:
+        RecipeError.raise_if_any(
+            [*_find_problems(arguments), *_find_slot_problems(text, gpus, arguments.positional)]
+        )
+    shared = ["gpus=1"] if text != "1" and gpus else []
+    settings = drop_arguments(arguments.positional, *_NAMES, *(GPUS_KEYS if shared else ()))
+    with errors:
+        runs = compose_points(list_points([*settings, *shared]), arguments)
+        plans = _plan_points(runs, arguments)
+    errors.raise_if_any()
+    parallel, show = int(text), print if "--dry-run" in arguments else say
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
     )
@@ -78,7 +81,7 @@ def run(arguments: Arguments) -> int:
         return 0
     for plan in {str(plan.recipe.data): plan for plan in plans.values()}.values():
         check_validation_images(plan)
-    root = Path(first.recipe.run.root)
+    root = Path(next(iter(plans.values())).recipe.run.root)
     flags = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
     flags += ["--verbose"] if "--verbose" in arguments else []
     run_arguments = {name: [*run_arguments, *flags] for name, (_, run_arguments) in runs.items()}
@@ -90,6 +93,20 @@ def run(arguments: Arguments) -> int:
     return code
 
 
+def _plan_points(runs: Runs, arguments: Arguments) -> dict[str, Plan]:
+    """Return the plan of each run by name. Raises RecipeError with the problems of all runs."""
+    facts, plans, errors = dict[str, DataFacts](), dict[str, Plan](), ErrorCollector()
+    for name, (point, _) in runs.items():
+        with errors:
+            start = None
+            if not plans:
+                first = plan_run(point, arguments)
+                start, facts[str(point.recipe.data)] = first.start, first.facts
+            plans[name] = replace(_make_plan(point, facts), start=start)
+    errors.raise_if_any()
+    return plans
+
+
 def compose_points(
     points: list[list[str]], arguments: Arguments, extra: Sequence[str] = ()
 ) -> Runs:
@@ -99,7 +116,7 @@ def compose_points(
     points.
     """
     runs: Runs = {}
-    problems: list[Problem] = []
+    errors = ErrorCollector()
     varying = {
         argument
         for point_arguments in points
@@ -107,7 +124,7 @@ def compose_points(
         if not all(argument in rest for rest in points)
     }
     for point_arguments in points:
-        try:
+        with errors:
             point = compose_recipe(
                 Arguments(arguments.flags, [*point_arguments, *extra], arguments.command),
                 needs_data="--dry-run" not in arguments,
@@ -120,16 +137,13 @@ def compose_points(
             if name in runs:
                 say(f"note: two values of the sweep are equal: {name} is trained once")
             runs[name] = point, point_arguments
-        except RecipeError as error:
-            seen = [one._replace(fix=()) for one in problems]
-            problems += [one for one in error.problems if one._replace(fix=()) not in seen]
-    RecipeError.raise_if_any(problems)
+    errors.raise_if_any()
     return runs
 
 
 def _find_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield arguments that do not work in a sweep."""
-    for argument in select_arguments(arguments.positional, "run", "run.name"):
+    for argument in select_arguments(arguments.positional, *_NAMES):
         yield Problem(argument, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
     if "--resume" in arguments:
         clause = "cannot be used with -m: the same command continues a sweep"

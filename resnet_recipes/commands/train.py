@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeError
 from resnet_recipes.base.text import format_clock, wrap_text
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.commands.compose import compose_recipe, plan_demo
-from resnet_recipes.commands.inputs import DEMO
+from resnet_recipes.commands.compose import compose_recipe, plan_run
 from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.commands.run_paths import find_resumed, find_root
 from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.group import count_ranks, find_group_problems, make_group
+from resnet_recipes.jobs.group import make_group
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.lock import LockedFolder
 
@@ -104,7 +103,7 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     reasons = list[str]()  # reasons for a new run, printed after its checks
     if resumed := find_resumed(arguments, reasons.append):
         return continue_run(*resumed, say)
-    result = add_demo_images(compose_recipe(arguments))
+    result = compose_recipe(arguments)
     folder = external_launcher.find_restarted_run(
         Path(result.recipe.run.root)
     )  # a recipe may set run.root
@@ -116,30 +115,13 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     return locked_folder
 
 
-def add_demo_images(result: "Composed") -> "Composed":
-    """Generate the demo images if the recipe reads them and they do not exist.
-
-    Raises RecipeError before, if the run could not start.
-    """
-    if plan_demo(result):
-        from resnet_recipes.data import demo
-
-        root = Path(result.recipe.data.root)
-        say(f"generating the demo images in {DEMO} (a few seconds)")
-        try:
-            demo.write(root)
-        except OSError as error:
-            raise NotReadyError.at(DEMO, f"cannot be written: {error.strerror}") from None
-    return result
-
-
 def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
     """Create and return the folder of a new run; print the plan, except in a sweep."""
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs import new_run
     from resnet_recipes.jobs.checks import check_validation_images
 
-    plan = _plan_run(result)
+    plan = _plan_run(result, arguments)
     check_validation_images(plan)
     locked_folder = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
     if "--no-plan" not in arguments:
@@ -147,17 +129,21 @@ def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
     return locked_folder
 
 
-def _plan_run(result: "Composed") -> "Plan":
-    from resnet_recipes import api
+def _plan_run(result: "Composed", arguments: Arguments) -> "Plan":
+    """Return the plan of a new run, after generating the demo images if it reads them."""
+    from resnet_recipes.data import demo
     from resnet_recipes.jobs.budget import resolve_plan
+    from resnet_recipes.jobs.new_run import is_demo_missing
 
-    launch, ranks = result.recipe.launch, external_launcher.count_started_ranks()
-    missing = [] if ranks else list(find_group_problems(launch))
-    try:
-        plan = api.plan(result, ranks or count_ranks(launch), on_progress=say)
-    except RecipeError as error:
-        raise type(error)([*error.problems, *missing]) from None
-    NotReadyError.raise_if_any(missing)
+    plan = plan_run(result, arguments)
+    if is_demo_missing(result.recipe):
+        root = demo.DEMO_FACTS.root
+        say(f"generating the demo images in {root} (a few seconds)")
+        try:
+            demo.write(Path(result.recipe.data.root))
+        except OSError as error:
+            raise NotReadyError.at(root, f"cannot be written: {error.strerror}") from None
+        plan = plan_run(result, arguments)
     return resolve_plan(plan, say)
 
 
@@ -171,8 +157,8 @@ def _check(arguments: Arguments) -> int:
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs.checks import TRIED_STEPS, try_run
 
-    result, start = add_demo_images(compose_recipe(arguments)), time.monotonic()
-    plan = _plan_run(result)
+    result, start = compose_recipe(arguments), time.monotonic()
+    plan = _plan_run(result, arguments)
     if "--no-plan" not in arguments:
         say(*format_plan(plan))
     try_run(plan, say)

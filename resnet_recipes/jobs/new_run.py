@@ -11,22 +11,34 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
+from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.cores import count_cores
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
-from resnet_recipes.base.paths import find_folder_problem
+from resnet_recipes.base.error_collector import ErrorCollector
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement, Value
+from resnet_recipes.base.paths import find_folder_problem, is_fetched
 from resnet_recipes.base.reading import read_bytes
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.demo import DEMO_FACTS
+from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.jobs.extension import find_stable_state
+from resnet_recipes.jobs.group import find_group_problems
+from resnet_recipes.jobs.initial_weights import find_initial_weights
 from resnet_recipes.planning import outline
-from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.disk import Disk
+from resnet_recipes.planning.plan import IMAGENET_FACTS, InitialWeights, Plan
+from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.planning.teachers import check_teachers
 from resnet_recipes.recipe import frozen_recipe
+from resnet_recipes.recipe.schema import Recipe, get_enabled
 from resnet_recipes.recipe.sections import RunConfig
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import (
@@ -45,17 +57,106 @@ from resnet_recipes.run_folder import (
 from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 
+if TYPE_CHECKING:  # ranks never import Hydra
+    from resnet_recipes.recipe.compose import Composed
+
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
 
 
-def check(plan: Plan) -> None:
-    """Check the requirements of a new run except images and name.
+def plan_run(
+    composed: "Composed",
+    ranks: int,
+    survey: Callable[[], DataFacts] | None,
+    unused: Collection[str] = (),
+    needs_weights: bool = True,
+) -> Plan:
+    """Return the plan of a new run; without `survey`, it assumes ImageNet.
 
-    Raises NotReadyError if its folder, disk space or a tracker is missing.
+    Raises RecipeError if recipe, images and devices conflict, and like `check`.
     """
-    root, disk = Path(plan.recipe.run.root), plan.disk
-    problem = find_folder_problem("run.root", root, disk.total_bytes, f"the run needs {disk}")
-    NotReadyError.raise_if_any([*trackers.find_missing(plan.recipe.log.to), problem])
+    recipe, facts, errors = composed.recipe, IMAGENET_FACTS, ErrorCollector()
+    result, start = None, None
+    with errors:
+        facts = survey() if survey else facts
+        result = make_plan(recipe, facts, ranks, composed.origin)
+    with errors:
+        if not (survey and recipe.run.extends):
+            start = find_initial_weights(recipe, facts, needs_weights)
+    checked = {"data", "model", "methods"} if errors.is_empty else ()
+    with errors:
+        if survey:
+            check(recipe, result.disk if result else None, {*unused, *checked}, needs_weights)
+    errors.raise_if_any()
+    assert result
+    if survey and (state := find_stable_state(result)):
+        start = InitialWeights(str(state), is_stable_phase=True)
+    return replace(result, start=start)
+
+
+def check(
+    recipe: Recipe,
+    disk: Disk | None = None,
+    unused: Collection[str] = (),
+    needs_weights: bool = True,
+) -> None:
+    """Check what a new run needs on this machine, without counting images.
+
+    No check reads settings in `unused`, which are wrong or have no effect. Raises RecipeError if
+    the name is taken, NotReadyError if something is missing or the run is running.
+    """
+    run, errors = recipe.run, ErrorCollector()
+    space = (disk.total_bytes, f"the run needs {disk}") if disk else ()
+    teaching = (name for name, one in get_enabled(recipe.methods).items() if one.network_setting)
+    missing = NotReadyError.raise_if_any
+    checks: dict[tuple[str, ...], Callable[[], object]] = {
+        ("data.root", "data.backend"): lambda: missing([_find_image_problem(recipe)]),
+        ("model.",): lambda: _check_weights(recipe.model, needs_weights),
+        tuple(f"methods.{name}." for name in teaching): lambda: check_teachers(recipe.methods),
+        ("launch.gpus", "launch.device"): lambda: missing(find_group_problems(recipe.launch)),
+        ("log.to",): lambda: missing(trackers.find_missing(recipe.log.to)),
+        ("run.root",): lambda: missing([find_folder_problem("run.root", Path(run.root), *space)]),
+        ("run.root", "run.name"): lambda: check_name(run),
+        ("run.extends",): lambda: check_extended(run),
+    }
+    for keys, check_setting in checks.items():
+        pairs = itertools.product(unused, keys)
+        if not any(key.startswith(read) or read.startswith(f"{key}.") for key, read in pairs):
+            with errors:
+                check_setting()
+    errors.raise_if_any()
+
+
+def is_demo_missing(recipe: Recipe) -> bool:
+    """Return whether a recipe reads demo images that do not exist yet."""
+    root = Path(recipe.data.root)
+    return recipe.name == "demo" and root == DEMO_FACTS.root.absolute() and not root.exists()
+
+
+def _find_image_problem(recipe: Recipe) -> Problem | None:
+    root = recipe.data.root
+    is_local = root and recipe.data.backend != "synthetic" and not is_fetched(root)
+    return find_root_problem(root) if is_local and not is_demo_missing(recipe) else None
+
+
+def _check_weights(config: ModelConfig, needs_weights: bool) -> None:
+    from resnet_recipes.network.open import AbsentError
+    from resnet_recipes.network.pretrained import open_weights
+
+    try:
+        if config.weights:
+            open_weights(config)
+    except AbsentError:
+        if needs_weights:
+            raise
+
+
+def check_extended(run: RunConfig) -> None:
+    """Raise RecipeError if the run to extend does not exist."""
+    folder = Path(run.root, run.extends)
+    if run.extends and not (folder / CONFIG).is_file():
+        fix = f"resnet-recipes runs {shlex.quote(run.root)}"
+        clause = Statement(f"there is no run {folder}")
+        raise RecipeError.of("run.extends", run.extends, clause, fix)
 
 
 def check_name(run: RunConfig) -> None:

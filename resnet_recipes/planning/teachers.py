@@ -24,6 +24,7 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.data.soft_labels import FOREIGN_FILE_CLAUSE, TEACH_COMMAND, map_soft_labels
+from resnet_recipes.methods import Methods
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import compute_digest
@@ -90,20 +91,32 @@ def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeac
     for method in methods or plan.new_stack():
         if not method.network_setting or _has_soft_labels(method):
             continue
-        key, source = _find_setting(method)
-        if not source:
-            raise RecipeError([make_missing_teacher_problem(type(method))])
-        from resnet_recipes.network.open import open_network
-
-        try:
-            network = open_network(source)
-        except NotReadyError as error:
-            problem = error.with_key(key, source).with_path_replaced("model.weights", key)
-            raise _suggest_export(problem, source) from None
+        network, (key, source) = open_teacher(method), _find_setting(method)
         if key in digests and digests[key] != _compute_digest(network):
             clause = "was replaced after it was checked"
             raise NotReadyError.of(key, source, clause, "run the same command again")
         yield OpenTeacher(method, network)
+
+
+def check_teachers(methods: Methods) -> None:
+    """Open the teachers of methods. Raises RecipeError like `open_teachers`."""
+    for method in get_enabled(methods).values():
+        if method.network_setting and not _has_soft_labels(method):
+            open_teacher(method)
+
+
+def open_teacher(method: Method) -> "Network":
+    """Return the network that a method names, on the CPU. Raises like `open_teachers`."""
+    key, source = _find_setting(method)
+    if not source:
+        raise RecipeError([make_missing_teacher_problem(type(method))])
+    from resnet_recipes.network.open import open_network
+
+    try:
+        return open_network(source)
+    except NotReadyError as error:
+        problem = error.with_key(key, source).with_path_replaced("model.weights", key)
+        raise _suggest_export(problem, source) from None
 
 
 def make_missing_teacher_problem(method: type[Method]) -> Problem:

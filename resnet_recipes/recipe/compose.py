@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +34,14 @@ from resnet_recipes.run_folder import CONFIG
 Links = list[Link]  # the files of a recipe, the base first
 
 
+class WrongSettingsError(RecipeError):
+    """Problems of settings in a recipe whose other settings can still be checked."""
+
+    def __init__(self, problems: Iterable[Problem], recipe: Recipe | None = None):
+        super().__init__(problems)
+        self.recipe = recipe or Recipe()
+
+
 class Composed(NamedTuple):
     """A complete recipe, and its origin."""
 
@@ -51,14 +60,18 @@ def compose(
     Changes have the form of command-line arguments: "optimizer.lr=1.0", "~methods.ema",
     "epochs=18". `folder` contains the user's recipes (default: ./recipes), or is a Library. Without
     `needs_data`, data.root may be unset. Raises RecipeError with the problems of the recipe and the
-    changes, NotReadyError if `name` is the path of a missing file.
+    changes: a WrongSettingsError unless Hydra cannot compose it. Raises NotReadyError if `name` is
+    the path of a missing file.
     """
     library = folder if isinstance(folder, Library) else Library(folder)
     links, (changed, problems) = library.read_chain(name), overrides.parse(changes)
     options = _read_options(changed, links, library, problems)
     result = _compose_links(links, options, changed, library, problems)
     if problems := [one for one in problems if needs_data or one.key != "data.root"]:
-        raise RecipeError(_add_suggestions(problems, changes, result.recipe, [*links, *options]))
+        suggested = _add_suggestions(problems, changes, result.recipe, [*links, *options])
+        with suppress(RecipeError):
+            _resolve_paths(result.recipe)
+        raise WrongSettingsError(suggested, result.recipe)
     _resolve_paths(result.recipe)
     return result
 

@@ -22,6 +22,15 @@ eval runs/a runs/b | 3 | runs/a runs/b
 teach small data=images bs=8 --top 0 --cycle x | 2 | --top --cycle methods.random methods.distill
 job --for slurm mild data=/d run=last2 lr=-3 foo=1 | 2 | run lr unknown
 train --resume a seed=3 workers=2 foo=1 | 2 | seed unknown
+train demo data=images lr=-1 run=a gpus=8 methods.distill={} | 2 | lr run gpus methods.distill
+train demo data=no run=a gpus=8 methods.distill={} | 2 | data run gpus methods.distill
+train demo data=images lr=-1 run.extends=b2 --dry-run | 2 | lr run.extends
+plan demo data=no lr=-1 run=a | 2 | lr data run
+train demo data=no bs=-1 --dry-run | 2 | bs data
+train demmo data=no run=a lr=-1 | 2 | unknown lr data run
+train -m demo data=images run=a lr=-1,0.1 --parallel 999 | 2 | run --parallel lr
+train -m demo data=images run=a bs=64,2 gpus=8 | 2 | run bs=64 bs=2 gpus
+train demo data=images budget=2hours ssr=-1 run=a | 2 | budget ssr run
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 """
 

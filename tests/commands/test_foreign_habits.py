@@ -221,7 +221,7 @@ resnet-train eval data=images | resnet-recipes eval last data=images
 resnet-train validate data=images | resnet-recipes eval last data=images
 resnet-train validate recipes/mine.yaml | resnet-recipes validate recipes/mine.yaml
 resnet-train tune | resnet-train finetune data=PATH -m lr=0.003,0.01
-resnet-train tune lr=1,2 data=images | resnet-train finetune -m lr=1,2 data=images
+resnet-train tune lr=1,2 data=images | resnet-train finetune -m ...
 resnet-train tune mild lr=1,2 data=images | resnet-train -m mild lr=1,2 data=images
 resnet-recipes sweep mild help | resnet-train -m mild data=PATH
 resnet-recipes fit mild bs=64 | resnet-train mild bs=64 data=PATH

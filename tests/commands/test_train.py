@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.api import compose_arguments
-from resnet_recipes.commands import train
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.heartbeat import Beat
 from resnet_recipes.recipe.frozen_recipe import read
 from resnet_recipes.run_folder.ending import Ending
+from tests.images import create_random_images
 from tests.plans import TINY
 from tests.run_folders import release_and_record
 
@@ -97,15 +96,16 @@ def test_dry_run_rejects_unusable_run_root(run_folders, run_command):
     assert not run_folders
 
 
-def test_demo_generates_its_images_once(monkeypatch, tmp_path, capsys):
+def test_demo_generates_its_images_once(run_folders, run_command, monkeypatch, tmp_path):
     drawn = []
-    monkeypatch.setattr("resnet_recipes.data.demo.write", drawn.append)
-    result = compose_arguments("demo", ["launch.device=cpu"], None)
-    assert train.add_demo_images(result) is result
-    assert "generating the demo images in data/demo" in capsys.readouterr().err
-    train.add_demo_images(compose_arguments("demo", [f"data={tmp_path}/mine"], None))
-    (tmp_path / "data/demo").mkdir(parents=True)
-    train.add_demo_images(result)
+    monkeypatch.setattr(
+        "resnet_recipes.data.demo.write", lambda root: drawn.append(create_random_images(root))
+    )
+    command = "resnet-train demo launch.device=cpu bs=2 epochs=2"
+    err = run_command(f"{command} gpus=x run=a", 2).err
+    assert "generating" not in err
+    assert "generating the demo images in data/demo" in run_command(command, 75).err
+    run_command(command, 75)
     assert drawn == [tmp_path / "data/demo"]
 
 
@@ -114,18 +114,20 @@ def test_demo_is_planned_before_its_images_exist(run_command, tmp_path):
     assert "3,120 for training, 540 for evaluation" in out
     assert "the run generates them" in out
     message = run_command("resnet-train demo max_duration=5ba", 2).err
-    assert message.startswith("error: schedule.warmup=1ep takes 97 steps, but the run has 5 steps")
+    assert message.startswith(
+        "error: schedule.warmup=1ep must be shorter than the run: it takes 97"
+    )
     assert not (tmp_path / "data").exists()
 
 
-def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, run_json, tmp_path):
-    arguments = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
 def test_dry_run_without_plan_only_checks(run_command):
     command = "resnet-train demo --dry-run --no-plan"
     assert run_command(command).out == "no problems found\n"
     assert run_command(f"{command} epochs=1", 2).err.startswith("error: schedule.warmup=1ep")
 
 
+def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, run_json, tmp_path):
+    arguments = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
     out, err = run_command(f"resnet-train {arguments} --dry-run")
     assert err == ""
     assert "of 625 steps: 11,250 steps" in out

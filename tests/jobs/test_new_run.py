@@ -13,7 +13,7 @@ import pytest
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
 from resnet_recipes.jobs import new_run
-from resnet_recipes.jobs.new_run import check, check_name, collect_provenance, create
+from resnet_recipes.jobs.new_run import check_name, collect_provenance, create
 from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
@@ -206,6 +206,10 @@ def test_invalid_repository_has_no_commit(head, tmp_path):
     else:
         (tmp_path / ".git/HEAD").write_text(head)
     assert collect_provenance(make_test_plan(tmp_path / "mine.yaml"), "")["git_commit"] is None
+
+
+def check(plan: Plan) -> None:
+    new_run.check(plan.recipe, plan.disk, {"data"})
 
 
 def test_create_rejects_run_larger_than_disk(set_free_space):
