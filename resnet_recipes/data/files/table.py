@@ -12,10 +12,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import Hint
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.base.reading import open_regular, parse_json, read_bytes
+from resnet_recipes.base.text import format_count, join_first
 from resnet_recipes.data.files.listing import READ_THREADS, Listing
-from resnet_recipes.data.root import SYNONYMS, find_split_names, make_error
+from resnet_recipes.data.root import SYNONYMS, find_split_names, make_error, make_problem
 
 #: Files with labels next to the images, as in Hugging Face `imagefolder`.
 METADATA = ("metadata.csv", "metadata.jsonl")
@@ -54,10 +55,11 @@ class TableRow(NamedTuple):
         return bool(is_file and self.label)
 
 
-def read_rows(table: Path, only: str = "") -> list[TableRow]:
+def read_rows(table: Path, only: str = "", is_local: bool = True) -> list[TableRow]:
     """Read a table; `only` is its only split, if given.
 
-    Raises NotReadyError if it is not valid, OSError if it cannot be read.
+    Raises NotReadyError if it is not valid, also about files unless the table is a copy of a remote
+    one, and OSError if it cannot be read.
     """
     columns, cells = _read(table)
     if not columns:
@@ -73,11 +75,13 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
         TableRow(line, _get_cell(row, file), _get_cell(row, label), _get_cell(row, split).lower())
         for line, row in cells
     ]
-    if wrong := [row.line for row in rows if not row.is_complete]:
-        clause = f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}"
-        raise make_error(table, clause, _ROWS)
     if not rows:
         raise make_error(table, "has no rows", _ROWS)
+    problems = list[Problem]()
+    if wrong := [f"line {row.line}" for row in rows if not row.is_complete]:
+        clause = f"has {format_count(len(wrong), 'row')} without a file or a label"
+        problems.append(make_problem(table, f"{clause}: {join_first(wrong)}", _ROWS))
+        rows = [row for row in rows if row.is_complete]
     if split is None and not only:
         words = find_split_names({_get_first_folder(row.name) for row in rows})
         rows = [row._replace(split=words.get(_get_first_folder(row.name), "")) for row in rows]
@@ -85,11 +89,13 @@ def read_rows(table: Path, only: str = "") -> list[TableRow]:
     splits = {row.split for row in rows}
     if splits != {""} and (odd := splits.difference(synonyms)):
         meant = "the split in its file name" if only else "training or validation"
-        clause = f"has rows whose split is not {meant}: {', '.join(sorted(odd)) or 'none'}"
+        clause = f"has rows whose split is not {meant}: {join_first(sorted(odd)) or 'none'}"
         fix = Hint(f"use {', '.join(sorted(synonyms))}")
-        raise make_error(
-            table, clause, (fix, Hint("data=TABLE reads both splits")) if only else fix
-        )
+        both = Hint("data=TABLE reads both splits") if only else ""
+        problems.append(make_problem(table, clause, (fix, both)))
+    if problems and is_local:
+        make_listing(table, rows, problems)
+    NotReadyError.raise_if_any(problems)
     return rows
 
 
@@ -107,28 +113,33 @@ def has_labels(table: Path) -> bool:
     return _find_first(columns or _read(table)[0], LABEL) is not None
 
 
-def make_listing(table: Path, rows: Sequence[TableRow]) -> Listing:
+def make_listing(
+    table: Path, rows: Sequence[TableRow], problems: Sequence[Problem] = ()
+) -> Listing:
     """Return the listing of these rows.
 
-    Raises NotReadyError if files are missing or listed twice.
+    Raises NotReadyError with the problems of the table, and if files are missing or listed twice.
     """
-    folder = os.path.realpath(table.parent)
+    folder, problems = os.path.realpath(table.parent), [*problems]
     names = [_make_relative(row.name, folder) for row in rows]
     some = [names[first : first + _TASK_SIZE] for first in range(0, len(names), _TASK_SIZE)]
     with ThreadPoolExecutor(READ_THREADS) as pool:
         sizes = list(chain(*pool.map(lambda part: _read_sizes(folder, part), some)))
     if missing := [row for row, size in zip(rows, sizes, strict=True) if size < 0]:
-        first = f"{missing[0].name}, line {missing[0].line}"
-        count = f"{len(missing):,} of {len(rows):,}"
-        clause = f"lists missing files, {count}; the first is {first}"
-        raise make_error(table, clause, Hint(f"paths are relative to {folder}"))
-    seen: set[str] = set()
-    for row, name in zip(rows, names, strict=True):
-        if name in seen:
-            clause = f"names images twice: {row.name}, line {row.line}"
-            raise make_error(table, clause, _ROWS)
-        seen.add(name)
+        clause = f"lists missing files, {len(missing):,} of {len(rows):,}: {_list_first(missing)}"
+        hint = Hint(f"paths are relative to {folder}")
+        problems.append(make_problem(table, clause, hint))
+    first = {name: row for row, name in zip(reversed(rows), reversed(names), strict=True)}
+    if repeated := [row for row, name in zip(rows, names, strict=True) if row is not first[name]]:
+        clause = f"names images twice: {_list_first(repeated)}"
+        problems.append(make_problem(table, clause, _ROWS))
+    NotReadyError.raise_if_any(problems)
     return Listing.build(folder, zip((row.label for row in rows), names, sizes, strict=True))
+
+
+def _list_first(rows: Sequence[TableRow]) -> str:
+    """Return the names and lines of the first few rows, and the number of the others."""
+    return join_first([f"{row.name} in line {row.line}" for row in rows])
 
 
 def _read(table: Path) -> _Cells:

@@ -159,7 +159,7 @@ def _iterate_image_names(
     try:
         if has_other_tables and head.name in table.METADATA and not table.has_labels(path):
             return
-        rows = table.read_rows(path, only)
+        rows = table.read_rows(path, only, is_local=False)
     except NotReadyError as error:
         raise error.with_path_replaced(path, f"{store.address}/{head.name}") from None
     for row in rows:

@@ -79,19 +79,19 @@ def test_table_split_is_column_or_first_folder(listed_images, text, splits):
         ('path,label\n"a.jpg,x\n', "cannot be read as a table"),
         (
             "path,label\na.jpg,cat\nb.jpg,\n",
-            "has 1 rows without a file or a label, the first in line 3",
+            "has 1 row without a file or a label: line 3",
         ),
         ("path,label\na\0.jpg,cat\n", "line"),
-        ("path,label\na.jpg,cat\nb.jpg/,cat\n", "without a file or a label, the first in line 3"),
+        ("path,label\na.jpg,cat\nb.jpg/,cat\n", "without a file or a label: line 3"),
         (
             "path,label,split\na.jpg,x,train\nb.jpg,y,holdout\n",
             "split is not training or validation: holdout",
         ),
         (
             "path,label\na.jpg,x\nnone.jpg,y\n",
-            "lists missing files, 1 of 2; the first is none.jpg, line 3",
+            "lists missing files, 1 of 2: none.jpg in line 3",
         ),
-        ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
+        ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg in line 3"),
     ],
 )
 def test_label_table_errors_name_their_line(listed_images, text, message):
@@ -101,6 +101,19 @@ def test_label_table_errors_name_their_line(listed_images, text, message):
         table.make_listing(path, table.read_rows(path))
     assert message in str(caught.value)
     assert all(problem.advice for problem in caught.value.problems)
+
+
+def test_label_table_reports_all_kinds_of_rows(listed_images):
+    lines = ["path,label,split", "a.jpg,x,train", "a.jpg,y,train", "b.jpg,,train", "b.jpg,y,other"]
+    lines += [f"none{number}.jpg,x,val" for number in range(9)]
+    with pytest.raises(NotReadyError) as caught:
+        read_table(listed_images, "\n".join(lines))
+    clauses = [problem.clause for problem in caught.value.problems]
+    assert clauses[0] == "has 1 row without a file or a label: line 4"
+    assert clauses[1].startswith("has rows whose split is not training or validation: other")
+    assert clauses[2].startswith("lists missing files, 9 of 12: none0.jpg in line 6, none1.jpg")
+    assert clauses[2].endswith("none4.jpg in line 10 and 4 more")
+    assert clauses[3] == "names images twice: a.jpg in line 3"
 
 
 @pytest.mark.timeout(30)

@@ -380,7 +380,7 @@ def test_remote_table_errors_name_the_address(table, origin):
     assert message in explain_failed_fetch(table)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
     for ask in (data.fetch, data.survey_images):
-        assert f"data.root={table.root} has 1 rows without" in explain_rejected_images(table, ask)
+        assert f"data.root={table.root} has 1 row without" in explain_rejected_images(table, ask)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,x\nimg/a b%2.png,y\n")
     assert f"data.root={table.root} has no validation images" in explain_rejected_images(table)
 
