@@ -105,12 +105,8 @@ class Library:
         Raises RecipeError if `folder` is not a folder.
         """
         if folder is not None and not os.path.isdir(folder):
-            raise RecipeError.of(
-                "--recipes",
-                str(folder),
-                "is not a folder",
-                Hint("it contains your recipes, one YAML file each"),
-            )
+            hint = Hint("it contains your recipes, one YAML file each")
+            raise RecipeError.of("--recipes", str(folder), "is not a folder", hint)
         package, self._folder = find_packaged_folder(), (folder or USER_FOLDER).absolute()
         if self._folder.resolve() == package.resolve():
             self._folder = package
@@ -162,10 +158,8 @@ class Library:
         elif os.path.isfile(name):
             clause, fix = "is a file, but recipe files end in .yaml", "resnet-recipes ls"
         elif name in self.user:
-            clause, fix = (
-                f"is not a valid name, although {shorten_path(self.user[name])} exists",
-                _CASE,
-            )
+            clause = f"is not a valid name, although {shorten_path(self.user[name])} exists"
+            fix = _CASE
         if fix:
             raise RecipeError.of("recipe", name, clause, fix)
         raise _make_unknown_error("recipe", name, self.list_readable_names())

@@ -143,22 +143,17 @@ def _find_argument_problem(argument: str) -> Problem | None:
         return Problem(key[:40], None, f"must be one line of at most {limits}")
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         is_plug_in = re.match(r"[+~]*hydra[./](sweeper|launcher)\b", key)
-        fix, clause = (
-            OWN_APPLICATION if is_plug_in else "",
-            Statement("Hydra itself cannot be configured here"),
-        )
+        clause = Statement("Hydra itself cannot be configured here")
+        fix = OWN_APPLICATION if is_plug_in else ""
         return Problem(argument, None, clause, fix, kind=Kind.UNUSED)
     if argument.startswith("+"):
         return Problem(argument, None, Statement("settings need no '+'"))
     if argument.startswith("~"):
         if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", argument):
             return None
-        return Problem(
-            argument,
-            None,
-            Statement("only a method or a setting of the optimizer can be removed"),
-            Hint("the forms are '~methods.NAME' and '~optimizer.NAME'"),
-        )
+        clause = Statement("only a method or a setting of the optimizer can be removed")
+        hint = Hint("the forms are '~methods.NAME' and '~optimizer.NAME'")
+        return Problem(argument, None, clause, hint)
     if not argument:
         return Problem("''", None, EMPTY_CLAUSE)
     if not equals:
@@ -166,18 +161,16 @@ def _find_argument_problem(argument: str) -> Problem | None:
     if not _KEY.fullmatch(key):
         return Problem.unknown_setting(key, value, typed=argument)
     if key == "name":
-        clause = "is the name of the recipe, not of the run"
-        return Problem(key, value, clause, Change(f"run={value}"))
+        rule = "is the name of the recipe, not of the run"
+        return Problem(key, value, rule, Change(f"run={value}"))
     return _find_value_problem(key, value)
 
 
 def _find_value_problem(key: str, value: str) -> Problem | None:
     """Return the problem of a text that no setting accepts as its value, or None."""
     if "${" in value:
-        clause, fix = (
-            Statement("references are only read from recipe files"),
-            Hint("write the value out"),
-        )
+        clause = Statement("references are only read from recipe files")
+        fix = Hint("write the value out")
     elif "???" in value:
         clause, fix = Statement("??? means a missing value"), Hint("write the value out")
     elif (key in _NEEDED or key in SHORT_NAMES) and _EMPTY.fullmatch(value):
