@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Change, Note, Problem, Value
+from resnet_recipes.base.errors import Change, Fix, Note, NotReadyError, Problem, Value
 from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.reading import make_read_error, read_json
@@ -220,13 +220,13 @@ class DataFacts:
         return json.dumps({key: asdict(self)[key] for key in _STORED_FACTS}, indent=1) + "\n"
 
     @classmethod
-    def read(cls, path: Path, root: str) -> Self:
+    def read(cls, path: Path, root: str, fix: Fix = ()) -> Self:
         """Read the file of a run whose images are in `root`.
 
-        Raises NotReadyError if the file is not valid.
+        Raises NotReadyError with `fix` if the file is not valid.
         """
-        values = read_json(path)
         try:
+            values = read_json(path)
             if {key: type(value) for key, value in values.items()} != _STORED_FACTS:
                 raise ValueError("missing or unknown fields")
             if values["backend"] not in BACKENDS[1:]:
@@ -235,8 +235,9 @@ class DataFacts:
                 int
             }:
                 raise ValueError("class names that are not text, or counts that are not integers")
-        except ValueError as error:
-            raise make_read_error(path, error) from None
+        except (NotReadyError, ValueError) as error:
+            damage = error if isinstance(error, NotReadyError) else make_read_error(path, error)
+            raise NotReadyError(one._replace(fix=fix) for one in damage.problems) from None
         lists = {name: tuple(values[name]) for name in ("classes", "class_images")}
         return cls(root=Path(root), **values | lists)
 

@@ -1,6 +1,7 @@
 """A trained network with settings for evaluation and prediction."""
 
 import os
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -142,7 +143,9 @@ class TrainedNetwork:
         local = _find_local_copy(config, fetches)
         try:
             if facts and has_facts:
-                return data.open_eval(config, data.DataFacts.read(facts, local.root), batching)
+                fix = shlex.join(["rm", str(facts)])
+                stored = data.DataFacts.read(facts, local.root, fix)
+                return data.open_eval(config, stored, batching)
             return open_labeled(local, about.classes, about.num_classes, batching)
         except OSError as error:
             if error.filename is None:  # an error of the process, such as too many threads

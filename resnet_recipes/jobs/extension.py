@@ -33,7 +33,7 @@ from resnet_recipes.run_folder import (
     SUMMARY,
     WEIGHTS,
 )
-from resnet_recipes.run_folder.ending import format_resume
+from resnet_recipes.run_folder.ending import format_resume, suggest_restart
 from resnet_recipes.run_folder.lock import is_running, reject_links
 from resnet_recipes.run_folder.metrics import format_record, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -80,7 +80,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
         raise NotYetError.of("run.extends", run.extends, Statement(f"there is no run {folder} yet"))
     reject_links(folder)
     recipe = frozen_recipe.read(folder / CONFIG)
-    facts = DataFacts.read(folder / DATA, recipe.data.root)
+    facts = DataFacts.read(folder / DATA, recipe.data.root, suggest_restart(folder))
     parent = make_plan(recipe, facts, plan.world_size, reads_teachers=False)
     RecipeError.raise_if_any(_find_differences(folder, parent, plan))
     checkpoints = Checkpoints(folder / CHECKPOINTS)

@@ -50,7 +50,7 @@ from resnet_recipes.run_folder import (
     TASK,
     WEIGHTS,
 )
-from resnet_recipes.run_folder.ending import format_resume, read_ending
+from resnet_recipes.run_folder.ending import format_resume, read_ending, suggest_restart
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.runs import iterate_newest_runs
@@ -152,13 +152,15 @@ def _check_checkpoints(folder: Path) -> None:
     The first checkpoint is on disk when a second one is saved, or when a stopped run has ended. A
     run that was killed earlier may have no checkpoint, and starts from zero.
     """
-    restart = shlex.join(["resnet-train", str(folder / CONFIG)]), Hint("this starts a new run")
+    restart = suggest_restart(folder)
     try:
         if Checkpoints(folder / CHECKPOINTS, note=lambda _: None).load_newest():
             return
     except TrainingError as error:
         clause = f"cannot be resumed: {error.statement}"
-        raise NotReadyError.at(folder, clause, (*list_advice(error.fix), *restart)) from None
+        raise NotReadyError.at(
+            folder, clause, (*list_advice(error.fix), *list_advice(restart))
+        ) from None
     records = read_metrics(folder / METRICS)
     saved = {record["step"] for record in filter_kind(records, "saved")}
     ending = read_ending(folder / EXIT)
@@ -264,7 +266,7 @@ def _copy_resolved(composed: Composed, original: Recipe) -> Recipe:
 
 def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     """Return the facts about the run's images. Raises NotReadyError if the images have changed."""
-    known_facts = DataFacts.read(folder / DATA, recipe.data.root)
+    known_facts = DataFacts.read(folder / DATA, recipe.data.root, suggest_restart(folder))
     facts = data.survey_images(replace(recipe.data, backend=known_facts.backend), on_progress=say)
     if differing := facts.describe_differences(known_facts):
         clause = f"has changed since the run started: {differing} differ in name or size"

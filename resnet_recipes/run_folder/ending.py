@@ -21,13 +21,14 @@ from resnet_recipes.base.errors import (
     BadTrainingImageError,
     BadValidationImageError,
     ExitCode,
+    Fix,
     Hint,
     RecipeError,
     TrainingError,
     format_advice,
 )
 from resnet_recipes.base.text import Snippet, escape_controls, format_count
-from resnet_recipes.run_folder import LOGS
+from resnet_recipes.run_folder import CONFIG, LOGS
 
 #: Functions that communicate between ranks. If torch raises a RuntimeError there, another rank is
 #: gone.
@@ -114,6 +115,11 @@ RESUME_SETTINGS = {
 def format_resume(folder: Path | str, settings: str = "") -> str:
     """Return the command that resumes a run, with `settings` after a space."""
     return f"resnet-train --resume {shlex.quote(str(folder))}{settings}"
+
+
+def suggest_restart(folder: Path) -> Fix:
+    """Return the command that trains with the recipe of a run again."""
+    return shlex.join(["resnet-train", str(folder / CONFIG)]), Hint("this starts a new run")
 
 
 @dataclass(frozen=True)

@@ -202,6 +202,14 @@ def test_eval_of_moved_images_names_their_folder(folder_with_weights, run_comman
     assert "error: data=images does not exist\n      hint:  the current folder" in message
 
 
+def test_eval_suggests_to_delete_damaged_facts(folder_with_weights, run_command):
+    Path("mine/data.json").write_text("{")
+    message = run_command("resnet-recipes eval mine", 3).err
+    assert "\n      try:   rm mine/data.json\n" in message
+    Path("mine/data.json").unlink()
+    run_command("resnet-recipes eval mine")
+
+
 def test_eval_sizes_scale_resize_and_print_a_table(folder_with_weights, run_command):
     head, *rows = run_command("resnet-recipes eval mine evaluation.sizes=[32,64]").out.splitlines()
     assert head.split()[:3] == ["PX", "RESIZE", "TOP-1"]

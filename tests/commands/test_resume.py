@@ -60,6 +60,15 @@ def test_resume_accepts_settings_without_effect_on_results(started_runs, run_com
     assert (changed.batch.bn_size, changed.data.on_bad_image) == (8, "skip")
 
 
+@pytest.mark.parametrize("text", ["{", "{}"])
+def test_resume_with_damaged_facts_suggests_a_new_run(started_runs, run_command, text):
+    Path("runs/mine/data.json").write_text(text)
+    message = run_command("resnet-train --resume mine", 3).err
+    assert message.startswith("error: runs/mine/data.json cannot be read: ")
+    assert "\n      try:   resnet-train runs/mine/config.yaml\n" in message
+    run_command("resnet-train runs/mine/config.yaml", 75)
+
+
 def test_resume_rejects_moved_images_until_data_is_set(
     run_command, tmp_path, explain_rejected_resume
 ):

@@ -92,7 +92,8 @@ def read_sidecar(beton: Path) -> Sidecar | None:
             raise ValueError(f"{count} checksums for {sidecar.examples} examples")
     except (NotReadyError, ValueError, TypeError, KeyError) as error:
         reason = error.problems[0].about("it") if isinstance(error, NotReadyError) else error
-        fix = Hint("convert again, or delete this file to do without class names and checksums")
+        hint = Hint("or convert again: without this file, classes have numbers as names")
+        fix = (shlex.join(["rm", str(path)]), hint)
         clause = f"is not the sidecar of a .beton file ({reason})"
         raise NotReadyError.at(path, clause, fix) from error
     return sidecar

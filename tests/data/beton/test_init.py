@@ -196,8 +196,11 @@ def test_jpeg_size_mismatch_is_reported_without_sidecar(file):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"classes": 3}', "[" * 100_000, "\xff"])
 def test_open_beton_rejects_invalid_sidecar(file, text):
     get_sidecar_path(file).write_text(text, encoding="latin-1")
-    with pytest.raises(NotReadyError, match=r"train\.beton\.json"):
+    with pytest.raises(NotReadyError, match=r"train\.beton\.json") as caught:
         open_beton(file)
+    assert caught.value.problems[0].fixes == (f"rm {get_sidecar_path(file)}",)
+    get_sidecar_path(file).unlink()
+    open_beton(file)
 
 
 def test_open_beton_rejects_sidecar_of_another_file(file):
