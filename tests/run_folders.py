@@ -102,7 +102,8 @@ def create_run_folder(
         results = {"recipe": recipe, "ema_top1_percent": top1, "epochs": epochs} | price
         (folder / "summary.json").write_text(json.dumps(COMMON_CONTENT["summary"] | results))
     else:
-        (folder / "checkpoints" / "step-00000040.json").write_text("{}")
+        (folder / "checkpoints" / "step-00000040.json").write_text('{"bytes": 0}')
+        (folder / "checkpoints" / "step-00000040.pt").touch()
     if state in ("stopped", "failed"):
         (folder / "exit.json").write_text(
             json.dumps({"code": 75 if state == "stopped" else 1, "message": f"it {state}"})

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -237,13 +238,22 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         "devices": _get_text(begin, "devices"),
         "resumable": state != "running"
         and settings is not None
-        and (
-            ending.get("code") not in REJECTED_CODES
-            or any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
-        ),
+        and _has_start(folder, ending, has_saved="saved" in records),
         "resume_settings": settings or "",
         "reason": _get_text(ending, "message") if state != "running" else "",
     }
+
+
+def _has_start(folder: Path, ending: dict[str, Any], has_saved: bool) -> bool:
+    """Return whether a run has a complete checkpoint, or none yet and can start from zero."""
+    manifests = [*(folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json")]
+    for manifest in manifests:
+        with suppress(NotReadyError, OSError):
+            size = manifest.with_suffix(".pt").stat().st_size
+            if read_json(manifest).get("bytes") == size:
+                return True
+    codes = (*REJECTED_CODES, *(STOPPED_CODES if has_saved else ()))
+    return not manifests and ending.get("code") not in codes
 
 
 def read_image_facts(folder: Path) -> dict[str, Any]:

@@ -85,6 +85,20 @@ def test_run_without_steps_resumes_unless_rejected(code, resumable, tmp_path):
     assert (run.epochs, run.epochs_done, run.resumable) == (3, 0, resumable)
 
 
+@pytest.mark.parametrize(("manifest", "code"), [('{"bytes": 1}', 1), ("damaged", 1), (None, 75)])
+def test_run_without_usable_checkpoint_is_not_resumable(manifest, code, tmp_path):
+    folder = create_run_folder(tmp_path, "a", state="stopped")
+    (path := folder / "checkpoints/step-00000040.json").unlink()
+    if manifest:
+        path.write_text(manifest)
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write(
+            '{"kind": "saved", "step": 40, "epoch": 4, "wall_seconds": 1, "seconds": 1}\n'
+        )
+    (folder / "exit.json").write_text(json.dumps({"code": code}))
+    assert not read_run(folder).resumable
+
+
 def test_locked_run_is_running(tmp_path):
     folder = create_run_folder(tmp_path, "a", state="killed")
     with (folder / "lock").open("w") as lock:
