@@ -239,7 +239,7 @@ def replace_extend(arguments: Arguments) -> Arguments:
     (folder,) = find_runs([name], "--extend")
     if not (folder / CONFIG).is_file():
         clause = f"is not a run folder: it has no {CONFIG}"
-        raise RecipeError.of("--extend", name, clause, LIST)
+        raise NotReadyError.of("--extend", name, clause, LIST)
     folder = folder.absolute()
     root_setting = (
         [] if get_value(arguments.positional, "run.root") else [f"run.root={folder.parent}"]

@@ -9,7 +9,15 @@ from contextlib import ExitStack
 from difflib import get_close_matches
 from itertools import starmap
 
-from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError, format_advice
+from resnet_recipes.base.errors import (
+    ExitCode,
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    format_advice,
+)
 from resnet_recipes.base.money import clean_price, format_amount
 from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
@@ -117,7 +125,7 @@ def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
         raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", LIST)
     folders = find_runs(arguments)
     others = (folder for folder in folders if folder.is_symlink() or not read_run(folder))
-    RecipeError.raise_if_any(
+    NotReadyError.raise_if_any(
         Problem(str(folder), None, "is not a run folder", LIST) for folder in others
     )
     if not is_confirmed and not sys.stdin.isatty():

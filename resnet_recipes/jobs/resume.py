@@ -200,10 +200,10 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
             clause = "is a file, not a run folder"
         is_inside = (folder.parent / CONFIG).is_file()  # weights or a checkpoint of a run
         fix = f"--resume {shlex.quote(str(folder.parent))}" if is_inside else "resnet-recipes runs"
-        raise RecipeError.of("--resume", str(folder), clause, fix)
+        raise NotReadyError.of("--resume", str(folder), clause, fix)
     if os.path.lexists(folder / TASK):
         clause = f"is the folder of a measurement or a check ({TASK}), which cannot be resumed"
-        raise RecipeError.of("--resume", str(folder), clause, Hint("start a new run"))
+        raise NotReadyError.of("--resume", str(folder), clause, Hint("start a new run"))
     reject_links(folder)
     original = frozen_recipe.read(config)
     settings: Sequence[str] = ()

@@ -77,7 +77,7 @@ def test_extension_without_stable_phase_suggests_what_works(run_folders, run_com
 --extend last --resume auto | 2 | --extend last would be another run
 -m --extend last seed=1,2 | 2 | --extend last would be another run
 --extend b | 3 | --extend b does not exist
---extend . | 2 | --extend . is not a run folder: it has no config.yaml
+--extend . | 3 | --extend . is not a run folder: it has no config.yaml
 --extend a mild | 2 | mild: --extend names the run, and the new run keeps its recipe
 --extend | 2 | --extend needs a run
 mild {START} run.extends=b | 2 | run.extends=b: there is no run

@@ -82,7 +82,7 @@ runs runs --price 1e6 | 2 | --price 1e6 must be a price per hour
 runs runs --price nan | 2 | --price nan must be a price per hour
 runs runs epochs=3 | 2 | unknown filter epochs=3
 runs runs state=done | 2 | valid: finished, running
-runs rm . --yes | 2 | is not a run folder
+runs rm . --yes | 3 | is not a run folder
 stop RUN | 3 | is not running
 train demo run=last | 2 | is reserved for the most recent run
 train mild methods.mixup.alpha=-1 data=x | 2 | remove it: mild does not use mixup
@@ -160,7 +160,7 @@ convert a b quality=90 | 2 | unknown option quality=90
 train mild data=x --json | 2 | try:   resnet-train mild data=x --json --dry-run
 train -m recipe=mild,hot data=x lr=abc,1 | 2 | lr=abc must be
 train -m mild data=x lr=[1,2] | 2 | use:   -m lr=1,2
-train mild,hott data=x | 2 | error: unknown recipe hott; did you mean hot?EOL
+train mild,hott | 2 | error: unknown recipe hott; did you mean hot?EOL
 train mild data=x lr=0.1,wd=3 | 2 | lr=0.1,wd=3 must be a numberEOL      hint:  mild uses lr=2.048
 train mild data=x lr=0,5 | 2 | use:   lr=0.5EOL
 train mild data=x epochs=2,x | 2 | a sweepEOL      hint:  mild uses epochs=36

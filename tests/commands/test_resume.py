@@ -113,12 +113,12 @@ def test_resume_requests_no_address_from_a_run_folder(
 @pytest.mark.parametrize("text", ['{"task": "evaluate"}', '{"spans": "all"}', "[1]"])
 def test_resume_rejects_folder_of_a_measurement(text, started_runs, explain_rejected_resume):
     Path("runs/mine/task.json").write_text(text)
-    assert "which cannot be resumed" in explain_rejected_resume("")
+    assert "which cannot be resumed" in explain_rejected_resume("", 3)
 
 
 def test_resume_rejects_a_file(run_command, tmp_path):
     (tmp_path / "net.pth").touch()
-    message = run_command(f"resnet-train --resume {tmp_path / 'net.pth'}", 2).err
+    message = run_command(f"resnet-train --resume {tmp_path / 'net.pth'}", 3).err
     assert "net.pth is a file, not a run folder" in message
 
 
