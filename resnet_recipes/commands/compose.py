@@ -34,6 +34,7 @@ from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
+    from resnet_recipes.data.base import DataFacts
     from resnet_recipes.planning.plan import Plan
     from resnet_recipes.recipe.compose import Composed
     from resnet_recipes.recipe.schema import Recipe
@@ -74,22 +75,48 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     return result
 
 
-def plan_run(result: "Composed", arguments: Arguments) -> "Plan":
-    """Return the plan of a new run; the images of the recipe demo may not exist yet."""
+def plan_run(
+    result: "Composed", arguments: Arguments, facts: "dict[str, DataFacts] | None" = None
+) -> "Plan":
+    """Return the plan of a new run; the images of the recipe demo may not exist yet.
+
+    `facts` keeps the facts about data for other runs.
+    """
     from resnet_recipes import data
     from resnet_recipes.data.demo import DEMO_FACTS
     from resnet_recipes.jobs import new_run
     from resnet_recipes.jobs.group import count_ranks
 
-    config = result.recipe.data
-    survey = partial(data.survey_images, config, on_progress=say)
-    if new_run.is_demo_missing(result.recipe):
-        survey = partial(replace, DEMO_FACTS)
+    config, facts = result.recipe.data, {} if facts is None else facts
+
+    def survey() -> "DataFacts":
+        if new_run.is_demo_missing(result.recipe):
+            return DEMO_FACTS
+        key = str(config)  # counting a million images takes seconds
+        facts[key] = facts.get(key) or data.survey_images(config, on_progress=say)
+        return facts[key]
+
     has_images = config.root or config.backend == "synthetic"
     ranks = external_launcher.count_started_ranks() or count_ranks(result.recipe.launch)
     unused = {*_find_unused(result.recipe, arguments)}
     needs_weights = not is_plan(arguments)
     return new_run.plan_run(result, ranks, survey if has_images else None, unused, needs_weights)
+
+
+def generate_demo(recipe: "Recipe") -> bool:
+    """Generate the demo images and return True, if a recipe reads them and they do not exist."""
+    from resnet_recipes.data import demo
+    from resnet_recipes.jobs.new_run import is_demo_missing
+
+    if not is_demo_missing(recipe):
+        return False
+    root = demo.DEMO_FACTS.root
+    say(f"generating the demo images in {root} (a few seconds)")
+    try:
+        demo.write(Path(recipe.data.root))
+    except OSError as error:
+        raise NotReadyError.at(root, f"cannot be written: {error.strerror}") from None
+    return True
 
 
 def is_plan(arguments: Arguments) -> bool:
@@ -238,8 +265,6 @@ def check_recipe(arguments: Arguments) -> None:
             for argument in drop_arguments(arguments.positional, "recipe")
             if argument not in names
         ]
-        if not drop_arguments(changes, *DATA_KEYS):
-            raise
         settings = Arguments(arguments.flags, ["recipe=mild", *changes], arguments.command)
         others = collect_problems(check_settings, settings)
         raise type(error)(

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes import data
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
@@ -21,7 +20,7 @@ from resnet_recipes.base.text import (
     wrap_text,
 )
 from resnet_recipes.commands.arguments import GPUS_KEYS, Arguments, drop_arguments, select_arguments
-from resnet_recipes.commands.compose import compose_recipe, plan_run
+from resnet_recipes.commands.compose import compose_recipe, generate_demo, plan_run
 from resnet_recipes.commands.plan import format_plan
 from resnet_recipes.commands.printing import get_page_width, say
 from resnet_recipes.commands.runs import format_runs
@@ -31,12 +30,10 @@ from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.budget import fit_duration
 from resnet_recipes.jobs.checks import check_validation_images
 from resnet_recipes.jobs.extension import find_stable_state
-from resnet_recipes.jobs.group import count_ranks
 from resnet_recipes.jobs.measure import explain_unknown_time, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.estimate import RunForecast
-from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
-from resnet_recipes.planning.planner import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import find_chains
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen_recipe import freeze
@@ -80,6 +77,7 @@ def run(arguments: Arguments) -> int:
     if "--dry-run" in arguments:
         return 0
     for plan in {str(plan.recipe.data): plan for plan in plans.values()}.values():
+        generate_demo(plan.recipe)
         check_validation_images(plan)
     root = Path(next(iter(plans.values())).recipe.run.root)
     flags = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
@@ -98,11 +96,9 @@ def _plan_points(runs: Runs, arguments: Arguments) -> dict[str, Plan]:
     facts, plans, errors = dict[str, DataFacts](), dict[str, Plan](), ErrorCollector()
     for name, (point, _) in runs.items():
         with errors:
-            start = None
-            if not plans:
-                first = plan_run(point, arguments)
-                start, facts[str(point.recipe.data)] = first.start, first.facts
-            plans[name] = replace(_make_plan(point, facts), start=start)
+            plan = plan_run(point, arguments, facts)
+            forecast = predict_time(plan) if point.recipe.launch.budget else None
+            plans[name] = fit_duration(plan, forecast) if forecast else plan
     errors.raise_if_any()
     return plans
 
@@ -216,24 +212,6 @@ def _format_cost(cost: float, runs: Runs) -> str:
     prices = {point.recipe.launch.price for point, _ in runs.values()}
     price = prices.pop()
     return format_amount(cost) if prices or price is None else format_cost(cost, price)
-
-
-def _make_plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
-    """Return the plan of a run; without data, it assumes ImageNet.
-
-    `facts` keeps the facts about data for other runs.
-    """
-    config = point.recipe.data
-    key = str(config)  # counting a million images takes seconds
-    if not config.root and config.backend != "synthetic":
-        facts[key] = IMAGENET_FACTS
-    facts[key] = facts.get(key) or data.survey_images(config)
-    world_size = count_ranks(point.recipe.launch)
-    plan = make_plan(point.recipe, facts[key], world_size, point.origin)
-    if not plan.recipe.launch.budget:
-        return plan
-    forecast = predict_time(plan)
-    return fit_duration(plan, forecast) if forecast else plan
 
 
 def _name_run(point: Composed, varying: list[str]) -> str:

@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeError
+from resnet_recipes.base.errors import ExitCode, Hint, RecipeError
 from resnet_recipes.base.text import format_clock, wrap_text
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.commands.compose import compose_recipe, plan_run
+from resnet_recipes.commands.compose import compose_recipe, generate_demo, plan_run
 from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.commands.run_paths import find_resumed, find_root
 from resnet_recipes.jobs import external_launcher
@@ -131,18 +131,10 @@ def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
 
 def _plan_run(result: "Composed", arguments: Arguments) -> "Plan":
     """Return the plan of a new run, after generating the demo images if it reads them."""
-    from resnet_recipes.data import demo
     from resnet_recipes.jobs.budget import resolve_plan
-    from resnet_recipes.jobs.new_run import is_demo_missing
 
     plan = plan_run(result, arguments)
-    if is_demo_missing(result.recipe):
-        root = demo.DEMO_FACTS.root
-        say(f"generating the demo images in {root} (a few seconds)")
-        try:
-            demo.write(Path(result.recipe.data.root))
-        except OSError as error:
-            raise NotReadyError.at(root, f"cannot be written: {error.strerror}") from None
+    if generate_demo(result.recipe):
         plan = plan_run(result, arguments)
     return resolve_plan(plan, say)
 
