@@ -62,11 +62,11 @@ def find_failure(error: BaseException) -> Problem | None:
 
     frames = list(traceback.walk_tb(error.__traceback__))
     for method in INSTALLED:
-        package = _get_package(method.__module__)
+        package = method.__module__.partition(".")[0]
         own_frames = [
             (frame.f_code, line)
             for frame, line in frames
-            if _get_package(frame.f_globals.get("__name__", "")) == package
+            if frame.f_globals.get("__name__", "").partition(".")[0] == package
         ]
         if own_frames:
             hook, (code, line) = own_frames[0][0].co_name, own_frames[-1]
@@ -74,10 +74,6 @@ def find_failure(error: BaseException) -> Problem | None:
             key = f"methods.{method.name}"
             return Problem(key, None, clause, Change(f"~{key}"))
     return None
-
-
-def _get_package(module: str) -> str:
-    return module.partition(".")[0]
 
 
 def _describe(error: BaseException) -> str:

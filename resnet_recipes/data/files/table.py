@@ -83,8 +83,8 @@ def read_rows(table: Path, only: str = "", is_local: bool = True) -> list[TableR
         problems.append(make_problem(table, f"{clause}: {join_first(wrong)}", _ROWS))
         rows = [row for row in rows if row.is_complete]
     if split is None and not only:
-        words = find_split_names({_get_first_folder(row.name) for row in rows})
-        rows = [row._replace(split=words.get(_get_first_folder(row.name), "")) for row in rows]
+        words = find_split_names({row.name.partition("/")[0] for row in rows})
+        rows = [row._replace(split=words.get(row.name.partition("/")[0], "")) for row in rows]
     synonyms = next((names for names in SYNONYMS.values() if only in names), _SPLITS)
     splits = {row.split for row in rows}
     if splits != {""} and (odd := splits.difference(synonyms)):
@@ -193,10 +193,6 @@ def _find_first(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
 
 def _get_cell(row: Sequence[str], column: int | None) -> str:
     return row[column].strip() if column is not None and column < len(row) else ""
-
-
-def _get_first_folder(name: str) -> str:
-    return name.partition("/")[0]
 
 
 def _make_relative(name: str, folder: str) -> str:
