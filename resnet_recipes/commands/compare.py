@@ -251,7 +251,6 @@ def _format_repetition(run: RunRecord) -> str:
 
 
 def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:
-    """Yield lines about the unfinished runs, with the commands that resume them."""
     for letter, run in zip(letters, runs, strict=True):
         if run.state != "finished":
             text = f"{letter} is not finished: {run.state} at {run.progress}."

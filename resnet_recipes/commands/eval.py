@@ -163,7 +163,6 @@ def _print_classes(
     result: ResultRow,
     outcomes: "Outcomes",
 ) -> None:
-    """Print an evaluation with its classes, and write the requested files."""
     from resnet_recipes.report.page.charts import plot_classes
     from resnet_recipes.training.outcomes import Confusion
 
@@ -214,7 +213,6 @@ def _print_classes(
 def _write_images(
     arguments: Arguments, networks: "Sequence[TrainedNetwork]", outcomes: "Outcomes"
 ) -> None:
-    """Write the requested table of images and page of the most confidently wrong images."""
     table, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
     if not table and not page:
         return
@@ -277,7 +275,6 @@ def _make_row(
 
 
 def _describe(networks: "Sequence[TrainedNetwork]", result: ResultRow, means: "Means") -> list[str]:
-    """Return a description of the network and images, and the result over all images."""
     network = networks[0]
     about, data = network.network.about, network.recipe.data
     recipe = f", recipe {about.recipe}" if about.recipe else ""

@@ -324,7 +324,6 @@ def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
 def _find_folder_problems(
     arguments: Arguments, nodes: str, changes: Sequence[str]
 ) -> Iterator[Problem]:
-    """Yield problems with folders that the machines of the job cannot access."""
     engine, storage = arguments.flags["--for"], arguments.flags.get("--storage")
     settings = dict(argument.partition("=")[::2] for argument in changes)
     root, data = settings.get("run.root"), settings.get("data") or settings.get("data.root")

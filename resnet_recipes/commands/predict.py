@@ -216,7 +216,6 @@ def _write_csv(file_name: str, predictions: "Iterable[Prediction]", class_count:
 
 
 def _describe_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
-    """Yield the number and names of unreadable images."""
     if count == 1:
         yield f"{bad[0].file} {bad[0].error}"
         return

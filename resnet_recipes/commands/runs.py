@@ -165,7 +165,6 @@ def read_price(text: str | None) -> float | None:
 
 
 def _check_filter(key: str, value: str) -> Problem | None:
-    """Return the problem of a filter; None if it is valid."""
     if key in ("sort", "price", "csv"):
         return Problem(key, value, "is a flag", f"--{key} {shlex.quote(value)}")
     if key not in ("recipe", "state", "name"):

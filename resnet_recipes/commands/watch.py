@@ -76,7 +76,6 @@ def _follow(folder: Path) -> None:
 
 
 def _print(folder: Path) -> None:
-    """Print a line for each evaluation until the run ends."""
     printed = 0
     while True:
         run = read_run(folder)
@@ -102,7 +101,6 @@ def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> 
 
 
 def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
-    """Yield state, last step, last evaluation and time left."""
     yield f"{record.name}: {record.state}, {record.progress}"
     last = next(reversed(filter_kind(records, "step")), {})
     if last:

@@ -159,7 +159,6 @@ def explain_unreadable(error: OSError) -> Problem:
 
 
 def _explain_missing(root: Path) -> Problem:
-    """Return the problem of a missing folder, with the nearest existing folder."""
     there = next(parent for parent in root.parents if os.path.isdir(parent))
     wrong, *rest = root.relative_to(there).parts
     names = {name.lower(): name for name in _list_folders(there)}

@@ -201,7 +201,6 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
 
 
 def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator[Problem]:
-    """Yield the problems of classes that have images in one split only."""
     others, one_split = train.others + val.others, list[str]()
     for split, here, other, there in (("train", train, "val", val), ("val", val, "train", train)):
         with_images = ({*compress(one.classes, one.counts)} for one in (here, there))

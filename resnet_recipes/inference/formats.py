@@ -130,7 +130,6 @@ def _read_fixed_size(path: Path) -> int:
 
 
 def _write_description(path: Path, network: Network) -> None:
-    """Write the description of a network and the names of its classes into an ONNX file."""
     import onnx
 
     model = onnx.load(path)

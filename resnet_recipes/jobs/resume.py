@@ -327,7 +327,6 @@ def iterate_unfinished_runs(root: Path) -> Iterator[Path]:
 
 
 def _find_changes(folder: Path, composed: Composed) -> list[Problem]:
-    """Return the settings of a recipe that prevent it from continuing the run in `folder`."""
     try:
         original = frozen_recipe.read(folder / CONFIG)
     except RecipeError as error:

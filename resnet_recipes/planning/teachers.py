@@ -170,7 +170,6 @@ def _has_soft_labels(method: Method) -> bool:
 
 
 def _find_setting(method: Method) -> tuple[str, str]:
-    """Return the key that names a method's network, and its value."""
     key = method.network_setting
     return f"methods.{method.name}.{key}", getattr(method, key)
 

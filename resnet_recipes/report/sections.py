@@ -250,7 +250,6 @@ def _describe_best(
 
 
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:
-    """Return the table of the Pareto front, with means over seeds."""
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training"} | ({} if price is None else {"cost": "cost"})
     return Table(_FRONT_CAPTION, columns, front[-MAX_FRONT_ROWS:], _FORMATS)
@@ -274,7 +273,6 @@ def _make_figures(
     price: float,
     prefix: str,
 ) -> Iterator[Figure]:
-    """Yield plots of accuracy against time, cost, compute, epochs and images."""
     open_points = [
         row | {"series": row["recipe"], "cost": row["minutes"] / 60 * P4D_DOLLARS_PER_HOUR}
         for row in published

@@ -37,7 +37,6 @@ def describe_run(summary: Summary, full: bool = False) -> Iterator[LabeledText]:
 
 
 def _describe_accuracy(summary: Summary, full: bool) -> Iterator[LabeledText]:
-    """Yield the accuracy of the weights, and a warning if the EMA weights are far behind."""
     ema, raw = summary.ema, summary.raw
     raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
     metrics = ema or raw
@@ -88,7 +87,6 @@ def _describe_published(summary: Summary) -> Iterator[LabeledText]:
 
 
 def _describe_training(summary: Summary) -> Iterator[LabeledText]:
-    """Yield the training time and speed, and the wall time with its parts and cost."""
     estimate = ""
     if summary.estimated_seconds:
         ratio = summary.training_seconds / summary.estimated_seconds
@@ -118,7 +116,6 @@ def _describe_training(summary: Summary) -> Iterator[LabeledText]:
 
 
 def _describe_times(summary: Summary) -> Iterator[LabeledText]:
-    """Yield all other times, and the speed at each image size."""
     times = {
         "steady state: first epoch counted like the second": summary.steady_state_seconds,
         "MLPerf's clock: from first image to last evaluation": summary.mlperf_seconds,

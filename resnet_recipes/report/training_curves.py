@@ -80,7 +80,6 @@ def _read_points(folder: Path) -> list[dict[str, Any]]:
 
 
 def _find_interval(top1: float, images: int) -> dict[str, float]:
-    """Return the ends of the 95% interval of an accuracy, in percent."""
     if not images:
         return {}
     return compute_accuracy_interval(round(top1 * images / 100), images)._asdict()

@@ -171,7 +171,6 @@ def _parse_csv(text: io.StringIO) -> _Cells:
 
 
 def _parse_objects(text: io.StringIO) -> _Cells:
-    """Read one JSON object per line."""
     objects = [
         (number, parse_json(line)) for number, line in enumerate(text, start=1) if line.strip()
     ]

@@ -44,7 +44,6 @@ def build_eval_pipeline(
 
 
 def _shrink(source: Source, config: DataConfig, name: str) -> Source:
-    """Return the images, shrunk to `data.memory_pixels` if it is set."""
     return ShrunkImages(source, int(config.memory_pixels), name) if config.memory_pixels else source
 
 

@@ -216,7 +216,6 @@ class Pipeline(BatchSource):
 
 
 def _make_batch(rows: Rows) -> RawBatch:
-    """Return a batch that is a view of rows."""
     pixels, labels, soft_labels = map(
         torch.from_numpy, (rows.pixels, rows.labels, rows.soft_labels)
     )

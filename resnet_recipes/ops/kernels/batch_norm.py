@@ -84,7 +84,6 @@ def backward(
 
 
 def _make_grid(x: Tensor) -> Grid:
-    """Return a grid with a program for each tile."""
     n, c, h, w = x.shape
     return -(-(n * h * w) // ROWS), -(-c // CHANNELS), 1
 
@@ -97,7 +96,6 @@ def _put(y, row, rows, channel, c, value):
 
 @triton.jit
 def _load_factors(keep, row, m, area):
-    """Return the factor of each row's image."""
     return tl.load(keep + row // area, mask=row < m, other=0.0)[:, None]
 
 

@@ -133,7 +133,6 @@ def _collect(gradients, places, first: tl.constexpr):
 
 @triton.jit
 def _load_maximum(g, places, place, size):
-    """Load the gradients of maxima, and their places."""
     return get(g, place, size, 0.0), get(places, place, size, NOWHERE)
 
 

@@ -96,6 +96,5 @@ def _combine(partial_sums, m, c, rows, blocks, channel, BM: tl.constexpr):
 
 @triton.jit
 def _track(running, value, momentum, is_channel):
-    """Update a running average with a value."""
     before = tl.load(running, mask=is_channel, other=0.0)
     tl.store(running, before * (1.0 - momentum) + value * momentum, mask=is_channel)

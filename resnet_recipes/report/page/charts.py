@@ -202,8 +202,6 @@ def _make_plot(name: str, **values: object) -> Spec:
 
 
 def _fill(name: str, **values: object) -> Spec:
-    """Return a specification with its placeholders replaced."""
-
     def replace(text: str) -> object:
         return values[text[1:]] if text.startswith("$") else text
 

@@ -121,5 +121,4 @@ def open_trackers(
 
 
 def _open(name: str, folder: Path) -> Tracker:
-    """Open a tracker: the class Curves in its module."""
     return import_module(f"resnet_recipes.report.trackers.{name}").Curves(folder)
