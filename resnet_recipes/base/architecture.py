@@ -179,7 +179,7 @@ class ModelConfig(Section):
     def format_selection(self, name: str) -> str:
         """Return the arguments that select another network, with the settings it needs."""
         if name in NETWORKS:
-            return f"model.name={name}"
+            return Change(f"model.name={name}")
         misfits = replace(self, name=name)._find_misfits()
         fixes = [fix for one in misfits if one.key not in _LIBRARY_INIT for fix in one.fixes]
         return " ".join([f"model.name={name}", *fixes])

@@ -143,7 +143,8 @@ def guess_flag_value(flag: str, value: str, valid: Collection[str]) -> str:
 
 def find_closest(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
-    leaf, names = _get_leaf(name.lower()), list(names)
+    joined, names = name.lower().replace(".", "_"), list(names)
+    leaf = joined if joined in MEANINGS else _get_leaf(name.lower())
     misspelled, meaning = find_misspelled(name, names), MEANINGS.get(leaf)
     if meaning and not meaning.words and leaf == name.lower() and name not in names:
         return ""  # it means no setting, or one of several

@@ -1,13 +1,12 @@
 """Suggest the intended value when a value does not fit its setting."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin
 
 from resnet_recipes.base.duration import Duration, is_duration
-from resnet_recipes.base.errors import Hint, Problem, Value
+from resnet_recipes.base.errors import Change, Hint, Problem, Value
 from resnet_recipes.base.field_types import get_field_types, is_union
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, get_limits
 from resnet_recipes.base.suggestions import (
@@ -49,7 +48,8 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
         limits = get_limits(cls).get(name, ())
         hints = (limit.fix for limit in limits if isinstance(limit.fix, Hint))
         return problem if problem.fix else problem._replace(fix=next(hints, ()))
-    return problem._replace(fix=likely_value if "=" in likely_value else Value(likely_value))
+    is_change = isinstance(likely_value, Change)
+    return problem._replace(fix=likely_value if is_change else Value(likely_value))
 
 
 def read_time(text: str) -> str:
@@ -137,7 +137,7 @@ def _read_list(text: str, field_type: Any, limits: Sequence[Limit]) -> str:
 def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> str:
     """Return a duration in the intended unit; a time or an amount of money becomes a budget."""
     if budget := read_budget(text):
-        return shlex.quote(f"budget={budget}") if name == "max_duration" else ""
+        return Change(f"budget={budget}") if name == "max_duration" else ""
     number, unit = _split_unit(text)
     if unit == "":
         unit = Duration.parse(default).unit if default else "ep"
@@ -146,7 +146,8 @@ def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> 
     if unit == "%":
         number, unit = number / 100, "dur"
     likely_value = f"{number:.12g}{unit}"
-    return likely_value if unit in units and number and is_duration(likely_value) else ""
+    is_valid = unit in units and number and is_duration(likely_value)
+    return Value(likely_value) if is_valid else ""
 
 
 def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:

@@ -12,7 +12,16 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import SETTINGS as DURATION_SETTINGS
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Change, Hint, Kind, Problem, RecipeError, Statement, Value
+from resnet_recipes.base.errors import (
+    Change,
+    Hint,
+    Kind,
+    Problem,
+    RecipeError,
+    Statement,
+    Value,
+    to_text,
+)
 from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
@@ -349,7 +358,14 @@ def _locate(problem: Problem, changed: Sequence[Override], links: Links) -> Prob
     documents = [document for entry, document in reversed(links) if entry.origin != "packaged"]
     matches = [document for document in documents if problem.key in document.lines]
     matches += [] if changed or problem.kind is Kind.MISSING else documents
-    return add_location(problem, matches[0]) if matches else problem
+    if not matches:
+        return problem
+    problem = add_location(problem, matches[0])
+    below = [link for link in links if link.document is not matches[0]]
+    before = _read_setting(below, problem.key)
+    if problem.advice or problem.valid or before in (None, "", []) or isinstance(before, dict):
+        return problem
+    return problem._replace(fix=Hint(f"the inherited value is {to_text(before)}"))
 
 
 def add_location(problem: Problem, document: Document) -> Problem:

@@ -31,8 +31,8 @@ from omegaconf.errors import OmegaConfBaseException
 from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError, SweepHint
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.recipe import frozen_recipe
-from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.strict_yaml import GROUPS
 
 _APP = "resnet_recipes"  # group of all configs
 _FILES = f"{_APP}/files"  # group of recipes, with a group per kind of option
@@ -175,7 +175,7 @@ def compose_tree(
             tree = _merge(tree, nest(change.key_or_group, change.value()))
         return resolve_references(tree) if "${" in text else tree
     except (HydraException, OmegaConfBaseException, RecursionError) as error:
-        raise ValueError(" ".join(str(error).split())[:200]) from None
+        raise ValueError(str(error).partition("\n")[0][:200]) from None
 
 
 @lru_cache(64)  # the runs of a sweep mostly differ in settings
@@ -251,7 +251,7 @@ def resolve_references(config: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise ValueError(" ".join(str(error).split())[:200]) from None
+        raise ValueError(str(error).partition("\n")[0][:200]) from None
 
 
 class _ReadFiles(ConfigSource):

@@ -28,15 +28,13 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import make_unknown_problem
+from resnet_recipes.base.value_suggestions import read_epochs
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.strict_yaml import Document, parse_scalar, shorten_path
+from resnet_recipes.recipe.strict_yaml import GROUPS, Document, parse_scalar, shorten_path
 from resnet_recipes.run_folder import CONFIG
 
 USER_FOLDER = Path("recipes")
 MAX_PARENTS = 7  # files that a recipe may inherit from
-
-#: Sections that a recipe can select by name; each has a folder with its options.
-GROUPS = ("optimizer", "schedule")
 
 _CASE = Hint("rename the file: recipe names have lower-case letters, digits and '_'")
 
@@ -204,7 +202,7 @@ class Library:
                 entry = find(name)
             except RecipeError as error:
                 problem = error.problems[0]._replace(where=document.locate("defaults"))
-                document.problems += [problem] if problem not in document.problems else []
+                document.problems.append(problem)
                 if problem.kind is not Kind.UNKNOWN or not problem.fixes:
                     raise RecipeError(document.problems) from None
                 entry = find(problem.fixes[0])
@@ -266,7 +264,8 @@ def expand_document(document: Document) -> Document:
         value, line, location = tree.pop(short), lines.pop(short), document.locate(short)
         if short == "epochs" and (clause := find_epochs_rule(str(value))):
             text = f"epochs: {value}"
-            problems.append(Problem(short, value, clause, typed=text, where=location))
+            fix = document.format_fix(short, read_epochs(str(value)))
+            problems.append(Problem(short, value, clause, fix, typed=text, where=location))
             continue
         for key, _, form in (
             target.partition("=") for target in expand_short_name(short, str(value))
@@ -291,13 +290,19 @@ def _make_unknown_error(key: str, name: str, choices: list[str]) -> RecipeError:
 
 
 def read_defaults(document: Document) -> list[Default]:
-    """Return the items of `defaults` in a recipe. Raises RecipeError for any other item."""
+    """Return the items of `defaults` in a recipe. Raises RecipeError for any other item.
+
+    A single name that is not in a list is a problem of the document.
+    """
     items = document.tree.get("defaults", [])
-    pairs = [_parse_default(item) for item in items] if isinstance(items, list) else [None]
-    if None in pairs:
-        clause = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
+    pairs = [_parse_default(item) for item in (items if isinstance(items, list) else [items])]
+    clause = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
+    if None in pairs or isinstance(items, dict):
         fix = ("defaults: [hot]", "defaults: [hot, optimizer: lamb]")
         raise _make_defaults_error(document, items, clause, fix)
+    if isinstance(items, str):
+        error = _make_defaults_error(document, items, clause, f"defaults: [{items}]")
+        document.problems[:] = error.problems
     own_place = Default("", "_self_")
     if own_place in pairs[:-1]:
         clause = Statement("_self_ must come last: a recipe changes what it inherits")

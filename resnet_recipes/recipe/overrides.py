@@ -29,7 +29,7 @@ from resnet_recipes.recipe.hydra_compose import (
     nest,
     read_value,
 )
-from resnet_recipes.recipe.library import GROUPS
+from resnet_recipes.recipe.strict_yaml import GROUPS
 
 #: Settings that are paths: `~` is expanded, and the path is made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
@@ -178,8 +178,7 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
     elif key == "epochs" and (value == "curve" or "," in value):
         clause, fix = "means several durations: a sweep", SWEEP
     elif key == "epochs" and (clause := find_epochs_rule(value)):
-        length = read_epochs(value)
-        fix = length if "=" in length else Value(length)
+        fix = read_epochs(value)
     else:
         return None
     return Problem(key, value, clause, fix)

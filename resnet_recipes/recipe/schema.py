@@ -14,7 +14,7 @@ from resnet_recipes.base.duration import (
     count_steps_per_epoch,
     parse_fraction,
 )
-from resnet_recipes.base.errors import Problem, Value
+from resnet_recipes.base.errors import Hint, Problem, Value
 from resnet_recipes.base.limits import Bounds, IsDuration
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.base import DataConfig
@@ -92,7 +92,9 @@ class Recipe(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of all sections, with full keys."""
         if not names.RECIPE.fullmatch(self.name):
-            yield Problem("name", self.name, "must consist of lower-case letters, digits and '_'")
+            hint = Hint("without it, the name is that of the file")
+            rule = "must consist of lower-case letters, digits and '_'"
+            yield Problem("name", self.name, rule, hint)
         yield from super().problems()
         if re.fullmatch(r"\d*\.\d*[1-9]\d*ba", self.max_duration):
             rule = "must be a whole number of batches"

@@ -9,7 +9,7 @@ duplicate keys are rejected, and so are values that YAML 1.1 readers interpret d
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -38,6 +38,9 @@ MAX_TEXT = 4096  # characters per value
 
 #: libyaml takes a twentieth of the time of the Python parser.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+#: Sections that a recipe can select by name; each has a folder with its options.
+GROUPS = ("optimizer", "schedule")
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _CHOICE = re.compile(r"(override )?/?[a-z]{1,64}")  # a key in `defaults`, in the Hydra grammar
@@ -73,9 +76,9 @@ class Document:
         change = Change(f"{key}={fix}") if isinstance(fix, Value) else fix
         if not isinstance(change, Change):
             return fix
-        *sections, name = change.key.split(".")
+        *sections, name = (f"{change.key}.name" if change.key in GROUPS else change.key).split(".")
         line = f"{name}: {'null' if change[0] == '~' else change.value or repr('')}"
-        while sections and ".".join(sections) not in self.lines:
+        while sections and (change.key in GROUPS or ".".join(sections) not in self.lines):
             line = f"{sections.pop()}: {{{line}}}"
         return line
 
@@ -117,12 +120,8 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = raw[: error.start].count(b"\n") + 1
-        raise RecipeError.of(
-            f"{shorten_path(path)}:{number}",
-            None,
-            "is not UTF-8 text",
-            Hint("save the file as UTF-8"),
-        ) from None
+        location, fix = f"{shorten_path(path)}:{number}", Hint("save the file as UTF-8")
+        raise RecipeError.of(location, None, "is not UTF-8 text", fix) from None
     reader = _Reader(path, references)
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*#\s*@package", line):
@@ -302,8 +301,9 @@ class _Reader:
 
 def _make_key_problem(name: str) -> Problem:
     """Return the problem of a key that is not a valid name, with the likely key."""
-    if parts := re.fullmatch(r"(\w+)\.(\w+)", name):
-        fix: Fix = Hint(f"{parts[1]}: {{{parts[2]}: ...}}")
+    if re.fullmatch(r"\w+(\.\w+)+", name):
+        *sections, line = f"{name}: ...".split(".", name.count("."))
+        fix: Fix = Hint(reduce(lambda inner, outer: f"{outer}: {{{inner}}}", sections[::-1], line))
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
         settings = {get_full_name(word): word for word in SHORT_NAMES}

@@ -194,6 +194,35 @@ def test_mistakes_of_a_file_are_reported_at_once(command, run_command, recipes):
     assert all(one.startswith(text) for one, text in zip(sorted(first), expected, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("text", "wrong", "advice"),
+    [
+        ("defaults: mild", "1: defaults=mild must be a list", "use:   defaults: [mild]"),
+        ("optimizer: adam", "1: optimizer=adam must be", "use:   optimizer: {name: adamw}"),
+        ("epochs: 30 epochs", "1: epochs: 30 epochs must be", "use:   epochs: 30ep"),
+        ("epochs: 2h", "1: epochs: 2h must be", "use:   budget: 2h"),
+        ("lr: '1,0'", "1: optimizer.lr=1,0 must be", "hint:  the inherited value is 2.048"),
+        ("methods.ema.half_life: 1ep", "1: unknown", "hint:  methods: {ema: {half_life: ...}}"),
+        ("model: {name: resnet51}", "1: model.name=resnet51 is not", "use:   name: resnet50"),
+        ("name: My", "1: name=My must", "hint:  without it, the name is that of the file"),
+    ],
+)
+def test_mistake_of_a_file_suggests_a_line(text, wrong, advice, run_command, recipes):
+    (recipes / "mine.yaml").write_text(f"{text}\nbs: many\nseed: yes\n")
+    err = run_command("resnet-recipes validate", 2).err
+    assert f"recipes/mine.yaml:{wrong}" in err
+    assert f"\n      {advice}\n" in err
+    assert "mine.yaml:2: batch.global_size=many must be" in err
+    assert "mine.yaml:3: seed: yes is read" in err
+
+
+def test_broken_reference_is_reported_in_one_line(run_command, recipes):
+    (recipes / "mine.yaml").write_text("lr: ${optimizer.wd}\nseed: yes\n")
+    err = run_command("resnet-recipes validate", 2).err
+    assert "mine.yaml cannot be composed: Interpolation key 'optimizer.wd' not found\n" in err
+    assert "mine.yaml:2: seed: yes is read" in err
+
+
 def test_unknown_parent_does_not_hide_other_mistakes(run_command, recipes):
     (recipes / "mine.yaml").write_text("defaults: [gone]\nepochs: many\nseed: yes\n")
     err = run_command("resnet-recipes validate", 2).err
