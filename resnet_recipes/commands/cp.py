@@ -47,9 +47,8 @@ def run(arguments: Arguments) -> int:
     except OSError as error:
         is_file = isinstance(error, FileExistsError | NotADirectoryError)
         why = f"{path.parent} is a file" if is_file else error.strerror
-        raise RecipeError.of(
-            "FILE", file, f"cannot be written: {why}", f"recipes/{path.name}"
-        ) from None
+        clause = f"cannot be written: {why}"
+        raise RecipeError.of("FILE", file, clause, f"recipes/{path.name}") from None
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
     name = path.stem if by_name else shorten_path(path)
     print(f"saved {shorten_path(path)}")

@@ -50,14 +50,8 @@ def _find_unknown(arguments: Sequence[str], folder: Path | None) -> Iterator[Pro
         leaf = name.rpartition("/")[2]
         fix = find_closest(leaf, names) or find_part(leaf, names)
         lists = ("resnet-recipes ls", "resnet-recipes runs")
-        yield Problem(
-            "RECIPE|RUN",
-            name,
-            "unknown recipe or run",
-            fix or lists,
-            kind=Kind.UNKNOWN,
-            typed=argument,
-        )
+        problem = Problem("RECIPE|RUN", name, "unknown recipe or run", fix or lists, typed=argument)
+        yield problem._replace(kind=Kind.UNKNOWN)
 
 
 def _read_settings(argument: str, folder: Path | None) -> dict[str, str]:

@@ -85,12 +85,8 @@ class BlurPool(Method):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if not self.replace_convs and not self.replace_maxpools:
-            yield Problem(
-                "replace_convs",
-                False,
-                "leaves nothing to blur while replace_maxpools is false",
-                Change("~methods.blurpool"),
-            )
+            clause = "leaves nothing to blur while replace_maxpools is false"
+            yield Problem("replace_convs", False, clause, Change("~methods.blurpool"))
 
     def modify_model(self, model: nn.Module) -> None:
         for module, new_class in self._find_layers(model):

@@ -11,7 +11,15 @@ import numpy as np
 import torch.nn.functional as F
 
 from resnet_recipes.base.duration import Duration, Horizon, is_duration, parse_fraction
-from resnet_recipes.base.errors import BrokenRuleError, Change, Hint, Note, Problem, Statement
+from resnet_recipes.base.errors import (
+    BrokenRuleError,
+    Change,
+    Hint,
+    Note,
+    Problem,
+    Statement,
+    Value,
+)
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, select_pixels
@@ -75,15 +83,9 @@ class ProgressiveResizing(Method):
             if not index and is_duration(start) and Duration.parse(start).value:
                 yield Problem("stairs[0]", start, "must start at 0ep")
         if self.at == "loader" and self.mode == "crop":
-            yield Problem(
-                "at",
-                self.at,
-                Statement("the loader can only resize"),
-                (
-                    Change("methods.progressive_resizing.mode=resize"),
-                    Change("methods.progressive_resizing.at=device"),
-                ),
-            )
+            clause = Statement("the loader can only resize")
+            fix = Change("methods.progressive_resizing.mode=resize"), Value("device")
+            yield Problem("at", self.at, clause, fix)
         fractions = []
         for key in ("delay", "finetune"):
             try:
@@ -91,11 +93,8 @@ class ProgressiveResizing(Method):
             except BrokenRuleError as error:
                 yield Problem(key, getattr(self, key), error.clause)
         if len(fractions) == 2 and sum(fractions) >= 1:
-            yield Problem(
-                "delay",
-                self.delay,
-                Statement(f"delay and finetune ({self.finetune}) together must be less than 1dur"),
-            )
+            rule = f"delay and finetune ({self.finetune}) together must be less than 1dur"
+            yield Problem("delay", self.delay, Statement(rule))
 
     @property
     def changes(self) -> str:  # type: ignore[override]

@@ -56,10 +56,8 @@ class RandAugment(Method):
     def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[Note]:
         if "stochastic_depth" in others and horizon.epochs < 180:
             better = "mild" if horizon.epochs < 60 else "medium"
-            yield Note(
-                "the strong regularization of `hot` pays off from 180 epochs (79.9% on ImageNet)",
-                f"recipe={better}",
-            )
+            text = "the strong regularization of `hot` pays off from 180 epochs (79.9% on ImageNet)"
+            yield Note(text, f"recipe={better}")
 
     def augment_image(self) -> ImageAugment:
         return RandomOps(self.sample)

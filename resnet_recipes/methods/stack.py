@@ -153,12 +153,8 @@ class Stack:
                 if other in method.conflicts and (
                     name < other or name not in self.methods[other].conflicts
                 ):
-                    yield Problem(
-                        other,
-                        None,
-                        f"cannot be combined with {name}, as {method.conflicts[other]}",
-                        Change(f"~methods.{name}"),
-                    )
+                    rule = f"cannot be combined with {name}, as {method.conflicts[other]}"
+                    yield Problem(other, None, rule, Change(f"~methods.{name}"))
 
     def _get_only(self, hook: str, default: Callable) -> Any:
         return next(iter(self._collect(hook)), default)

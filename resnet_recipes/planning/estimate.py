@@ -222,10 +222,8 @@ def note_evaluations(plan: Plan, forecast: RunForecast) -> Note | None:
         return None
     epochs = ceil(interval * ceil(evaluating / training) / plan.steps_per_epoch)
     is_last = epochs * plan.steps_per_epoch >= plan.total_steps
-    return Note(
-        f"evaluations take {times[0]}, more than training: {times[1]}",
-        f"evaluation.interval={'1dur' if is_last else f'{epochs}ep'}",
-    )
+    text = f"evaluations take {times[0]}, more than training: {times[1]}"
+    return Note(text, f"evaluation.interval={'1dur' if is_last else f'{epochs}ep'}")
 
 
 def estimate(plan: Plan, speeds: Speeds) -> Estimate:

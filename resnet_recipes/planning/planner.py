@@ -113,12 +113,9 @@ def _find_batch_problems(
     elif size % world_size:
         unit = world_size * recipe.batch.micro_batch(max(size // world_size, 1))
         lower = max(size - size % unit, unit)
-        yield Problem(
-            "batch.global_size",
-            size,
-            f"must be divisible by {world_size}, the number of devices",
-            f"bs={lower} lr={scale_lr(recipe, lower, origin):.3g}",
-        )
+        rule = f"must be divisible by {world_size}, the number of devices"
+        changes = f"bs={lower} lr={scale_lr(recipe, lower, origin):.3g}"
+        yield Problem("batch.global_size", size, rule, changes)
     elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
         devices = format_count(world_size, "device")

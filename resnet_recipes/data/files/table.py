@@ -113,14 +113,12 @@ def has_labels(table: Path) -> bool:
     return _find_first(columns or _read(table)[0], LABEL) is not None
 
 
-def make_listing(
-    table: Path, rows: Sequence[TableRow], problems: Sequence[Problem] = ()
-) -> Listing:
+def make_listing(table: Path, rows: Sequence[TableRow], wrong: Sequence[Problem] = ()) -> Listing:
     """Return the listing of these rows.
 
-    Raises NotReadyError with the problems of the table, and if files are missing or listed twice.
+    Raises NotReadyError with `wrong` rows, and if files are missing or listed twice.
     """
-    folder, problems = os.path.realpath(table.parent), [*problems]
+    folder, problems = os.path.realpath(table.parent), [*wrong]
     names = [_make_relative(row.name, folder) for row in rows]
     some = [names[first : first + _TASK_SIZE] for first in range(0, len(names), _TASK_SIZE)]
     with ThreadPoolExecutor(READ_THREADS) as pool:

@@ -167,8 +167,6 @@ def _iterate_image_names(
         is_below = not (os.path.isabs(name) or name.startswith(".."))
         if not (is_below and name.isprintable() and name.count("/") <= _MAX_DEPTH):
             clause = f"names no file below its folder in line {row.line}: {row.name[:200]}"
-            fix = Hint(
-                f"paths are relative to the table's folder, at most {_MAX_DEPTH} folders deep"
-            )
-            raise store.make_error(head.name, clause, fix)
+            rule = f"paths are relative to the table's folder, at most {_MAX_DEPTH} folders deep"
+            raise store.make_error(head.name, clause, Hint(rule))
         yield name
