@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
-from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement, Value
@@ -36,7 +35,7 @@ from resnet_recipes.planning import outline
 from resnet_recipes.planning.disk import Disk
 from resnet_recipes.planning.plan import IMAGENET_FACTS, InitialWeights, Plan
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.planning.teachers import check_teachers
+from resnet_recipes.planning.teachers import open_teachers
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe, get_enabled
 from resnet_recipes.recipe.sections import RunConfig
@@ -104,14 +103,15 @@ def check(
     No check reads settings in `unused`, which are wrong or have no effect. Raises RecipeError if
     the name is taken, NotReadyError if something is missing or the run is running.
     """
-    run, errors = recipe.run, ErrorCollector()
+    run, errors, facts = recipe.run, ErrorCollector(), IMAGENET_FACTS
     space = (disk.total_bytes, f"the run needs {disk}") if disk else ()
-    teaching = (name for name, one in get_enabled(recipe.methods).items() if one.network_setting)
+    methods = get_enabled(recipe.methods)
+    teaching = tuple(f"methods.{name}." for name, one in methods.items() if one.network_setting)
     missing = NotReadyError.raise_if_any
     checks: dict[tuple[str, ...], Callable[[], object]] = {
         ("data.root", "data.backend"): lambda: missing([_find_image_problem(recipe)]),
-        ("model.",): lambda: _check_weights(recipe.model, needs_weights),
-        tuple(f"methods.{name}." for name in teaching): lambda: check_teachers(recipe.methods),
+        ("model.",): lambda: run.extends or find_initial_weights(recipe, facts, needs_weights),
+        teaching: lambda: [*open_teachers(methods.values())],
         ("launch.gpus", "launch.device"): lambda: missing(find_group_problems(recipe.launch)),
         ("log.to",): lambda: missing(trackers.find_missing(recipe.log.to)),
         ("run.root",): lambda: missing([find_folder_problem("run.root", Path(run.root), *space)]),
@@ -136,18 +136,6 @@ def _find_image_problem(recipe: Recipe) -> Problem | None:
     root = recipe.data.root
     is_local = root and recipe.data.backend != "synthetic" and not is_fetched(root)
     return find_root_problem(root) if is_local and not is_demo_missing(recipe) else None
-
-
-def _check_weights(config: ModelConfig, needs_weights: bool) -> None:
-    from resnet_recipes.network.open import AbsentError
-    from resnet_recipes.network.pretrained import open_weights
-
-    try:
-        if config.weights:
-            open_weights(config)
-    except AbsentError:
-        if needs_weights:
-            raise
 
 
 def check_extended(run: RunConfig) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
@@ -24,9 +24,7 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.data.soft_labels import FOREIGN_FILE_CLAUSE, TEACH_COMMAND, map_soft_labels
-from resnet_recipes.methods import Methods
 from resnet_recipes.methods.base import Method
-from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.planning.network_facts import NetworkFacts, Teacher, make_network_facts
 from resnet_recipes.planning.plan import Plan
@@ -62,7 +60,7 @@ def add_teachers(plan: Plan) -> Plan:
     teachers = [
         read_soft_labels(plan, method) for method in plan.new_stack() if _has_soft_labels(method)
     ]
-    for method, network in open_teachers(plan):
+    for method, network in open_teachers(plan.new_stack()):
         about, (key, source) = network.about, _find_setting(method)
         config = ModelConfig(about.architecture, dict(about.arguments))
         facts = make_network_facts(config, about.num_classes, about.methods())
@@ -81,42 +79,32 @@ class OpenTeacher(NamedTuple):
     network: "Network"
 
 
-def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[OpenTeacher]:
-    """Yield the teachers of a plan that compute their outputs in every step.
+def open_teachers(
+    methods: Iterable[Method], teachers: Sequence[Teacher] = ()
+) -> Iterator[OpenTeacher]:
+    """Yield the teachers of methods that compute their outputs in every step.
 
-    Raises RecipeError if no network is named, NotReadyError if it cannot be read or has changed
-    since the plan was made.
+    Raises RecipeError if no network is named, NotReadyError if it cannot be read or differs from
+    `teachers`, those of a plan.
     """
-    digests = {teacher.key: teacher.digest for teacher in plan.teachers}
-    for method in methods or plan.new_stack():
+    digests = {teacher.key: teacher.digest for teacher in teachers}
+    for method in methods:
         if not method.network_setting or _has_soft_labels(method):
             continue
-        network, (key, source) = open_teacher(method), _find_setting(method)
+        key, source = _find_setting(method)
+        if not source:
+            raise RecipeError([make_missing_teacher_problem(type(method))])
+        from resnet_recipes.network.open import open_network
+
+        try:
+            network = open_network(source)
+        except NotReadyError as error:
+            problem = error.with_key(key, source).with_path_replaced("model.weights", key)
+            raise _suggest_export(problem, source) from None
         if key in digests and digests[key] != _compute_digest(network):
             clause = "was replaced after it was checked"
             raise NotReadyError.of(key, source, clause, "run the same command again")
         yield OpenTeacher(method, network)
-
-
-def check_teachers(methods: Methods) -> None:
-    """Open the teachers of methods. Raises RecipeError like `open_teachers`."""
-    for method in get_enabled(methods).values():
-        if method.network_setting and not _has_soft_labels(method):
-            open_teacher(method)
-
-
-def open_teacher(method: Method) -> "Network":
-    """Return the network that a method names, on the CPU. Raises like `open_teachers`."""
-    key, source = _find_setting(method)
-    if not source:
-        raise RecipeError([make_missing_teacher_problem(type(method))])
-    from resnet_recipes.network.open import open_network
-
-    try:
-        return open_network(source)
-    except NotReadyError as error:
-        problem = error.with_key(key, source).with_path_replaced("model.weights", key)
-        raise _suggest_export(problem, source) from None
 
 
 def make_missing_teacher_problem(method: type[Method]) -> Problem:

@@ -113,7 +113,7 @@ def give_teachers(plan: Plan, methods: Stack, precision: Precision, graphs: Grap
 
     Raises NotReadyError if a network cannot be read, or has changed since the plan was made.
     """
-    for method, network in open_teachers(plan, methods):
+    for method, network in open_teachers(methods, plan.teachers):
         logits = build_teacher(network, precision, plan.recipe.data)
         method.take_network(logits if graphs is None else ReplayedNetwork(logits, graphs))
 

@@ -31,7 +31,7 @@ def write_soft_labels(
     """
     missing, shape = arrays.find_missing_epochs(), arrays.values.shape
     wait_for_ranks()  # no rank writes before all ranks have read
-    ((_, network),) = open_teachers(plan)
+    ((_, network),) = open_teachers(plan.new_stack(), plan.teachers)
     dtype = resolve_dtype(plan.recipe.precision.dtype, rank.device)
     logits = build_teacher(network, Precision(rank.device, dtype, network.model), plan.recipe.data)
     stack = plan.new_stack()
