@@ -96,6 +96,9 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
 
     None if the run is finished.
     """
+    from resnet_recipes.commands.plan import format_plan
+    from resnet_recipes.jobs import new_run
+    from resnet_recipes.jobs.checks import check_validation_images
     from resnet_recipes.jobs.resume import continue_run
 
     if folder := external_launcher.find_restarted_run(find_root(arguments.positional)):
@@ -109,23 +112,13 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     )  # a recipe may set run.root
     if folder:
         return continue_run(folder, [], say)
-    locked_folder = _create_run(result, arguments)
-    for reason in reasons:
-        say(reason)
-    return locked_folder
-
-
-def _create_run(result: "Composed", arguments: Arguments) -> LockedFolder:
-    """Create and return the folder of a new run; print the plan, except in a sweep."""
-    from resnet_recipes.commands.plan import format_plan
-    from resnet_recipes.jobs import new_run
-    from resnet_recipes.jobs.checks import check_validation_images
-
     plan = _plan_run(result, arguments)
     check_validation_images(plan)
     locked_folder = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
     if "--no-plan" not in arguments:
         say(*format_plan(plan, str(locked_folder.path), full="--verbose" in arguments))
+    for reason in reasons:
+        say(reason)
     return locked_folder
 
 
