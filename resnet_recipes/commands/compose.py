@@ -56,8 +56,8 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     from resnet_recipes.jobs import new_run
     from resnet_recipes.recipe.compose import WrongSettingsError
 
-    name = get_value(arguments.positional, "recipe") or _choose_for_budget(changes, arguments)
     try:
+        name = get_value(arguments.positional, "recipe") or _choose_for_budget(changes, arguments)
         result = compose_arguments(name, changes, arguments.recipes, needs_data)
     except WrongSettingsError as error:
         wrong = [problem.key for problem in error.problems]
@@ -65,7 +65,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
         problem, *others = list(error.problems + lacks)
         if others or arguments.command != "resnet-train":
             raise RecipeError([problem, *others]) from None
-        sweep = format_command("resnet-train -m", [f"recipe={name}", *changes], arguments)
+        sweep = format_command("resnet-train -m", arguments.positional, arguments)
         raise RecipeError([problem.replace_sweep_hint(sweep)]) from None
     for argument in dict.fromkeys(changes):
         if argument not in result.origin.arguments:

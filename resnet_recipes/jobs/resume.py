@@ -28,7 +28,7 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.data.tensors import read_tensors
 from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.group import make_group
+from resnet_recipes.jobs.group import count_ranks, find_group_problems
 from resnet_recipes.planning.disk import find_lack_of_space
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
@@ -135,10 +135,8 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
             pass
     if not isinstance(changes, Composed):  # a complete recipe comes from the user
         data.require_trusted_url(recipe.data, changes, format_resume(folder))
-    NotReadyError.raise_if_any(
-        [*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)]
-    )
-    ranks = external_launcher.count_started_ranks() or make_group(recipe.launch).ranks
+    NotReadyError.raise_if_any(_find_lacks(recipe, folder))
+    ranks = external_launcher.count_started_ranks() or count_ranks(recipe.launch)
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
     plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
     NotReadyError.raise_if_any([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total_bytes)])
@@ -229,8 +227,19 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     if recipe.batch.bn_size == AUTO:
         clause = f"is found when a run starts; this run uses {original.batch.bn_size}"
         problems.append(Problem("batch.bn_size", AUTO, clause, Hint("use a smaller number")))
+    if problems and not (folder / SUMMARY).exists():
+        problems += _find_lacks(recipe, folder)
     RecipeError.raise_if_any(problems)
     return recipe
+
+
+def _find_lacks(recipe: Recipe, folder: Path) -> Iterator[Problem]:
+    """Yield the trackers, images and devices that a resumed run lacks."""
+    yield from trackers.find_missing(recipe.log.to)
+    if problem := _find_moved_data(recipe, folder):
+        yield problem
+    if not external_launcher.count_started_ranks():
+        yield from find_group_problems(recipe.launch)
 
 
 def _find_late_changes(folder: Path, changes: RunChanges) -> Iterator[Problem]:

@@ -21,6 +21,9 @@ eval no workers=x foo=1 | 2 | `no` workers unknown
 eval runs/a runs/b | 3 | runs/a runs/b
 teach small data=images bs=8 --top 0 --cycle x | 2 | --top --cycle methods.random methods.distill
 job --for slurm mild data=/d run=last2 lr=-3 foo=1 | 2 | run lr unknown
+train --resume d lr=3 gpus=8 | 2 | lr data gpus
+train --resume d gpus=8 | 3 | data gpus
+train budget=1h data=images lr=-1 run=a | 2 | lr run
 train --resume a seed=3 workers=2 foo=1 | 2 | seed unknown
 train demo data=images lr=-1 run=a gpus=8 methods.distill={} | 2 | lr run gpus methods.distill
 train demo data=no run=a gpus=8 methods.distill={} | 2 | data run gpus methods.distill
@@ -42,6 +45,7 @@ def test_command_reports_all_problems_at_once(run_command, line, code, subjects)
     create_random_images(Path("images"))
     create_run_folder(Path("runs"), "a")
     create_run_folder(Path("runs"), "b")
+    create_run_folder(Path("runs"), "d", state="stopped")
     err = run_command(f"resnet-recipes {line}", int(code)).err
     assert err.startswith(f"error: {len(subjects.split())} problems\n")
     assert all(f"\n  {subject}" in err for subject in subjects.split())
