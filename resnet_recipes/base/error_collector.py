@@ -1,6 +1,5 @@
 """Run several checks, and raise all of their problems at once."""
 
-from itertools import chain
 from types import TracebackType
 
 from resnet_recipes.base.errors import Problem, RecipeError
@@ -26,19 +25,19 @@ class ErrorCollector:
         return isinstance(error, RecipeError)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no check failed."""
-        return not self._errors
+    def problems(self) -> list[Problem]:
+        """All problems; of several that differ only in their advice, the first."""
+        problems = list[Problem]()
+        for each in (problem for error in self._errors for problem in error.problems):
+            if all(each[:3] != other[:3] for other in problems):
+                problems.append(each)
+        return problems
 
     def raise_if_any(self) -> None:
-        """Raise one error with all problems, each with its first advice, if there are any.
+        """Raise one error with all problems, if there are any.
 
         Its exit code is the lowest: a wrong command precedes data or a machine that is not ready.
         """
         if self._errors:
             kind = type(min(self._errors, key=lambda error: error.exit_code))
-            problems = list[Problem]()
-            for problem in chain.from_iterable(error.problems for error in self._errors):
-                if problem._replace(fix=()) not in [each._replace(fix=()) for each in problems]:
-                    problems.append(problem)
-            raise kind(problems)
+            raise kind(self.problems)

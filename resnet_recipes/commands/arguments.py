@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement, Value
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, list_keys
 from resnet_recipes.base.paths import parse_path
@@ -65,7 +66,6 @@ class Usage:
     more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
     positional: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
     takes: str = ""  # description of the positional arguments: "two recipes or run folders"
-    composes: bool = False  # whether the arguments are a recipe and settings, checked first
     needs_recipe: bool = True  # whether a command with recipe settings requires a recipe
     opens_network: bool = False  # whether the first argument is RUN|FILE
     takes_images: bool = False  # whether the other arguments are images
@@ -143,6 +143,10 @@ class Arguments:
         return parse_path("--recipes", folder) if folder else None
 
 
+#: A check of arguments, which raises RecipeError.
+Check = Callable[[Arguments], object]
+
+
 def select_arguments(arguments: Iterable[str], *keys: str) -> list[str]:
     """Return the arguments that set one of these keys."""
     return [text for text in arguments if "=" in text and text.partition("=")[0] in keys]
@@ -162,17 +166,19 @@ def get_value(arguments: Iterable[str], *keys: str) -> str:
 def split(
     argv: Sequence[str],
     usage: Usage,
-    find_others: Callable[[Arguments], Iterable[Problem]] = lambda arguments: (),
+    check: Check = lambda arguments: None,
+    check_settings: Check = lambda arguments: None,
 ) -> Arguments:
-    """Separate flags from other arguments.
+    """Separate flags from other arguments, and check them.
 
-    Raises RecipeError with a correction for each mistake, and with the results of `find_others`.
+    `check_settings`, which takes seconds, is called only if something else is wrong. Raises
+    RecipeError with a correction for each mistake, and with the problems of both checks.
     """
     arguments, problems, takes = Arguments(command=" ".join(usage.command)), [], usage.values
     settings: dict[str, str] = {}  # meanings of unknown flags
     ahead = deque(argv)
     while ahead:
-        if usage.composes and _SEVERAL.search(ahead[0]):
+        if usage.takes_recipe and _SEVERAL.search(ahead[0]):
             quoted = ahead.popleft()
             clause = "is a single argument; remove the quotes"
             problems.append(Problem(quoted, None, clause, quoted))
@@ -193,11 +199,11 @@ def split(
         elif takes[name]:
             value = value if equals else ahead.popleft() if ahead else ""
             is_flag = value.startswith("-") and not equals and not _NUMBER.fullmatch(value)
+            arguments.flags[name] = value
             if not value or is_flag:
                 problems.append(_explain_missing_value(name, usage))
             elif takes[name].startswith("FILE"):
                 problems += find_ending_problem(name, value, takes[name].removeprefix("FILE"))
-            arguments.flags[name] = value
         elif equals:
             problems.append(Problem(argument, None, f"takes no value: {name}"))
         else:
@@ -206,17 +212,32 @@ def split(
     problems += map(_explain_undecodable, undecodable)
     spaced, arguments.positional = _join_spaced(arguments.positional, usage)
     problems += spaced
-    if problems or settings:
-        other_problems = [] if undecodable else list(find_others(arguments))
-        problems += _explain_flags(settings, usage, other_problems)
-        raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
+    others, wrong_flags = ErrorCollector(), {problem.key for problem in problems}
     for flag, name in arguments.flags.items():
-        if takes[flag].startswith("FILE"):
-            require_folder(flag, name)
-    if not usage.positional[0] <= len(arguments.positional) <= usage.positional[1]:
-        fix = _complete_example(arguments.positional, usage)
+        with others:
+            if takes[flag].startswith("FILE") and flag not in wrong_flags:
+                require_folder(flag, name)
+    with others:
+        if not undecodable:
+            _check_count(arguments.positional, usage)
+            check(arguments)
+    if problems or settings or others.problems:
+        with others:
+            if not undecodable:
+                check_settings(arguments)
+    if not (problems or settings):
+        others.raise_if_any()
+        return arguments
+    other_problems = [each for each in others.problems if each.key not in wrong_flags]
+    problems += _explain_flags(settings, usage, other_problems)
+    raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
+
+
+def _check_count(positional: Sequence[str], usage: Usage) -> None:
+    """Raise RecipeError if there are too few or too many arguments."""
+    if not usage.positional[0] <= len(positional) <= usage.positional[1]:
+        fix = _complete_example(positional, usage)
         raise RecipeError.of("COMMAND", usage.command[-1], f"needs {usage.takes}", fix)
-    return arguments
 
 
 def _explain_undecodable(text: str) -> Problem:

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, to_text
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_closest, find_misspelled, make_unknown_problem
@@ -43,12 +44,62 @@ Options, with their defaults:
 )
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if SRC, DST or an option is wrong."""
+    from resnet_recipes.data.convert.encode import ConvertOptions
+    from resnet_recipes.data.convert.splits import plan_files
+
+    source, target, changes = _split(arguments)
+    options, errors = ConvertOptions(), ErrorCollector()
+    with errors:
+        options = _read_options(changes)
+    with errors:
+        try:
+            plan_files(source, target, options)
+        except RecipeError as error:
+            raise type(error)(
+                _complete_command(problem, arguments, changes) for problem in error.problems
+            ) from None
+    errors.raise_if_any()
+
+
+def _complete_command(problem: Problem, arguments: Arguments, changes: Sequence[str]) -> Problem:
+    """Return a problem; the fix of DST becomes the command that converts there."""
+    if problem.key != "DST" or not problem.fixes:
+        return problem
+    source = next(each for each in arguments.positional if each not in changes)
+    rest = map(shlex.quote, [*changes, *arguments.flags])
+    fix = " ".join(["resnet-recipes convert", shlex.quote(source), *problem.fixes, *rest])
+    return problem._replace(fix=fix)
+
+
 def run(arguments: Arguments) -> int:
     """Print a forecast, convert unless --dry-run is set, and print the written files."""
-    from resnet_recipes.base.field_types import get_field_types
     from resnet_recipes.data.convert import convert, forecast
-    from resnet_recipes.data.convert.encode import ConvertOptions
     from resnet_recipes.data.convert.splits import count_finished, plan_files
+
+    source, target, changes = _split(arguments)
+    options = _read_options(changes)
+    files = plan_files(source, target, options)
+    if count_finished(files) == len(files):
+        say(f"already converted: {target}")
+    else:
+        expected = forecast(source, target, options)
+        say(*_describe_forecast(expected, target))
+        if expected.unreadable and (options.on_bad_image == "skip" or "--dry-run" in arguments):
+            say(f"{source} {expected.describe_unreadable()}")
+        if "--dry-run" in arguments:
+            return 0
+        with ProgressLine("converting") as show:
+            convert(source, target, options, show, expected)
+    print("\n".join(escape_controls(split.target) for split in chain(*files)))
+    return 0
+
+
+def _split(arguments: Arguments) -> tuple[Path, Path, list[str]]:
+    """Return SRC, DST and the options. Raises RecipeError unless there are two paths."""
+    from resnet_recipes.base.field_types import get_field_types
+    from resnet_recipes.data.convert.encode import ConvertOptions
 
     names = get_field_types(ConvertOptions)
     typed_paths = [argument for argument in arguments.positional if _is_path(argument, names)]
@@ -68,31 +119,8 @@ def run(arguments: Arguments) -> int:
         fix = shlex.join(command) if len(typed_paths) == 1 else Hint(USAGE.line)
         raise RecipeError.of("COMMAND", "convert", "needs SRC and DST", fix)
     changes = [argument for argument in arguments.positional if argument not in typed_paths]
-    options = _read_options(changes, names)
     source, target = map(parse_path, ("SRC", "DST"), typed_paths)
-    try:
-        files = plan_files(source, target, options)
-    except RecipeError as error:
-        problem, *_ = error.problems
-        if problem.key != "DST" or not problem.fixes:
-            raise
-        rest = map(shlex.quote, [*changes, *arguments.flags])
-        source_text = shlex.quote(typed_paths[0])
-        fix = " ".join(["resnet-recipes convert", source_text, *problem.fixes, *rest])
-        raise RecipeError([problem._replace(fix=fix)]) from None
-    if count_finished(files) == len(files):
-        say(f"already converted: {target}")
-    else:
-        expected = forecast(source, target, options)
-        say(*_describe_forecast(expected, target))
-        if expected.unreadable and (options.on_bad_image == "skip" or "--dry-run" in arguments):
-            say(f"{source} {expected.describe_unreadable()}")
-        if "--dry-run" in arguments:
-            return 0
-        with ProgressLine("converting") as show:
-            convert(source, target, options, show, expected)
-    print("\n".join(escape_controls(split.target) for split in chain(*files)))
-    return 0
+    return source, target, changes
 
 
 def _is_path(argument: str, options: Collection[str]) -> bool:
@@ -101,11 +129,13 @@ def _is_path(argument: str, options: Collection[str]) -> bool:
     return not equals or "/" in key or (key not in options and "/" in value)
 
 
-def _read_options(arguments: Sequence[str], names: Collection[str]) -> "ConvertOptions":
+def _read_options(arguments: Sequence[str]) -> "ConvertOptions":
     """Parse key=value arguments as conversion options. Raises RecipeError with every problem."""
+    from resnet_recipes.base.field_types import get_field_types
     from resnet_recipes.data.convert.encode import ConvertOptions
     from resnet_recipes.recipe.build import build
 
+    names = get_field_types(ConvertOptions)
     texts = dict(argument.split("=", 1) for argument in arguments)
 
     def read(texts: Mapping[str, str]) -> tuple[ConvertOptions, list[Problem]]:

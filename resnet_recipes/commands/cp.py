@@ -4,11 +4,12 @@ import re
 from pathlib import Path
 
 from resnet_recipes.base import names
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, format_advice
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.printing import say
-from resnet_recipes.recipe.library import USER_FOLDER, Library
+from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library
 from resnet_recipes.recipe.strict_yaml import shorten_path
 
 USAGE = Usage(
@@ -30,17 +31,25 @@ about: {parent} with changes
 """
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if the recipe cannot be inherited, or if FILE cannot be its name."""
+    (source, file), errors = arguments.positional, ErrorCollector()
+    with errors:
+        parent = _read_parent(arguments)
+        if parent.origin == "file":
+            clause = "is a file outside recipes/, and recipes inherit from names only"
+            fix = Hint(f"move it to recipes/{parent.path.name}")
+            raise RecipeError.of("cp", source, clause, fix)
+    with errors:
+        RecipeError.raise_if_any([_find_path_problem(parse_path("FILE", file))])
+        parse_new_path("FILE", file)
+    errors.raise_if_any()
+
+
 def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another file."""
-    source, file = arguments.positional
-    path = parse_path("FILE", file)
-    library = Library(arguments.recipes)
-    parent, _ = library.read_chain(source.removeprefix("recipe="))[-1]
-    if parent.origin == "file":
-        clause = "is a file outside recipes/, and recipes inherit from names only"
-        raise RecipeError.of("cp", source, clause, Hint(f"move it to recipes/{parent.path.name}"))
-    RecipeError.raise_if_any([_find_path_problem(path)])
-    parse_new_path("FILE", file)
+    _, file = arguments.positional
+    path, parent = parse_path("FILE", file), _read_parent(arguments)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(CHILD.format(parent=parent.name, name=path.stem), encoding="utf-8")
@@ -52,10 +61,17 @@ def run(arguments: Arguments) -> int:
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
     name = path.stem if by_name else shorten_path(path)
     print(f"saved {shorten_path(path)}")
-    if by_name and name in library.packaged:
+    if by_name and name in Library().packaged:
         say(f"note: it hides the packaged recipe {name}")
     print(format_advice(Hint(f"resnet-train {name} data=PATH --dry-run")))
     return 0
+
+
+def _read_parent(arguments: Arguments) -> Entry:
+    """Return the recipe to inherit from. Raises RecipeError if it cannot be read."""
+    name = arguments.positional[0].removeprefix("recipe=")
+    parent, _ = Library(arguments.recipes).read_chain(name)[-1]
+    return parent
 
 
 def _find_path_problem(path: Path) -> Problem | None:

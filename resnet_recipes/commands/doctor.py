@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     ExitCode,
     Hint,
@@ -22,7 +23,7 @@ from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import escape_controls, wrap_text
 from resnet_recipes.commands.arguments import DATA_KEYS, JSON, Arguments, Usage, get_value
 from resnet_recipes.commands.printing import get_line_width, show
-from resnet_recipes.commands.run_paths import is_setting, open_network
+from resnet_recipes.commands.run_paths import check_network, is_setting, open_network
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.report.progress import ProgressLine
 
@@ -68,9 +69,9 @@ _FOREIGN_TOPICS = {
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
-def run(arguments: Arguments) -> int:
-    """Check one topic (default: all but data), and print the findings; 3 if a fix is required."""
-    topic, *rest = arguments.positional or ["machine"]
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if the topic is unknown, or if its arguments are wrong."""
+    topic, paths, settings = _split(arguments.positional)
     if topic not in (*_TOPICS, "machine"):
         topics = ("data PATH", "native", "gpu", "run [PATH]")
         folder = get_value([topic], *DATA_KEYS) or topic
@@ -79,14 +80,45 @@ def run(arguments: Arguments) -> int:
         near = find_misspelled(topic, (*_TOPICS, *_FOREIGN_TOPICS))
         fix = fix or _FOREIGN_TOPICS.get(near, near)
         raise RecipeError([Problem(topic, None, "unknown topic", fix, topics, Kind.UNKNOWN)])
-    settings = [argument for argument in rest if is_setting(argument)]
-    paths = [argument for argument in rest if argument not in settings]
+    errors, network = ErrorCollector(), arguments.flags.get("--network")
     unused = [each for each in settings if topic != "data" or not each.startswith(_NESTED)]
-    if unused and "--network" not in arguments:
-        clause = Statement("`doctor` takes settings only with --network")
-        folder = get_value(unused, *DATA_KEYS)
-        fix = shlex.join(["resnet-recipes", "doctor", topic, folder]) if folder else ""
-        raise RecipeError.of(shlex.join(unused), None, clause, fix, Kind.UNUSED)
+    with errors:
+        if network:
+            check_network([network, *settings], USAGE)
+        elif unused:
+            clause = Statement("`doctor` takes settings only with --network")
+            folder = get_value(unused, *DATA_KEYS)
+            fix = shlex.join(["resnet-recipes", "doctor", topic, folder]) if folder else ""
+            raise RecipeError.of(shlex.join(unused), None, clause, fix, Kind.UNUSED)
+    with errors:
+        _check_paths(topic, paths)
+    with errors:
+        if "--fix-val" in arguments and not paths:
+            clause = "needs the folder whose val/ has no class folders"
+            raise RecipeError.of("--fix-val", None, clause, Hint(f"{_FORM} --fix-val MAP"))
+    errors.raise_if_any()
+
+
+def run(arguments: Arguments) -> int:
+    """Check one topic (default: all but data), and print the findings; 3 if a fix is required."""
+    topic, paths, settings = _split(arguments.positional)
+    path = parse_path("PATH", paths[0]) if paths else None
+    if path and "--fix-val" in arguments:
+        return _fix_val(path, arguments)
+    findings = _check_topics(topic, path, arguments, settings)
+    show(arguments, to_json(topic, findings), _format_findings(findings))
+    return get_exit_code(findings)
+
+
+def _split(positional: Sequence[str]) -> tuple[str, list[str], list[str]]:
+    """Return the topic, the paths and the settings."""
+    topic, *rest = positional or ["machine"]
+    settings = [argument for argument in rest if is_setting(argument)]
+    return topic, [argument for argument in rest if argument not in settings], settings
+
+
+def _check_paths(topic: str, paths: Sequence[str]) -> None:
+    """Raise RecipeError unless the paths are those that a topic takes."""
     if (topic == "data" and len(paths) != 1) or len(paths) > 1:
         raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", _FORM)
     if topic in ("native", "gpu") and paths:
@@ -96,11 +128,6 @@ def run(arguments: Arguments) -> int:
     if topic == "run" and path and not path.is_dir():
         clause, kind = ("is not a folder", Kind.WRONG) if path.exists() else ("", Kind.ABSENT)
         raise NotReadyError.of("PATH", str(path), clause, kind=kind)
-    if "--fix-val" in arguments:
-        return _fix_val(path, arguments)
-    findings = _check_topics(topic, path, arguments, settings)
-    show(arguments, to_json(topic, findings), _format_findings(findings))
-    return get_exit_code(findings)
 
 
 def _check_topics(
@@ -145,12 +172,9 @@ def _parse_nested(settings: Sequence[str]) -> bool | None:
     return apply_changes(Recipe(), settings, ["data.nested_classes"]).data.nested_classes
 
 
-def _fix_val(root: Path | None, arguments: Arguments) -> int:
+def _fix_val(root: Path, arguments: Arguments) -> int:
     from resnet_recipes.doctor.val_tree import build_val_tree
 
-    if root is None:
-        clause = "needs the folder whose val/ has no class folders"
-        raise RecipeError.of("--fix-val", None, clause, Hint(f"{_FORM} --fix-val MAP"))
     synsets = arguments.flags.get("--synsets")
     folder = build_val_tree(
         root,

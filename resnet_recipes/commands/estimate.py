@@ -8,6 +8,7 @@ from dataclasses import asdict
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     ExitCode,
     Hint,
@@ -79,9 +80,20 @@ The measurement takes about a minute and uses all devices. Run it while nothing 
 
 Without NAME, nothing is measured: the command prints a table of all recipes that fit the images,
 with the time, cost and accuracy of each duration, where they are known.""",
-    composes=True,
     needs_recipe=False,
 )
+
+
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if the value of a flag is wrong."""
+    errors = ErrorCollector()
+    with errors:
+        read_price(arguments.flags.get("--price"))
+    with errors:
+        _read_count(arguments)
+    with errors:
+        _read_reach(arguments)
+    errors.raise_if_any()
 
 
 def run(arguments: Arguments) -> int:

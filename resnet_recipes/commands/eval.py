@@ -23,7 +23,7 @@ from resnet_recipes.base.text import (
 )
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
-from resnet_recipes.commands.run_paths import is_run, open_network
+from resnet_recipes.commands.run_paths import check_network, is_run, open_network
 from resnet_recipes.report.page.charts import draw_png, import_plotting
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder import DATA
@@ -64,15 +64,26 @@ _MAX_SHOWN, _MAX_PLOTTED, _IN_GALLERY = 10, 40, 100
 ResultRow = dict[str, Any]
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if a network does not exist, or if a plot cannot be drawn."""
+    errors = ErrorCollector()
+    with errors:
+        check_network(arguments.positional, USAGE)
+    with errors:
+        if "--png" in arguments:
+            import_plotting()
+    errors.raise_if_any()
+
+
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
-    first, rest = arguments.positional[:1], arguments.positional[1:]
-    sources = [*first, *filter(is_run, rest)]
+    first, *rest = arguments.positional
+    sources = [first, *filter(is_run, rest)]
     changes = [argument for argument in rest if not is_run(argument)]
     networks, errors = list["TrainedNetwork"](), ErrorCollector()
-    for start in [[source] for source in sources] or [first]:
+    for source in sources:
         with errors:
-            networks.append(open_network([*start, *changes], USAGE))
+            networks.append(open_network([source, *changes], USAGE))
     errors.raise_if_any()
     from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.network_pool import check_pool, pool_results
@@ -89,8 +100,6 @@ def run(arguments: Arguments) -> int:
         if flag in arguments:
             clause = f"is for one test size, but evaluation.sizes is {sizes}"
             raise RecipeError.of(flag, arguments.flags[flag], clause, "'evaluation.sizes=[]'")
-    if "--png" in arguments:
-        import_plotting()
     _protect_tables(arguments, data.root)
     if len(networks) > 1:
         check_pool(networks, sources)

@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
-from resnet_recipes.base.paths import find_free_path, is_fetched, parse_new_path
+from resnet_recipes.base.paths import find_free_path, is_fetched, parse_new_path, parse_path
 from resnet_recipes.base.suggestions import (
     FOREIGN_FORMATS,
     OFF,
@@ -20,7 +21,7 @@ from resnet_recipes.base.text import format_bytes, format_facts
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, drop_arguments, get_value
 from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.commands.run_paths import (
-    find_missing_network,
+    check_network,
     find_setting_problems,
     open_network,
 )
@@ -56,6 +57,25 @@ _DTYPES = ("float32", "float16", "int8")
 _FORMAT_KEYS = ("format", "to")
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if a flag is wrong, the network is missing or the folder is not new."""
+    from resnet_recipes.inference.formats import TARGETS
+
+    flags, errors = arguments.flags, ErrorCollector()
+    with errors:
+        check_network(arguments.positional, USAGE)
+    with errors:
+        RecipeError.raise_if_any(_find_problems(arguments, TARGETS))
+    with errors:
+        if "--out" in flags:
+            parse_new_path("--out", flags["--out"], is_folder=True)
+    with errors:
+        if "--push" in flags:
+            hub.parse_repository("--push", flags["--push"])
+            NotReadyError.raise_if_any(hub.find_missing_packages())
+    errors.raise_if_any()
+
+
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
     from resnet_recipes.data import require_trusted_url, root
@@ -69,18 +89,8 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.inference.formats import TARGETS
 
     flags = arguments.flags
-    dtype, push = flags.get("--dtype", "float32"), flags.get("--push")
-    lose = flags.get("--lose", "" if dtype == "float32" else "0.5")
-    RecipeError.raise_if_any(
-        [
-            find_missing_network(arguments.positional, USAGE.example),
-            *_find_problems(arguments, TARGETS, dtype, lose),
-        ]
-    )
-    to, folder = flags["--to"], parse_new_path("--out", flags["--out"], is_folder=True)
-    if push:
-        hub.parse_repository("--push", push)
-        NotReadyError.raise_if_any(hub.find_missing_packages())
+    to, folder, push = flags["--to"], parse_path("--out", flags["--out"]), flags.get("--push")
+    dtype, lose = _read_precision(flags)
     network = open_network(arguments.positional, USAGE)
     recipe = network.recipe
     recipe = replace(recipe, launch=replace(recipe.launch, device="cpu"))
@@ -131,11 +141,15 @@ def _find_possible_formats(positional: Sequence[str], to: str) -> tuple[str, ...
     return (f"--to {to}",)
 
 
-def _find_problems(
-    arguments: Arguments, formats: Collection[str], dtype: str, lose: str
-) -> Iterator[Problem]:
-    """Yield problems of flags that are known before the network is opened."""
-    flags = arguments.flags
+def _read_precision(flags: Mapping[str, str]) -> tuple[str, str]:
+    """Return the type of the weights and the accepted loss in points, or "" if not measured."""
+    dtype = flags.get("--dtype", "float32")
+    return dtype, flags.get("--lose", "" if dtype == "float32" else "0.5")
+
+
+def _find_problems(arguments: Arguments, formats: Collection[str]) -> Iterator[Problem]:
+    """Yield problems of flags and settings that are known before the network is opened."""
+    flags, (dtype, lose) = arguments.flags, _read_precision(arguments.flags)
     format_names = [each for each in arguments.positional[1:] if each in formats]
     rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
     rest = [each for each in rest if each not in format_names]

@@ -15,6 +15,7 @@ from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
 from resnet_recipes.base.value_suggestions import read_time
 from resnet_recipes.commands.arguments import (
+    BUDGET_KEYS,
     GPUS_KEYS,
     Arguments,
     Usage,
@@ -24,10 +25,8 @@ from resnet_recipes.commands.arguments import (
     select_arguments,
 )
 from resnet_recipes.commands.compose import (
-    check_recipe,
-    check_settings,
-    collect_problems,
     format_command,
+    is_named,
 )
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import (
@@ -87,27 +86,32 @@ AUTO_GPUS_PER_NODE = 8
 SMALL_BATCH = 64
 
 
-def run(arguments: Arguments) -> int:
-    """Check recipe and settings; print the job with `nodes=` nodes and `gpus=` GPUs per node."""
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if the engine, the number of nodes, or a folder is wrong."""
     if not arguments.positional:
         names = tuple(Library().list_readable_names())
         raise RecipeError([Problem("recipe", None, "", USAGE.example, names, Kind.MISSING)])
-    wrong = collect_problems(check_recipe, arguments)
-    recipe = get_value(arguments.positional, "recipe")
-    if not (wrong or recipe):
-        wrong = (Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING),)
-    nodes = ["nodes=1", *select_arguments(arguments.positional, "nodes")][-1]
-    changes = drop_arguments(arguments.positional, "recipe", "nodes")
-    problems = [*wrong, *_find_problems(nodes, changes), *find_engine_problems(arguments)]
-    if not problems and "--for" in arguments:
+    nodes, changes = _split(arguments.positional)
+    problems = [*_find_problems(nodes, changes), *_find_engine_problems(arguments)]
+    if not problems:
         problems += _find_folder_problems(arguments, nodes, changes)
-    if problems and not wrong:
-        settings = [f"recipe={recipe}", *drop_arguments(changes, *_TAKEN)]
-        others = Arguments(arguments.flags, settings, arguments.command)
-        problems += collect_problems(partial(check_settings, needs_data=True), others)
+    if select_arguments(changes, *BUDGET_KEYS) and not is_named(arguments):
+        problems.append(Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING))
     RecipeError.raise_if_any(problems)
+
+
+def run(arguments: Arguments) -> int:
+    """Print the job with `nodes=` nodes and `gpus=` GPUs per node."""
+    nodes, changes = _split(arguments.positional)
+    recipe = get_value(arguments.positional, "recipe")
     print(_format_job(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
     return 0
+
+
+def _split(positional: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the setting of nodes, and the settings of the recipe."""
+    nodes = ["nodes=1", *select_arguments(positional, "nodes")][-1]
+    return nodes, drop_arguments(positional, "recipe", "nodes")
 
 
 def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
@@ -252,7 +256,7 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     return arguments
 
 
-def find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
+def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of the engine, and of flags that belong to another engine."""
     engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in engines:

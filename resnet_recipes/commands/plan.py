@@ -39,7 +39,6 @@ USAGE = Usage(
     "`resnet-train NAME ... --dry-run` prints the same plan. Without data=, it assumes ImageNet.",
     positional=(1, inf),
     takes="a recipe",
-    composes=True,
 )
 
 WARNING = "WARNING"

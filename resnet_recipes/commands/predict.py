@@ -13,7 +13,6 @@ from resnet_recipes.base.errors import (
     ExitCode,
     Hint,
     Kind,
-    NotReadyError,
     Problem,
     RecipeError,
     Statement,
@@ -25,14 +24,14 @@ from resnet_recipes.base.text import escape_controls, format_csv_line
 from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, get_value
 from resnet_recipes.commands.printing import open_output, say
 from resnet_recipes.commands.run_paths import (
+    check_network,
     find_missing_network,
-    find_setting_problems,
     is_image,
     is_run,
     is_setting,
     open_network,
 )
-from resnet_recipes.jobs.lookup import LAST, find_network
+from resnet_recipes.jobs.lookup import LAST
 from resnet_recipes.report.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -65,26 +64,32 @@ photographs that are stored sideways first.""",
 _MAX_NAMED, _IN_GALLERY = 10, 1000
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if a flag is wrong, or if the network or an image does not exist."""
+    from resnet_recipes.inference.images import find_images
+
+    network, images = _split(arguments.positional)
+    top, errors = arguments.flags.get("--top", "5"), ErrorCollector()
+    with errors:
+        RecipeError.raise_if_any([find_number_problem("--top", top, 1, fix="--top 5")])
+    with errors:
+        RecipeError.raise_if_any(_find_problems(arguments, bool(images)))
+        with errors:
+            check_network(network, USAGE)
+        find_images(images)
+    errors.raise_if_any()
+
+
 def run(arguments: Arguments) -> int:
     """Print one row per image, in the order of the arguments and, within a folder, by name."""
-    first, rest = arguments.positional[:1], arguments.positional[1:]
-    settings = [argument for argument in rest if is_setting(argument)]
-    images = [parse_path("IMAGE", argument) for argument in rest if argument not in settings]
-    top = arguments.flags.get("--top", "5")
-    errors, wrong = ErrorCollector(), list(_find_problems(arguments, bool(images)))
-    with errors:
-        RecipeError.raise_if_any([*wrong, find_number_problem("--top", top, 1, fix="--top 5")])
-    with errors:
-        paths = [] if wrong else _find_images(first[0], images)
-    if not errors.is_empty:
-        with errors:
-            RecipeError.raise_if_any(find_setting_problems("predict", settings))
-        errors.raise_if_any()
     from resnet_recipes.data.imagenet import find_english_name
+    from resnet_recipes.inference.images import find_images
     from resnet_recipes.inference.trained_network import predict_images
 
-    network = open_network([*first, *settings], USAGE).to_device()
-    class_count = min(int(top), network.network.about.num_classes)
+    opened, images = _split(arguments.positional)
+    paths, network = find_images(images), open_network(opened, USAGE).to_device()
+    top = int(arguments.flags.get("--top", "5"))
+    class_count = min(top, network.network.about.num_classes)
     bad: list[Prediction] = []
     each: Iterable[Prediction] = _count(
         predict_images(network, paths, class_count), bad, len(paths)
@@ -111,21 +116,12 @@ def run(arguments: Arguments) -> int:
     return ExitCode.NOT_READY if failed else ExitCode.DONE
 
 
-def _find_images(source: str, images: Sequence[Path]) -> "list[str | Pixels]":
-    """Return the paths of images. Raises NotReadyError if they or the network do not exist."""
-    from resnet_recipes.inference.images import find_images
-
-    missing: tuple[Problem, ...] = ()
-    try:
-        find_network(source, "RUN|FILE")
-    except NotReadyError as error:
-        missing = error.problems
-    try:
-        paths = find_images(images)
-    except NotReadyError as error:
-        raise NotReadyError([*missing, *error.problems]) from None
-    NotReadyError.raise_if_any(missing)
-    return paths
+def _split(positional: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """Return the network with its settings, and the paths of images."""
+    first, rest = positional[:1], positional[1:]
+    settings = [argument for argument in rest if is_setting(argument)]
+    images = [parse_path("IMAGE", argument) for argument in rest if argument not in settings]
+    return [*first, *settings], images
 
 
 def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Run the module of a command, for `resnet-train` and `resnet-recipes`."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes import __version__
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import find_free_path, make_missing_data_problem
 from resnet_recipes.base.suggestions import (
@@ -33,7 +34,6 @@ from resnet_recipes.commands.characters import reject_pasted
 from resnet_recipes.commands.compose import (
     check_recipe,
     check_settings,
-    collect_problems,
     complete_images,
     find_packaged,
     is_named,
@@ -41,8 +41,8 @@ from resnet_recipes.commands.compose import (
 )
 from resnet_recipes.commands.printing import get_page_width, say
 from resnet_recipes.commands.run_paths import (
+    check_resumed,
     find_setting_problems,
-    has_run,
     is_setting,
     replace_extend,
     resolve_weights,
@@ -107,14 +107,8 @@ def train(argv: Sequence[str]) -> int:
     if argv[0] not in Library().list_names():
         _reject_foreign_command(argv)
     arguments = _parse("train", argv)
-    if "--parallel" in arguments and "-m" not in arguments:
-        clause = "works only with a sweep"
-        raise RecipeError.of("--parallel", arguments.flags["--parallel"], clause, "-m")
     name = _choose_module(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
-    if "--json" in arguments and name == "train":
-        fix = shlex.join(["resnet-train", *argv, "--dry-run"]) if starts else Hint("remove it")
-        raise RecipeError.of("--json", None, "needs --dry-run or --list", fix)
     if starts and external_launcher.find_launcher():
         # only rank 0 composes; other ranks do not import Hydra
         return external_launcher.train_as_rank(
@@ -158,51 +152,75 @@ def run(argv: Sequence[str]) -> int:
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
     arguments = _parse(name, rest)
-    if usage.composes and (usage.needs_recipe or is_named(arguments)):
+    if usage.takes_recipe and (usage.needs_recipe or is_named(arguments)):
         check_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
 
 
-def _composes(usage: Usage, arguments: Arguments) -> bool:
-    """Return whether a command composes a recipe from its arguments."""
-    others = {"--describe", "--completion"} & arguments.flags.keys()
-    return usage.takes_recipe and not (others or has_run(arguments))
-
-
 def _parse(name: str, argv: Sequence[str]) -> Arguments:
-    """Return the arguments of a command. Raises RecipeError, also for its recipe and settings."""
+    """Return the arguments of a command. Raises RecipeError with every problem that is found."""
+    usage = get_usage(name)
 
-    def find_others(arguments: Arguments) -> Iterable[Problem]:
-        flags = _import_module(name).find_engine_problems(arguments) if name == "job" else ()
-        return [*flags, *complete_images(find_recipe_problems(arguments), arguments)]
+    def check(arguments: Arguments) -> None:
+        if usage.takes_recipe:
+            name_recipe(arguments)
+        errors = ErrorCollector()
+        if name == "train":
+            with errors:
+                RecipeError.raise_if_any(_find_unused_flags(arguments, argv))
+        module = _import_module(_choose_module(arguments) if name == "train" else name)
+        with errors:
+            if hasattr(module, "check"):
+                module.check(arguments)
+        errors.raise_if_any()
 
-    def find_recipe_problems(arguments: Arguments) -> Sequence[Problem]:
-        if usage.opens_network:
-            return find_setting_problems(name, arguments.positional)
-        if not _composes(usage, arguments):
-            return []
-        name_recipe(arguments)
-        # the argument may be the value of an unknown flag
-        values = [argument for argument in argv if argument in Library().list_names()]
-        if not (values or usage.needs_recipe or is_named(arguments)):
-            return []
-        if not is_named(arguments) and values:
-            arguments.positional.append(f"recipe={values[0]}")
-        if wrong := collect_problems(check_recipe, arguments):
-            return wrong
-        module = _choose_module(arguments) if name == "train" else name
-        needs_data = module != "plan" and "--cfg" not in arguments
+    arguments = split(argv, usage, check, partial(_check_settings, name, argv))
+    return resolve_weights(replace_extend(arguments))
+
+
+def _find_unused_flags(arguments: Arguments, argv: Sequence[str]) -> Iterator[Problem]:
+    """Yield the problems of flags of `resnet-train` that need another flag."""
+    if "--parallel" in arguments and "-m" not in arguments:
+        clause = "works only with a sweep"
+        yield Problem("--parallel", arguments.flags["--parallel"], clause, "-m")
+    if "--json" in arguments and _choose_module(arguments) == "train":
+        is_plain = not {"--cfg", "--check"} & arguments.flags.keys()
+        fix = shlex.join(["resnet-train", *argv, "--dry-run"]) if is_plain else Hint("remove it")
+        yield Problem("--json", None, "needs --dry-run or --list", fix)
+
+
+def _check_settings(name: str, argv: Sequence[str], arguments: Arguments) -> None:
+    """Raise RecipeError if the recipe or a setting is wrong, in a command with another mistake."""
+    usage, flags = get_usage(name), arguments.flags.keys()
+    if usage.opens_network:
+        RecipeError.raise_if_any(find_setting_problems(name, arguments.positional))
+    if not usage.takes_recipe or {"--describe", "--completion"} & flags:
+        return
+    arguments = resolve_weights(replace_extend(name_recipe(arguments)))
+    if "--resume" in arguments:
+        check_resumed(arguments)
+        return
+    # the argument may be the value of an unknown flag
+    values = [argument for argument in argv if argument in Library().list_names()]
+    if not (values or usage.needs_recipe or is_named(arguments)):
+        return
+    if not is_named(arguments) and values:
+        arguments.positional.append(f"recipe={values[0]}")
+    module = _choose_module(arguments) if name == "train" else name
+    needs_data = module != "plan" and "--cfg" not in arguments
+    try:
+        check_recipe(arguments)
         # no other check needs torch
         if "-m" not in arguments and (entry := find_packaged(arguments)):
-            is_set = select_arguments(arguments.positional, *DATA_KEYS) or "root" in read(
-                entry
-            ).tree.get("data", {})
-            return [] if is_set or not needs_data else [make_missing_data_problem()]
-        return collect_problems(partial(check_settings, needs_data=needs_data), arguments)
-
-    usage = get_usage(name)
-    arguments = resolve_weights(replace_extend(split(argv, usage, find_others)))
-    return name_recipe(arguments) if usage.takes_recipe else arguments
+            images = read(entry).tree.get("data", {})
+            is_set = select_arguments(arguments.positional, *DATA_KEYS) or "root" in images
+            RecipeError.raise_if_any(
+                [] if is_set or not needs_data else [make_missing_data_problem()]
+            )
+        else:
+            check_settings(arguments, needs_data)
+    except RecipeError as error:
+        raise type(error)(complete_images(error.problems, arguments)) from None
 
 
 def _choose_module(arguments: Arguments) -> str:
@@ -250,10 +268,10 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
     if rest:
         try:
-            arguments = _parse(ours, [*flags, *rest])
-            if ours == "train" and _composes(get_usage(ours), arguments):
-                needs_data = not {"--dry-run", "--cfg", "--list"} & arguments.flags.keys()
-                check_settings(arguments, needs_data)
+            check = partial(_check_settings, ours, rest)
+            arguments = split([*flags, *rest], usage, check_settings=check)
+            if ours == "train":
+                check(arguments)
         except RecipeError as error:  # the fix would repeat these mistakes
             form = Hint(f"{shlex.join(command)} ...")
             if [problem.key for problem in error.problems] == ["data.root"]:

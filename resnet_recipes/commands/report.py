@@ -2,6 +2,7 @@
 
 import shlex
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_count
@@ -9,6 +10,7 @@ from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage
 from resnet_recipes.commands.printing import open_output
 from resnet_recipes.commands.run_paths import iterate_records
 from resnet_recipes.commands.runs import read_price
+from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
 from resnet_recipes.report.page.html import build_page, is_ours
@@ -28,30 +30,41 @@ USAGE = Usage(
     f"{RUN_HELP} FOLDER is a folder of runs (default ./runs).",
 )
 
+_PAGE = "report.html"  # the default of --out
+
+
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if a flag is wrong, a run is missing or an output file is not ours."""
+    flags, errors = arguments.flags, ErrorCollector()
+    is_new = not is_ours(parse_path("--out", flags.get("--out", _PAGE)))
+    with errors:
+        read_price(flags.get("--price"))
+    with errors:
+        if is_new:
+            parse_new_path("--out", flags.get("--out", _PAGE))
+    with errors:
+        if folder := flags.get("--png"):
+            path = parse_path("--png", folder)
+            if not path.is_dir() or (is_new and any(path.glob("*.png"))):
+                parse_new_path("--png", folder, is_folder=True)
+            import_plotting()
+    with errors:
+        if arguments.positional and "--published" in flags:
+            clause = "plots only published results, so it takes no runs"
+            fix = (
+                "resnet-recipes report --published",
+                shlex.join(["resnet-recipes", "report", *arguments.positional]),
+            )
+            raise RecipeError.of("--published", None, clause, fix)
+        find_runs(arguments.positional)
+    errors.raise_if_any()
+
 
 def run(arguments: Arguments) -> int:
     """Write the page; with --png also write each plot as an image."""
     price = read_price(arguments.flags.get("--price"))
-    file_name = arguments.flags.get("--out", "report.html")
-    if is_new := not is_ours(out := parse_path("--out", file_name)):
-        out = parse_new_path("--out", file_name)
-    if arguments.positional and "--published" in arguments:
-        clause = "plots only published results, so it takes no runs"
-        fix = (
-            "resnet-recipes report --published",
-            shlex.join(["resnet-recipes", "report", *arguments.positional]),
-        )
-        raise RecipeError.of("--published", None, clause, fix)
-    if pictures := arguments.flags.get("--png"):
-        folder = parse_path("--png", pictures)
-        if not folder.is_dir() or (is_new and any(folder.glob("*.png"))):
-            parse_new_path("--png", pictures, is_folder=True)
-        import_plotting()
-    runs = (
-        []
-        if "--published" in arguments
-        else list(iterate_records(arguments.positional or ["runs"]))
-    )
+    sources = [] if "--published" in arguments else arguments.positional or ["runs"]
+    runs = list(iterate_records(sources))
     if not runs and "--published" not in arguments:
         where = " ".join(arguments.positional or ["runs"])
         fix = ("resnet-recipes report --published", Hint("resnet-recipes report RUN"))
@@ -66,9 +79,10 @@ def run(arguments: Arguments) -> int:
         title = f"Run {runs[0].name}"
     elif len(roots := {run.folder.resolve().parent for run in runs}) == 1:
         title += f" in {'/'.join(roots.pop().parts[-2:])}"
-    with open_output("--out", str(out)) as file:
+    with open_output("--out", arguments.flags.get("--out", _PAGE)) as file:
         file.write(build_page(title[0].upper() + title[1:], sections).encode())
-        if pictures:
+        if pictures := arguments.flags.get("--png"):
             figures = [figure for section in sections for figure in section.figures]
+            folder = parse_path("--png", pictures)
             write_pictures(folder, {figure.name: figure.spec for figure in figures})
     return 0

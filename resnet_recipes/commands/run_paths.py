@@ -82,35 +82,39 @@ def _check_recipe(run: RunRecord) -> RunRecord:
     return run
 
 
-def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
-    """Open the network given by the first argument, with the other arguments as settings.
-
-    Raises RecipeError if the argument is missing, or if it cannot be opened with these settings.
-    """
+def check_network(arguments: Sequence[str], usage: Usage) -> None:
+    """Raise RecipeError if the first argument is not a network, or if another is misplaced."""
     RecipeError.raise_if_any([find_missing_network(arguments, usage.example)])
-    errors, command = ErrorCollector(), usage.command[-1]
+    errors = ErrorCollector()
     with errors:
-        path = find_network(arguments[0], "RUN|FILE")
-    if not errors.is_empty:
-        with errors:
-            RecipeError.raise_if_any(find_setting_problems(command, arguments[1:]))
-        errors.raise_if_any()
+        find_network(arguments[0], "RUN|FILE")
     settings = [argument.partition("=")[::2] for argument in arguments[1:]]
-    RecipeError.raise_if_any(
-        Problem.unknown_setting(key, value, f"--{key} {shlex.quote(value)}")
-        for key, value in settings
-        if usage.values.get(f"--{key}")
-    )
+    with errors:
+        RecipeError.raise_if_any(
+            Problem.unknown_setting(key, value, f"--{key} {shlex.quote(value)}")
+            for key, value in settings
+            if usage.values.get(f"--{key}")
+        )
     weights = get_value(arguments[1:], "model.weights")
     if weights and names.PUBLISHED_WEIGHTS.fullmatch(arguments[0]):
         rest = drop_arguments(arguments[1:], "model.weights")
         name, clause = f"model.name={arguments[0]}", "is the file of the network, and comes first"
         fix = shlex.join([*usage.command, weights, name, *rest])
         fix = Hint(f"{fix} IMAGE ...") if usage.takes_images else fix
-        raise RecipeError.of("model.weights", weights, clause, fix)
+        with errors:
+            raise RecipeError.of("model.weights", weights, clause, fix)
+    errors.raise_if_any()
+
+
+def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
+    """Open the network given by the first argument, with the other arguments as settings.
+
+    Raises RecipeError if it cannot be opened with these settings.
+    """
     from resnet_recipes.inference.open import SETTINGS, open_trained
     from resnet_recipes.network.open import iterate_notes
 
+    path, command = find_network(arguments[0], "RUN|FILE"), usage.command[-1]
     try:
         network = open_trained(path, arguments[1:], SETTINGS[command])
     except NotReadyError as error:
@@ -219,9 +223,16 @@ def find_root(arguments: Sequence[str]) -> Path:
     return parse_path("run.root", root) if root else ROOT
 
 
-def has_run(arguments: Arguments) -> bool:
-    """Return whether a flag names a run, which provides the recipe."""
-    return "--resume" in arguments or "--extend" in arguments
+def check_resumed(arguments: Arguments) -> None:
+    """Raise RecipeError if the run given by --resume cannot continue with these settings."""
+    from resnet_recipes.jobs.resume import check_resume
+
+    if resumed := find_resumed(arguments, _ignore):
+        check_resume(*resumed, _ignore)
+
+
+def _ignore(*_: str) -> None:
+    """Print nothing: the command is wrong anyway."""
 
 
 def replace_extend(arguments: Arguments) -> Arguments:

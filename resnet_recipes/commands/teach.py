@@ -24,7 +24,6 @@ USAGE = Usage(
     """\
 The last line is a command that trains with the labels. Crops depend on the seed, the epoch and the
 image, so each output belongs to one crop. To resume, run the same command again.""",
-    composes=True,
 )
 
 

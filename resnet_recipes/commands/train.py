@@ -69,7 +69,6 @@ machine not ready; 75 interrupted; 130 stopped by Ctrl-C. After 75 and 130,
 --resume continues the run.
 
 Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
-    composes=True,
 )
 
 

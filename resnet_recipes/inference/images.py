@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     Hint,
     Kind,
@@ -161,7 +162,7 @@ def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
     be read or has no images.
     """
     images: list[str | Pixels] = []
-    problems: list[Problem] = []
+    errors = ErrorCollector()
     for source in sources:
         if isinstance(source, Pixels):
             images.append(source)
@@ -169,7 +170,8 @@ def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
         source = source.absolute()
         matches = [source] if source.exists() else _list_matches(source)
         for path in matches:
-            images += _list_folder(path) if path.is_dir() else [str(path)]
+            with errors:
+                images += _list_folder(path) if path.is_dir() else [str(path)]
         if not matches:
             is_pattern = glob.has_magic(str(source))
             clause = Statement("no file matches this pattern") if is_pattern else ""
@@ -178,8 +180,9 @@ def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
             kind = Kind.WRONG if is_pattern else Kind.ABSENT
             near = find_similar_path(source, SUFFIXES)
             fix = shlex.quote(near) if near else ""
-            problems.append(Problem(str(source), None, clause, fix, kind=kind))
-    NotReadyError.raise_if_any(problems)
+            with errors:
+                raise NotReadyError.of(str(source), None, clause, fix, kind)
+    errors.raise_if_any()
     return images
 
 

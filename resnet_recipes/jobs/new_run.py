@@ -81,7 +81,7 @@ def plan_run(
     with errors:
         if not (survey and recipe.run.extends):
             start = find_initial_weights(recipe, facts, needs_weights)
-    checked = {"data", "model", "methods"} if errors.is_empty else ()
+    checked = () if errors.problems else ("data", "model", "methods")
     with errors:
         if survey:
             check(recipe, result.disk if result else None, {*unused, *checked}, needs_weights)
