@@ -1,4 +1,4 @@
-"""Parse the arguments of a command, and format its help page."""
+"""Parse the arguments of a command, and explain wrong ones."""
 
 import os
 import re
@@ -6,7 +6,6 @@ import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS
@@ -27,18 +26,8 @@ from resnet_recipes.base.suggestions import (
     find_closest,
     translate,
 )
-from resnet_recipes.base.text import wrap_text
 from resnet_recipes.commands.output_files import find_ending_problem, require_folder
-
-WIDTH = 80  # columns of a help page in the documentation
-#: Below this width, texts are under their labels instead of to the right.
-NARROW_COLUMNS = 60
-
-#: Flags and descriptions of RUN that several pages share.
-RECIPES = {"--recipes FOLDER": "folder of your own recipes (default ./recipes)"}
-CSV = {"--csv FILE.csv": "also write the table as CSV"}
-JSON = {"--json": "print JSON"}
-RUN_HELP = "RUN is a run folder, the name of a run in ./runs, or `last`, the most recent run."
+from resnet_recipes.commands.usage import Usage
 
 #: Flags in the Hydra spelling, with ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
@@ -53,76 +42,6 @@ BUDGET_KEYS = ("budget", "launch.budget")
 
 #: The start of an argument inside another argument: a flag or a setting.
 _SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT_NAMES)}|[a-z_]+\.[a-z_.]+)=)")
-
-
-@dataclass(frozen=True)
-class Usage:
-    """The arguments of a command, and its help page."""
-
-    line: str  # "resnet-recipes cp NAME FILE"
-    about: str  # one sentence
-    example: str  # a complete command that works
-    flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes FOLDER": "your own recipes"
-    more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
-    positional: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
-    takes: str = ""  # description of the positional arguments: "two recipes or run folders"
-    needs_recipe: bool = True  # whether a command with recipe settings requires a recipe
-    opens_network: bool = False  # whether the first argument is RUN|FILE
-    takes_images: bool = False  # whether the other arguments are images
-
-    @property
-    def command(self) -> list[str]:
-        """The words of the command: "resnet-recipes", "cp"."""
-        words = self.line.split()
-        return words[:1] if words[0] == "resnet-train" else words[:2]
-
-    @property
-    def has_settings(self) -> bool:
-        """Whether the command takes settings."""
-        return "key=value" in self.line
-
-    @property
-    def takes_recipe(self) -> bool:
-        """Whether the settings are those of a recipe, not of a network."""
-        return self.has_settings and not self.opens_network
-
-    @property
-    def values(self) -> dict[str, str]:
-        """The value of each flag: "FOLDER", or "" for none."""
-        return {name: value for name, _, value in (flag.partition(" ") for flag in self.flags)}
-
-    def format_page(self, width: int = WIDTH) -> str:
-        """Return the help page, `width` columns wide."""
-        rows = dict(self.flags) | {"--help": "print this page"}
-        parts = [
-            "\n".join(wrap_text(self.line, width, rest="    ")),
-            "\n".join(wrap_text(f"{self.about[:1].upper()}{self.about[1:]}.", width)),
-            "\n".join(format_row(*item, width=width) for item in rows.items()),
-            *(_fit(text, width) for text in self.more.strip("\n").split("\n\n")),
-            f"Example:\n  {self.example}",
-        ]
-        return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _fit(text: str, width: int) -> str:
-    """Return a paragraph wrapped to `width`; if it has indented rows, wrap only the long rows."""
-    if "\n  " not in text:
-        return "\n".join(wrap_text(" ".join(text.split()), width))
-    lines = text.splitlines()
-    for index, line in enumerate(lines):
-        if len(line) > width and (parts := re.fullmatch(r"( *)(.*\S)  +(\S.*)", line)):
-            lines[index] = format_row(parts[2], parts[3], len(parts[1]), width=width)
-    return "\n".join(lines)
-
-
-def format_row(label: str, text: str, indent: int = 2, column: int = 22, width: int = WIDTH) -> str:
-    """Return a row of a help page: a label, with wrapped text to its right."""
-    column = column if width >= NARROW_COLUMNS else indent + 4
-    head = f"{'':<{indent}}{label:<{column - indent}}"
-    if len(head) == column and head.endswith("  "):
-        return "\n".join(wrap_text(text, width, head, " " * column))
-    above = wrap_text(label, width, " " * indent, " " * (indent + 8))
-    return "\n".join([*above, *wrap_text(text, width, " " * column, " " * column)])
 
 
 @dataclass
@@ -174,8 +93,33 @@ def split(
     `check_settings`, which takes seconds, is called only if something else is wrong. Raises
     RecipeError with a correction for each mistake, and with the problems of both checks.
     """
+    arguments, problems, settings = _parse(argv, usage)
+    wrong_flags, others = {problem.key for problem in problems}, ErrorCollector()
+    for flag, name in arguments.flags.items():
+        with others:
+            if usage.values[flag].startswith("FILE") and flag not in wrong_flags:
+                require_folder(flag, name)
+    undecodable = list(map(_explain_undecodable, filter(_is_undecodable, argv)))
+    problems += undecodable
+    with others:
+        if not undecodable:
+            _check_count(arguments.positional, usage)
+            check(arguments)
+    with others:
+        if not undecodable and (problems or settings or others.problems):
+            check_settings(arguments)
+    if not (problems or settings):
+        others.raise_if_any()
+        return arguments
+    other_problems = [each for each in others.problems if each.key not in wrong_flags]
+    problems += _explain_flags(settings, usage, other_problems)
+    raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
+
+
+def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, list[Problem], dict[str, str]]:
+    """Return the arguments, their problems, and settings that were typed as unknown flags."""
     arguments, problems, takes = Arguments(command=" ".join(usage.command)), [], usage.values
-    settings: dict[str, str] = {}  # meanings of unknown flags
+    settings: dict[str, str] = {}
     ahead = deque(argv)
     while ahead:
         if usage.takes_recipe and _SEVERAL.search(ahead[0]):
@@ -208,29 +152,13 @@ def split(
             problems.append(Problem(argument, None, f"takes no value: {name}"))
         else:
             arguments.flags[name] = ""
-    undecodable = [text for text in argv if re.search("[\ud800-\udfff]", text)]  # not UTF-8
-    problems += map(_explain_undecodable, undecodable)
     spaced, arguments.positional = _join_spaced(arguments.positional, usage)
-    problems += spaced
-    others, wrong_flags = ErrorCollector(), {problem.key for problem in problems}
-    for flag, name in arguments.flags.items():
-        with others:
-            if takes[flag].startswith("FILE") and flag not in wrong_flags:
-                require_folder(flag, name)
-    with others:
-        if not undecodable:
-            _check_count(arguments.positional, usage)
-            check(arguments)
-    if problems or settings or others.problems:
-        with others:
-            if not undecodable:
-                check_settings(arguments)
-    if not (problems or settings):
-        others.raise_if_any()
-        return arguments
-    other_problems = [each for each in others.problems if each.key not in wrong_flags]
-    problems += _explain_flags(settings, usage, other_problems)
-    raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
+    return arguments, [*problems, *spaced], settings
+
+
+def _is_undecodable(text: str) -> bool:
+    """Return whether an argument is not UTF-8."""
+    return bool(re.search("[\ud800-\udfff]", text))
 
 
 def _check_count(positional: Sequence[str], usage: Usage) -> None:
@@ -368,7 +296,10 @@ def _explain_flags(
             )
         else:
             fix: Fix = Hint(f"{argument}VALUE") if argument[-1] == "=" else shlex.quote(argument)
-            yield Problem(flag, None, "unknown flag", fix, kind=Kind.UNKNOWN)
+            # the settings of a run that does not exist were not checked
+            is_known = "." in keys[1] or keys[1] in (*SHORT_NAMES, "recipe")
+            valid = () if is_known else (*usage.values, "--help")
+            yield Problem(flag, None, "unknown flag", fix if is_known else (), valid, Kind.UNKNOWN)
     yield from wrong
 
 
@@ -399,7 +330,8 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     takes = usage.values
     translation = translate(name, value) if usage.has_settings else None
     flags = {_to_key(flag): flag for flag in (*takes, "--help")}
-    near = flags.get(find_closest(key, flags), "")
+    started = [flag for flag in takes if flag.startswith(name)]
+    near = flags.get(find_closest(key, flags)) or (started[0] if len(started) == 1 else "")
     default = takes.get(near, "")
     argument = default if default in ("", "FOLDER") else value or default
     meant = near and f"{near} {argument}".strip()

@@ -11,8 +11,10 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, 
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_closest, find_misspelled, make_unknown_problem
 from resnet_recipes.base.text import escape_controls, format_bytes, format_clock
-from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.printing import say
+from resnet_recipes.commands.run_paths import is_image
+from resnet_recipes.commands.usage import Usage
 from resnet_recipes.recipe.strict_yaml import parse_scalar
 from resnet_recipes.report.progress import ProgressLine
 
@@ -64,12 +66,15 @@ def check(arguments: Arguments) -> None:
 
 
 def _complete_command(problem: Problem, arguments: Arguments, changes: Sequence[str]) -> Problem:
-    """Return a problem; the fix of DST becomes the command that converts there."""
-    if problem.key != "DST" or not problem.fixes:
-        return problem
-    source = next(each for each in arguments.positional if each not in changes)
+    """Return a problem whose fix is a complete command: with another DST, or with SRC and DST."""
+    source, target = (each for each in arguments.positional if each not in changes)
     rest = map(shlex.quote, [*changes, *arguments.flags])
-    fix = " ".join(["resnet-recipes convert", shlex.quote(source), *problem.fixes, *rest])
+    if problem.key == "DST" and problem.fixes:
+        fix = " ".join(["resnet-recipes convert", shlex.quote(source), *problem.fixes, *rest])
+    elif problem.key == "SRC" and problem.kind is Kind.ABSENT and is_image(target):
+        fix = shlex.join(["resnet-recipes", "convert", target, source, *changes, *arguments.flags])
+    else:
+        return problem
     return problem._replace(fix=fix)
 
 

@@ -21,9 +21,10 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import escape_controls, wrap_text
-from resnet_recipes.commands.arguments import DATA_KEYS, JSON, Arguments, Usage, get_value
+from resnet_recipes.commands.arguments import DATA_KEYS, Arguments, get_value
 from resnet_recipes.commands.printing import get_line_width, show
 from resnet_recipes.commands.run_paths import check_network, is_setting, open_network
+from resnet_recipes.commands.usage import JSON, Usage
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.report.progress import ProgressLine
 
@@ -119,12 +120,17 @@ def _split(positional: Sequence[str]) -> tuple[str, list[str], list[str]]:
 
 def _check_paths(topic: str, paths: Sequence[str]) -> None:
     """Raise RecipeError unless the paths are those that a topic takes."""
+    from resnet_recipes.data.root import find_root_problem
+
     if (topic == "data" and len(paths) != 1) or len(paths) > 1:
         raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", _FORM)
     if topic in ("native", "gpu") and paths:
         clause = Statement(f"`doctor {topic}` takes no argument")
         raise RecipeError.of(shlex.join(paths), None, clause, kind=Kind.UNUSED)
     path = parse_path("PATH", paths[0]) if paths else None
+    if topic == "data" and path and not path.exists():
+        problem = find_root_problem(str(path))
+        NotReadyError.raise_if_any([problem and problem._replace(key="PATH")])
     if topic == "run" and path and not path.is_dir():
         clause, kind = ("is not a folder", Kind.WRONG) if path.exists() else ("", Kind.ABSENT)
         raise NotReadyError.of("PATH", str(path), clause, kind=kind)

@@ -32,11 +32,7 @@ from resnet_recipes.base.text import (
 )
 from resnet_recipes.commands.arguments import (
     BUDGET_KEYS,
-    CSV,
-    JSON,
-    RECIPES,
     Arguments,
-    Usage,
     drop_arguments,
     get_value,
     select_arguments,
@@ -51,6 +47,7 @@ from resnet_recipes.commands.printing import (
     show,
 )
 from resnet_recipes.commands.runs import read_price
+from resnet_recipes.commands.usage import CSV, JSON, RECIPES, Usage
 from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:

@@ -18,13 +18,14 @@ from resnet_recipes.base.suggestions import (
     guess_flag_value,
 )
 from resnet_recipes.base.text import format_bytes, format_facts
-from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, drop_arguments, get_value
+from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value
 from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.commands.run_paths import (
     check_network,
     find_setting_problems,
     open_network,
 )
+from resnet_recipes.commands.usage import RUN_HELP, Usage
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.network import hub
 from resnet_recipes.report.progress import ProgressLine
@@ -65,7 +66,7 @@ def check(arguments: Arguments) -> None:
     with errors:
         check_network(arguments.positional, USAGE)
     with errors:
-        RecipeError.raise_if_any(_find_problems(arguments, TARGETS))
+        RecipeError.raise_if_any(_find_problems(arguments, TARGETS, not errors.problems))
     with errors:
         if "--out" in flags:
             parse_new_path("--out", flags["--out"], is_folder=True)
@@ -147,7 +148,9 @@ def _read_precision(flags: Mapping[str, str]) -> tuple[str, str]:
     return dtype, flags.get("--lose", "" if dtype == "float32" else "0.5")
 
 
-def _find_problems(arguments: Arguments, formats: Collection[str]) -> Iterator[Problem]:
+def _find_problems(
+    arguments: Arguments, formats: Collection[str], has_network: bool
+) -> Iterator[Problem]:
     """Yield problems of flags and settings that are known before the network is opened."""
     flags, (dtype, lose) = arguments.flags, _read_precision(arguments.flags)
     format_names = [each for each in arguments.positional[1:] if each in formats]
@@ -167,7 +170,7 @@ def _find_problems(arguments: Arguments, formats: Collection[str]) -> Iterator[P
     path = shlex.quote(flags.get("--out") or str(folder))
     command = shlex.join([each for each in rest if each not in folders])
     fix = f"resnet-recipes export {command} --to {to} --out {path}"
-    fix = fix if rest and to in formats else ""
+    fix = fix if has_network and to in formats else ""
     if "--to" not in flags:
         near = f"--to {to}" if rest != arguments.positional and to in formats else ""
         yield Problem("--to", None, "", near, tuple(formats), Kind.MISSING)

@@ -18,7 +18,6 @@ from resnet_recipes.commands.arguments import (
     BUDGET_KEYS,
     GPUS_KEYS,
     Arguments,
-    Usage,
     drop_arguments,
     get_value,
     name_as_typed,
@@ -29,6 +28,7 @@ from resnet_recipes.commands.compose import (
     is_named,
 )
 from resnet_recipes.commands.printing import say
+from resnet_recipes.commands.usage import Usage
 from resnet_recipes.jobs.engines import (
     STORAGE,
     Allocation,

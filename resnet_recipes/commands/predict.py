@@ -21,7 +21,7 @@ from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import IMAGE_FLAGS
 from resnet_recipes.base.text import escape_controls, format_csv_line
-from resnet_recipes.commands.arguments import RUN_HELP, Arguments, Usage, get_value
+from resnet_recipes.commands.arguments import Arguments, get_value
 from resnet_recipes.commands.printing import open_output, say
 from resnet_recipes.commands.run_paths import (
     check_network,
@@ -31,6 +31,7 @@ from resnet_recipes.commands.run_paths import (
     is_setting,
     open_network,
 )
+from resnet_recipes.commands.usage import RUN_HELP, Usage
 from resnet_recipes.jobs.lookup import LAST
 from resnet_recipes.report.progress import ProgressLine
 

@@ -23,9 +23,7 @@ from resnet_recipes.base.suggestions import (
 from resnet_recipes.commands.arguments import (
     DATA_KEYS,
     Arguments,
-    Usage,
     drop_arguments,
-    format_row,
     get_value,
     select_arguments,
     split,
@@ -47,12 +45,13 @@ from resnet_recipes.commands.run_paths import (
     replace_extend,
     resolve_weights,
 )
+from resnet_recipes.commands.usage import Usage, format_row
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.lookup import LAST
 from resnet_recipes.recipe.library import Library, read
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a module in this
-#: folder with USAGE and run(), and is imported when it is used.
+#: folder with USAGE, run(), and perhaps check(), and is imported when it is used.
 COMMANDS = (
     "ls",
     "show",
@@ -167,7 +166,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
         errors = ErrorCollector()
         if name == "train":
             with errors:
-                RecipeError.raise_if_any(_find_unused_flags(arguments, argv))
+                RecipeError.raise_if_any(_find_unused_flags(arguments))
         module = _import_module(_choose_module(arguments) if name == "train" else name)
         with errors:
             if hasattr(module, "check"):
@@ -178,14 +177,14 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
     return resolve_weights(replace_extend(arguments))
 
 
-def _find_unused_flags(arguments: Arguments, argv: Sequence[str]) -> Iterator[Problem]:
+def _find_unused_flags(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of flags of `resnet-train` that need another flag."""
     if "--parallel" in arguments and "-m" not in arguments:
         clause = "works only with a sweep"
         yield Problem("--parallel", arguments.flags["--parallel"], clause, "-m")
     if "--json" in arguments and _choose_module(arguments) == "train":
         is_plain = not {"--cfg", "--check"} & arguments.flags.keys()
-        fix = shlex.join(["resnet-train", *argv, "--dry-run"]) if is_plain else Hint("remove it")
+        fix = "--dry-run" if is_plain else Hint("remove it")
         yield Problem("--json", None, "needs --dry-run or --list", fix)
 
 

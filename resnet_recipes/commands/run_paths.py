@@ -19,15 +19,10 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import Say
-from resnet_recipes.commands.arguments import (
-    Arguments,
-    Usage,
-    drop_arguments,
-    get_value,
-    select_arguments,
-)
+from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value, select_arguments
 from resnet_recipes.commands.compose import compose_recipe, is_named
 from resnet_recipes.commands.printing import say
+from resnet_recipes.commands.usage import Usage
 from resnet_recipes.jobs.lookup import (
     LAST,
     LIST,
@@ -185,23 +180,26 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
     run_name, positional = arguments.flags.get("--resume"), arguments.positional
     if run_name is None:
         return None
+    from resnet_recipes.jobs.resume import check_resume, find_match, iterate_unfinished_runs
+
     if run_name != "auto":
         clause = Statement("--resume names the run, and a run keeps its recipe")
         name = get_value(positional, "recipe")
         words = [word for item in arguments.flags.items() for word in item if word]
         fix = shlex.join(["resnet-train", *words])
-        RecipeError.raise_if_any(
-            [
-                Problem("NAME", name, clause, fix, kind=Kind.UNUSED) if name else None,
-                *(
-                    Problem(argument, None, clause, fix, kind=Kind.UNUSED)
-                    for argument in select_arguments(positional, *_NAMING)
-                ),
-            ]
-        )
-        return Resumption(find_runs([run_name], "--resume")[0], positional)
-    from resnet_recipes.jobs.resume import find_match, iterate_unfinished_runs
-
+        errors, changes = ErrorCollector(), drop_arguments(positional, "recipe", *_NAMING)
+        with errors:
+            named = [("NAME", name)] if name else []
+            named += [(each, "") for each in select_arguments(positional, *_NAMING)]
+            RecipeError.raise_if_any(
+                Problem(key, value or None, clause, fix, kind=Kind.UNUSED) for key, value in named
+            )
+        with errors:
+            (resumed,) = find_runs([run_name], "--resume")
+            if errors.problems:
+                check_resume(resumed, changes, _print_nothing)
+        errors.raise_if_any()
+        return Resumption(resumed, changes)
     if is_named(arguments):
         composed = compose_recipe(arguments)
         folder = find_match(composed, say)
@@ -227,11 +225,11 @@ def check_resumed(arguments: Arguments) -> None:
     """Raise RecipeError if the run given by --resume cannot continue with these settings."""
     from resnet_recipes.jobs.resume import check_resume
 
-    if resumed := find_resumed(arguments, _ignore):
-        check_resume(*resumed, _ignore)
+    if resumed := find_resumed(arguments, _print_nothing):
+        check_resume(*resumed, _print_nothing)
 
 
-def _ignore(*_: str) -> None:
+def _print_nothing(*_: str) -> None:
     """Print nothing: the command is wrong anyway."""
 
 

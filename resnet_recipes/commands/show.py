@@ -6,7 +6,8 @@ import sys
 import textwrap
 
 from resnet_recipes.base.text import escape_controls
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.usage import RECIPES, Usage
 from resnet_recipes.recipe.library import Library
 
 USAGE = Usage(

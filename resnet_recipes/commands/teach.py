@@ -6,9 +6,10 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError, format_advice
 from resnet_recipes.base.text import escape_controls
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage, drop_arguments, get_value
+from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.printing import say
+from resnet_recipes.commands.usage import RECIPES, Usage
 
 USAGE = Usage(
     "resnet-recipes teach NAME data=PATH methods.distill.teacher=T [key=value ...]",

@@ -25,6 +25,18 @@ train --resume d lr=3 gpus=8 | 2 | lr data gpus
 train --resume d gpus=8 | 3 | data gpus
 train budget=1h data=images lr=-1 run=a | 2 | lr run
 train --resume a seed=3 workers=2 foo=1 | 2 | seed unknown
+train --resume a demo seed=3 --foo | 2 | `demo` seed unknown
+train --resume no --foo --lr | 2 | --resume unknown unknown
+train --parallel 2 --json demo data=no lr=-1 | 2 | --parallel --json data lr
+predict no no.jpg images/no --top x --foo | 2 | `no` no.jpg images/no --top unknown
+export no --to onx --out images --dtype x --push x --foo | 2 | `no` --to --out --dtype --push unk
+report no --price x --out images/x.txt --foo | 2 | `no` --price --out unknown
+convert no images foo=1 shuffle=x --foo | 2 | `no` unknown shuffle unknown
+doctor data no lr=1 --foo | 2 | `no` lr=1 unknown
+estimate demo data=no lr=-1 --price x --sample y --reach 300 | 2 | data lr --price --sample --reach
+job --for slurm mild nodes=0 lr=-1 --time x --foo | 2 | nodes data lr --time unknown
+cp no images --foo | 2 | `images` unknown unknown
+eval no data.eval_size=x --png x.txt --foo | 2 | `no` data.eval_size --png unknown
 train demo data=images lr=-1 run=a gpus=8 methods.distill={} | 2 | lr run gpus methods.distill
 train demo data=no run=a gpus=8 methods.distill={} | 2 | data run gpus methods.distill
 train demo data=images lr=-1 run.extends=b2 --dry-run | 2 | lr run.extends

@@ -6,8 +6,9 @@ import pytest
 
 from resnet_recipes.base.errors import Hint, Note, NotReadyError, RecipeError
 from resnet_recipes.base.text import Snippet, format_facts
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.printing import format_table, open_output, say
+from resnet_recipes.commands.usage import Usage
 
 ROWS = [
     {"NAME": "first", "TIME": "3:50", "TOP-1": "70.00%", "STATE": "finished"},

@@ -157,7 +157,7 @@ convert a b shufle=true workers=x | 2 | workers=x must be a whole number
 convert im=g out=b workers=1 | 3 | `im=g` does not exist
 convert im=g max_resoltion=500 | 2 | needs SRC and DST
 convert a b quality=90 | 2 | unknown option quality=90
-train mild data=x --json | 2 | try:   resnet-train mild data=x --json --dry-run
+train mild data=x --json | 2 | use:   --dry-run
 train -m recipe=mild,hot data=x lr=abc,1 | 2 | lr=abc must be
 train -m mild data=x lr=[1,2] | 2 | use:   -m lr=1,2
 train mild,hott | 2 | error: unknown recipe hott; did you mean hot?EOL
