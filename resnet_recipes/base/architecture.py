@@ -178,8 +178,9 @@ class ModelConfig(Section):
 
     def format_selection(self, name: str) -> str:
         """Return the arguments that select another network, with the settings it needs."""
+        selection = Change(f"model.name={name}")
         if name in NETWORKS:
-            return Change(f"model.name={name}")
+            return selection
         misfits = replace(self, name=name)._find_misfits()
         fixes = [fix for one in misfits if one.key not in _LIBRARY_INIT for fix in one.fixes]
-        return " ".join([f"model.name={name}", *fixes])
+        return " ".join([selection, *fixes]) if fixes else selection

@@ -3,12 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from resnet_recipes.base.errors import BrokenRuleError, Fix, Hint, Problem, RecipeError
-from resnet_recipes.base.field_types import (
-    convert,
-    find_dataclasses,
-    get_field_types,
-)
+from resnet_recipes.base.errors import BrokenRuleError, Fix, Hint, Problem, RecipeError, Value
+from resnet_recipes.base.field_types import convert, find_dataclasses, get_field_types
 from resnet_recipes.base.limits import IsDuration, find_broken_limits, get_limits
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.base.value_suggestions import add_likely_value
@@ -61,6 +57,11 @@ def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
         if is_number and isinstance(value, str) and value.replace(".", "", 1).isdigit():
             fix = Hint(f"write {value} without quotes")
             raise RecipeError.of(key, value, clause, fix) from None
-        raise RecipeError(
-            [add_likely_value(Problem(key, value, clause), cls, name, value)]
-        ) from None
+        problem = add_likely_value(Problem(key, value, clause), cls, name, value)
+        if field_types[name] is str and not isinstance(value, str):  # 2 in place of "2h"
+            section = cls()
+            setattr(section, name, str(value))
+            broken = [one._replace(key=key) for one in section.problems() if one.key == name]
+            quoted = problem._replace(fix=problem.fix or Value(f"'{value}'"))
+            problem = next(iter(broken), quoted)
+        raise RecipeError([problem]) from None

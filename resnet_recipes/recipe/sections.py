@@ -91,10 +91,8 @@ class ScheduleConfig(Section):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if self.name == "multistep" and not self.milestones:
-            fix = "'schedule.milestones=[30ep,60ep,80ep]'"
-            yield Problem(
-                "milestones", None, Statement("the multistep schedule needs milestones"), fix
-            )
+            clause = Statement("the multistep schedule needs milestones")
+            yield Problem("milestones", [], clause, Value("[30ep,60ep,80ep]"))
 
 
 @dataclass

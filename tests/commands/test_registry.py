@@ -204,6 +204,8 @@ def test_mistakes_of_a_file_are_reported_at_once(command, run_command, recipes):
         ("lr: '1,0'", "1: optimizer.lr=1,0 must be", "hint:  the inherited value is 2.048"),
         ("methods.ema.half_life: 1ep", "1: unknown", "hint:  methods: {ema: {half_life: ...}}"),
         ("model: {name: resnet51}", "1: model.name=resnet51 is not", "use:   name: resnet50"),
+        ("launch: {budget: 2}", "1: launch.budget=2 must be a time", "use:   budget: 2m"),
+        ("run: 5", "1: run.name=5 must be text", "use:   run: {name: '5'}"),
         ("name: My", "1: name=My must", "hint:  without it, the name is that of the file"),
     ],
 )

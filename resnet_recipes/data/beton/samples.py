@@ -96,10 +96,8 @@ def open_samples(path: Path, digest: str = "") -> Samples:
     beton, half = open_beton(path), get_half_path(path)
     samples = Samples(beton, _open_small_level(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:
-        clause = "has changed since the run started"
-        raise NotReadyError.of(
-            "data.root", str(path), clause, Hint("put the file back, or start a new run")
-        )
+        clause, hint = "has changed since the run started", "put the file back, or start a new run"
+        raise NotReadyError.of("data.root", str(path), clause, Hint(hint))
     return samples
 
 

@@ -218,9 +218,8 @@ def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
     images = [member for suffix, member in by_suffix.items() if f".{suffix}" in decode.SUFFIXES]
     if len(by_suffix) < len(group) or len(images) > 1:
         names = ", ".join(member.name for member in group[:8])
-        raise NotReadyError.at(
-            path, Statement(f"sample {key} has more than one image or label: {names}")
-        )
+        clause = f"sample {key} has more than one image or label: {names}"
+        raise NotReadyError.at(path, Statement(clause))
     if not images:
         raise NotReadyError.at(path, Statement(f"sample {key} lacks an image"))
     suffix = next((suffix for suffix in ("cls", "json") if suffix in by_suffix), "")

@@ -50,9 +50,8 @@ class Files:
         listing = list_split(config, split)
         if digest and listing.digest != digest:
             clause = f"has changed since the run started: files in {split} differ in name or size"
-            raise NotReadyError.of(
-                "data.root", config.root, clause, Hint("put the files back, or start a new run")
-            )
+            hint = Hint("put the files back, or start a new run")
+            raise NotReadyError.of("data.root", config.root, clause, hint)
         return cls(listing, config.root, split)
 
     @classmethod
