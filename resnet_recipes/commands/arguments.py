@@ -211,7 +211,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     template = MEANINGS.get(key, Translation(("recipe={}",)))
     is_number = value.replace(".", "", 1).isdecimal()
     is_safe = is_number and template.text.removesuffix("={}") in (*SHORT_NAMES, "seed")
-    if usage.opens_network or (template.takes_value and not is_safe):
+    if not usage.takes_recipe or (template.takes_value and not is_safe):
         return None
     typed = " ".join([flag, *values]).strip()
     translation = translate(key, value)
@@ -272,11 +272,12 @@ def _explain_flags(
     settings: Mapping[str, str], usage: Usage, wrong: list[Problem]
 ) -> Iterator[Problem]:
     """Yield the problems of settings typed as flags, then the problems of other arguments."""
+    has_settings = usage.takes_recipe or usage.opens_network
     for argument, flag in settings.items():
         keys = list_keys(argument)
         about_flag = (one for one in wrong if one.key in keys and one.kind is not Kind.ABSENT)
         problem = next(about_flag, None)
-        is_blank = problem and problem.typed != argument and argument[-1] == "="
+        is_blank = argument[-1] == "=" and problem and problem.kind is not Kind.UNKNOWN
         wrong = [one for one in wrong if one is not problem]
         if problem and not is_blank:
             is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
@@ -285,6 +286,7 @@ def _explain_flags(
             advice = [fix for fix in fixes if fix]
             hints = [_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint)]
             is_bare = problem.kind is Kind.UNKNOWN and not (advice or {*hints} - {SETTINGS_HELP})
+            is_bare = is_bare and not problem.valid
             yield problem._replace(
                 key=flag,
                 value=None,
@@ -297,7 +299,7 @@ def _explain_flags(
         else:
             fix: Fix = Hint(f"{argument}VALUE") if argument[-1] == "=" else shlex.quote(argument)
             # the settings of a run that does not exist were not checked
-            is_known = "." in keys[1] or keys[1] in (*SHORT_NAMES, "recipe")
+            is_known = not has_settings or "." in keys[1] or keys[1] in (*SHORT_NAMES, "recipe")
             valid = () if is_known else (*usage.values, "--help")
             yield Problem(flag, None, "unknown flag", fix if is_known else (), valid, Kind.UNKNOWN)
     yield from wrong
@@ -328,14 +330,13 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     """
     typed, key = f"{name} {value}".strip(), _to_key(name)
     takes = usage.values
-    translation = translate(name, value) if usage.has_settings else None
+    translation = translate(name, value) if usage.takes_recipe or usage.opens_network else None
     flags = {_to_key(flag): flag for flag in (*takes, "--help")}
     started = [flag for flag in takes if flag.startswith(name)]
     near = flags.get(find_closest(key, flags)) or (started[0] if len(started) == 1 else "")
     default = takes.get(near, "")
     argument = default if default in ("", "FOLDER") else value or default
     meant = near and f"{near} {argument}".strip()
-    valid: tuple[str, ...] = ()
     fix: Fix = _suggest_argument(key, value, usage, _drop_flag(name, usage, argv))
     if fix:
         return Problem(typed, None, "is not a flag here", fix)
@@ -353,19 +354,13 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     elif flag := _find_flag(key, value, takes):
         is_complete = value or not takes[flag]
         fix = f"{flag} {value}".strip() if is_complete else _explain_missing_value(flag, usage).fix
-    elif f"[{key}=" in usage.line:
-        fix = shlex.quote(f"{key}={value}")
-    elif "option=value" in usage.line:
-        options = dict.fromkeys(re.findall(r"([a-z_]+)=", usage.more))
-        near = find_closest(key, options)
-        fix = f"{near}={value}" if near else meant
-        valid = () if fix else tuple(options)
     elif meant and not translation:
         fix = meant
-    elif usage.has_settings:
+    elif usage.settings:
         return None
     else:
-        fix, valid = "", (*takes, "--help")
+        fix = ""
+    valid = () if fix else (*takes, "--help")
     return Problem(typed, None, "unknown flag", fix, valid, Kind.UNKNOWN)
 
 
@@ -431,7 +426,7 @@ def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], lis
         after = ahead[0] if ahead else "="
         name, value = argument.rstrip("=:"), after.lstrip("=")
         is_run = not joined and usage.opens_network
-        is_short = usage.has_settings and not is_run and argument in SHORT_NAMES
+        is_short = usage.settings and not is_run and argument in SHORT_NAMES
         is_split = value and re.fullmatch(r"[\w.]+", name) and "=" not in value
         if is_split and (name != argument or value != after or is_short):  # lr= 1, lr =1, lr 1
             typed = [argument, ahead.popleft()]

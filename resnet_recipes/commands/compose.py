@@ -265,6 +265,9 @@ def check_recipe(arguments: Arguments) -> None:
             for argument in drop_arguments(arguments.positional, "recipe")
             if argument not in names
         ]
+        root = get_value(changes, *DATA_KEYS)
+        if not drop_arguments(changes, *DATA_KEYS) and (not root or os.path.exists(root)):
+            raise  # nothing else can be wrong, and a check takes seconds
         settings = Arguments(arguments.flags, ["recipe=mild", *changes], arguments.command)
         others = collect_problems(check_settings, settings)
         raise type(error)(

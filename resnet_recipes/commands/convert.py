@@ -14,7 +14,7 @@ from resnet_recipes.base.text import escape_controls, format_bytes, format_clock
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.run_paths import is_image
-from resnet_recipes.commands.usage import Usage
+from resnet_recipes.commands.usage import Scope, Usage
 from resnet_recipes.recipe.strict_yaml import parse_scalar
 from resnet_recipes.report.progress import ProgressLine
 
@@ -43,6 +43,7 @@ Options, with their defaults:
   val_share=0  val_seed=0    like data.val_share: the fraction for val.beton
   nested_classes=null        like data.nested_classes
   workers=0                  processes; 0: one per core""",
+    settings=Scope.OPTIONS,
 )
 
 
@@ -59,23 +60,24 @@ def check(arguments: Arguments) -> None:
         try:
             plan_files(source, target, options)
         except RecipeError as error:
+            paths = [each for each in arguments.positional if each not in changes]
+            others = [] if errors.problems else [*changes, *arguments.flags]
             raise type(error)(
-                _complete_command(problem, arguments, changes) for problem in error.problems
+                _complete_command(problem, paths, others) for problem in error.problems
             ) from None
     errors.raise_if_any()
 
 
-def _complete_command(problem: Problem, arguments: Arguments, changes: Sequence[str]) -> Problem:
+def _complete_command(problem: Problem, paths: Sequence[str], others: Sequence[str]) -> Problem:
     """Return a problem whose fix is a complete command: with another DST, or with SRC and DST."""
-    source, target = (each for each in arguments.positional if each not in changes)
-    rest = map(shlex.quote, [*changes, *arguments.flags])
+    (source, target), rest = map(shlex.quote, paths), shlex.join(others)
     if problem.key == "DST" and problem.fixes:
-        fix = " ".join(["resnet-recipes convert", shlex.quote(source), *problem.fixes, *rest])
-    elif problem.key == "SRC" and problem.kind is Kind.ABSENT and is_image(target):
-        fix = shlex.join(["resnet-recipes", "convert", target, source, *changes, *arguments.flags])
+        words = [source, *problem.fixes]
+    elif problem.key == "SRC" and problem.kind is Kind.ABSENT and is_image(paths[1]):
+        words = [target, source]
     else:
         return problem
-    return problem._replace(fix=fix)
+    return problem._replace(fix=" ".join(filter(None, ["resnet-recipes convert", *words, rest])))
 
 
 def run(arguments: Arguments) -> int:

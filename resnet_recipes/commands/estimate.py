@@ -47,7 +47,7 @@ from resnet_recipes.commands.printing import (
     show,
 )
 from resnet_recipes.commands.runs import read_price
-from resnet_recipes.commands.usage import CSV, JSON, RECIPES, Usage
+from resnet_recipes.commands.usage import CSV, JSON, RECIPES, Scope, Usage
 from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ The measurement takes about a minute and uses all devices. Run it while nothing 
 Without NAME, nothing is measured: the command prints a table of all recipes that fit the images,
 with the time, cost and accuracy of each duration, where they are known.""",
     needs_recipe=False,
+    settings=Scope.RECIPE,
 )
 
 

@@ -24,7 +24,7 @@ from resnet_recipes.base.text import (
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
 from resnet_recipes.commands.run_paths import check_network, is_run, open_network
-from resnet_recipes.commands.usage import RUN_HELP, Usage
+from resnet_recipes.commands.usage import RUN_HELP, Scope, Usage
 from resnet_recipes.report.page.charts import draw_png, import_plotting
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder import DATA
@@ -56,7 +56,7 @@ Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
 precision.dtype, launch.device, workers, gpus. 'evaluation.sizes=[192,224,256,288]'
 prints a table of test sizes in pixels, and resizes the images in proportion.
 Runs with data.fold=1/5, 2/5 ... are pooled: each image counts once.""",
-    opens_network=True,
+    settings=Scope.NETWORK,
 )
 
 #: Number of classes and confusions to print, of classes in the plot, and of images in the gallery.

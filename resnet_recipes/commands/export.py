@@ -25,7 +25,7 @@ from resnet_recipes.commands.run_paths import (
     find_setting_problems,
     open_network,
 )
-from resnet_recipes.commands.usage import RUN_HELP, Usage
+from resnet_recipes.commands.usage import RUN_HELP, Scope, Usage
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.network import hub
 from resnet_recipes.report.progress import ProgressLine
@@ -49,7 +49,7 @@ USAGE = Usage(
 outputs are compared on 64 validation images of PATH or of the run, or on random images
 if the run has none. BlurPool stays in the network; the factors of StochasticDepth become
 part of the weights.""",
-    opens_network=True,
+    settings=Scope.NETWORK,
 )
 
 _DTYPES = ("float32", "float16", "int8")

@@ -28,7 +28,7 @@ from resnet_recipes.commands.compose import (
     is_named,
 )
 from resnet_recipes.commands.printing import say
-from resnet_recipes.commands.usage import Usage
+from resnet_recipes.commands.usage import Scope, Usage
 from resnet_recipes.jobs.engines import (
     STORAGE,
     Allocation,
@@ -58,6 +58,7 @@ USAGE = Usage(
     },
     "The job resumes the run until it is finished. nodes=N is the number of machines (default 1),\n"
     "gpus=N the number of GPUs in each (default 8, or 1 for fewer than 64 images per step).",
+    settings=Scope.RECIPE,
 )
 
 #: How to train with any other scheduler.

@@ -14,7 +14,7 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.compose import compose_recipe, plan_run
 from resnet_recipes.commands.printing import get_page_width, say, show
 from resnet_recipes.commands.run_paths import find_resumed
-from resnet_recipes.commands.usage import JSON, RECIPES, Usage
+from resnet_recipes.commands.usage import JSON, RECIPES, Scope, Usage
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import is_for_gpus, iterate_warnings
@@ -40,6 +40,7 @@ USAGE = Usage(
     "`resnet-train NAME ... --dry-run` prints the same plan. Without data=, it assumes ImageNet.",
     positional=(1, inf),
     takes="a recipe",
+    settings=Scope.RECIPE,
 )
 
 WARNING = "WARNING"

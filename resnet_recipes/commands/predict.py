@@ -31,7 +31,7 @@ from resnet_recipes.commands.run_paths import (
     is_setting,
     open_network,
 )
-from resnet_recipes.commands.usage import RUN_HELP, Usage
+from resnet_recipes.commands.usage import RUN_HELP, Scope, Usage
 from resnet_recipes.jobs.lookup import LAST
 from resnet_recipes.report.progress import ProgressLine
 
@@ -57,7 +57,7 @@ reported on stderr, and the others are classified. If a path does not exist, not
 classified. Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
 precision.dtype, launch.device, workers. EXIF orientation is ignored, as in training: rotate
 photographs that are stored sideways first.""",
-    opens_network=True,
+    settings=Scope.NETWORK,
     takes_images=True,
 )
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from difflib import get_close_matches
 from itertools import starmap
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     ExitCode,
     Hint,
@@ -35,7 +36,7 @@ from resnet_recipes.commands.printing import (
     show,
 )
 from resnet_recipes.commands.run_paths import iterate_records
-from resnet_recipes.commands.usage import CSV, JSON, Usage
+from resnet_recipes.commands.usage import CSV, JSON, Scope, Usage
 from resnet_recipes.jobs.lookup import LIST, ROOT, find_run_path, find_runs
 from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import LockedFolder
@@ -52,7 +53,8 @@ USAGE = Usage(
     }
     | JSON
     | CSV,
-    """\
+    settings=Scope.OPTIONS,
+    more="""\
 The default FOLDER is ./runs. STATE is finished, running, stopped, failed, killed,
 prepared (not started yet) or unreadable. PFLOPs and TRAINING exclude evaluations;
 `compare` and --json include the other times.
@@ -76,24 +78,37 @@ _YES = ("y", "yes")
 _OPTIONAL_COLUMNS = ("PFLOPs", "WALL TIME", "COST", "RECIPE", "TRAINING", "EPOCHS")
 
 
-def run(arguments: Arguments) -> int:
-    """Print the runs in a folder (default: runs), with filters such as state=failed."""
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if a filter or a flag is wrong, or if a folder does not exist."""
     first, *rest = arguments.positional or [""]
     if first == "rm":
-        return _remove(rest, "--yes" in arguments)
+        return
     if first in FOREIGN_COMMANDS and FOREIGN_COMMANDS[first].text == "runs rm" and rest:
         fix = shlex.join(["resnet-recipes", "runs", "rm", *rest])
         raise RecipeError.of(first, None, "unknown command", fix, Kind.UNKNOWN)
-    filters = [argument.partition("=")[::2] for argument in arguments.positional if "=" in argument]
-    sources = [argument for argument in arguments.positional if "=" not in argument] or [str(ROOT)]
+    (filters, sources), errors = _split(arguments.positional), ErrorCollector()
+    order = arguments.flags.get("--sort", "name")
+    with errors:
+        RecipeError.raise_if_any(starmap(_check_filter, filters))
+    with errors:
+        if order not in KEYS:
+            fix = guess_flag_value("--sort", order, KEYS)
+            raise RecipeError([Problem("--sort", order, "", fix, tuple(KEYS))])
+    with errors:
+        read_price(arguments.flags.get("--price"))
+    with errors:
+        RecipeError.raise_if_any(map(_find_state_problem, sources))
+        find_runs(sources)
+    errors.raise_if_any()
+
+
+def run(arguments: Arguments) -> int:
+    """Print the runs in a folder (default: runs), with filters such as state=failed."""
+    if arguments.positional[:1] == ["rm"]:
+        return _remove(arguments.positional[1:], "--yes" in arguments)
+    filters, sources = _split(arguments.positional)
     order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
-    problems = [problem for problem in starmap(_check_filter, filters) if problem]
-    problems += filter(None, map(_find_state_problem, sources))
-    if order not in KEYS:
-        problems.append(
-            Problem("--sort", order, "", guess_flag_value("--sort", order, KEYS), tuple(KEYS))
-        )
-    RecipeError.raise_if_any(problems)
+    sources = sources or [str(ROOT)]
     has_none = sources == [str(ROOT)] and not os.path.lexists(ROOT)
     every = [] if has_none else list(iterate_records(sources))
     runs = [
@@ -115,6 +130,12 @@ def run(arguments: Arguments) -> int:
     lines = format_runs(runs, price) if runs else none
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0
+
+
+def _split(positional: Sequence[str]) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return the filters, as keys and values, and the runs or folders."""
+    filters = [tuple(argument.split("=", 1)) for argument in positional if "=" in argument]
+    return filters, [argument for argument in positional if "=" not in argument]
 
 
 def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:

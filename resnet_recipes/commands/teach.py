@@ -9,7 +9,7 @@ from resnet_recipes.base.text import escape_controls
 from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value
 from resnet_recipes.commands.compose import compose_recipe
 from resnet_recipes.commands.printing import say
-from resnet_recipes.commands.usage import RECIPES, Usage
+from resnet_recipes.commands.usage import RECIPES, Scope, Usage
 
 USAGE = Usage(
     "resnet-recipes teach NAME data=PATH methods.distill.teacher=T [key=value ...]",
@@ -25,6 +25,7 @@ USAGE = Usage(
     """\
 The last line is a command that trains with the labels. Crops depend on the seed, the epoch and the
 image, so each output belongs to one crop. To resume, run the same command again.""",
+    settings=Scope.RECIPE,
 )
 
 

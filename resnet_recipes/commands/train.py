@@ -11,7 +11,7 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.compose import compose_recipe, generate_demo, plan_run
 from resnet_recipes.commands.printing import get_line_width, say
 from resnet_recipes.commands.run_paths import find_resumed, find_root
-from resnet_recipes.commands.usage import RECIPES, Usage
+from resnet_recipes.commands.usage import RECIPES, Scope, Usage
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.run_folder import CONFIG
@@ -70,6 +70,7 @@ machine not ready; 75 interrupted; 130 stopped by Ctrl-C. After 75 and 130,
 --resume continues the run.
 
 Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
+    settings=Scope.RECIPE,
 )
 
 

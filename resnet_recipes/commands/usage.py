@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from math import inf
 
 from resnet_recipes.base.text import wrap_text
@@ -18,6 +19,14 @@ JSON = {"--json": "print JSON"}
 RUN_HELP = "RUN is a run folder, the name of a run in ./runs, or `last`, the most recent run."
 
 
+class Scope(Enum):
+    """What the key=value arguments of a command set."""
+
+    RECIPE = "recipe"
+    NETWORK = "network"  # of the run or file that the first argument names
+    OPTIONS = "options"  # of the command itself
+
+
 @dataclass(frozen=True)
 class Usage:
     """The arguments of a command, and its help page."""
@@ -29,8 +38,8 @@ class Usage:
     more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
     positional: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
     takes: str = ""  # description of the positional arguments: "two recipes or run folders"
+    settings: Scope | None = None  # what key=value arguments set; None if there are none
     needs_recipe: bool = True  # whether a command with recipe settings requires a recipe
-    opens_network: bool = False  # whether the first argument is RUN|FILE
     takes_images: bool = False  # whether the other arguments are images
 
     @property
@@ -40,14 +49,14 @@ class Usage:
         return words[:1] if words[0] == "resnet-train" else words[:2]
 
     @property
-    def has_settings(self) -> bool:
-        """Whether the command takes settings."""
-        return "key=value" in self.line
+    def takes_recipe(self) -> bool:
+        """Whether the arguments are a recipe and its settings."""
+        return self.settings is Scope.RECIPE
 
     @property
-    def takes_recipe(self) -> bool:
-        """Whether the settings are those of a recipe, not of a network."""
-        return self.has_settings and not self.opens_network
+    def opens_network(self) -> bool:
+        """Whether the first argument is RUN|FILE."""
+        return self.settings is Scope.NETWORK
 
     @property
     def values(self) -> dict[str, str]:

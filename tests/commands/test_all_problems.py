@@ -31,10 +31,11 @@ train --parallel 2 --json demo data=no lr=-1 | 2 | --parallel --json data lr
 predict no no.jpg images/no --top x --foo | 2 | `no` no.jpg images/no --top unknown
 export no --to onx --out images --dtype x --push x --foo | 2 | `no` --to --out --dtype --push unk
 report no --price x --out images/x.txt --foo | 2 | `no` --price --out unknown
-convert no images foo=1 shuffle=x --foo | 2 | `no` unknown shuffle unknown
+convert no images foo=1 shuffle=x --bar | 2 | `no` unknown shuffle unknown
 doctor data no lr=1 --foo | 2 | `no` lr=1 unknown
 estimate demo data=no lr=-1 --price x --sample y --reach 300 | 2 | data lr --price --sample --reach
 job --for slurm mild nodes=0 lr=-1 --time x --foo | 2 | nodes data lr --time unknown
+runs no --sort x foo=1 --price y --foo | 2 | `no` --sort unknown --price unknown
 cp no images --foo | 2 | `images` unknown unknown
 eval no data.eval_size=x --png x.txt --foo | 2 | `no` data.eval_size --png unknown
 train demo data=images lr=-1 run=a gpus=8 methods.distill={} | 2 | lr run gpus methods.distill
