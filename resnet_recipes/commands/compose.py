@@ -130,6 +130,8 @@ def _find_unused(recipe: "Recipe", arguments: Arguments) -> Iterator[str]:
         yield "launch"
     if arguments.command not in _TRAINING:
         yield from ("run", "log")
+    if "-m" in arguments:  # counting a million images again for each run takes seconds
+        yield "data.images"
     if "--resume" in arguments:  # it is repeated until the other run exists
         yield "run.extends"
         if Path(recipe.run.root, recipe.run.name, CONFIG).is_file():
@@ -269,7 +271,8 @@ def check_recipe(arguments: Arguments) -> None:
         if not drop_arguments(changes, *DATA_KEYS) and (not root or os.path.exists(root)):
             raise  # nothing else can be wrong, and a check takes seconds
         settings = Arguments(arguments.flags, ["recipe=mild", *changes], arguments.command)
-        others = collect_problems(check_settings, settings)
+        machine = collect_problems(check_settings, settings)
+        others = [problem for problem in machine if problem not in error.problems]
         raise type(error)(
             [*map(_drop_command, error.problems), *others] if others else error.problems
         ) from None
@@ -331,14 +334,10 @@ def _check_recipe(arguments: Arguments) -> None:
 
 
 def find_packaged(arguments: Arguments) -> Entry | None:
-    """Return the packaged recipe given by the arguments, if they change only its images.
-
-    None if a user's file or another setting must be checked.
-    """
-    rest = drop_arguments(arguments.positional, *DATA_KEYS)
-    if len(rest) != 1 or not is_named(arguments):
+    """Return the packaged recipe given by the arguments; None if anything must be checked."""
+    if len(arguments.positional) != 1 or not is_named(arguments):
         return None
-    entry = Library(arguments.recipes).find(get_value(rest, "recipe"))
+    entry = Library(arguments.recipes).find(get_value(arguments.positional, "recipe"))
     return entry if entry.origin == "packaged" else None
 
 

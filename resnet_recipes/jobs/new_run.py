@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes import __version__
+from resnet_recipes import __version__, data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
@@ -98,7 +98,7 @@ def check(
     unused: Collection[str] = (),
     needs_weights: bool = True,
 ) -> None:
-    """Check what a new run needs on this machine, without counting images.
+    """Check what a new run needs on this machine.
 
     No check reads settings in `unused`, which are wrong or have no effect. Raises RecipeError if
     the name is taken, NotReadyError if something is missing or the run is running.
@@ -110,6 +110,7 @@ def check(
     missing = NotReadyError.raise_if_any
     checks: dict[tuple[str, ...], Callable[[], object]] = {
         ("data.root", "data.backend"): lambda: missing([_find_image_problem(recipe)]),
+        ("data.",): lambda: _is_local(recipe) and data.survey_images(recipe.data),
         ("model.",): lambda: run.extends or find_initial_weights(recipe, facts, needs_weights),
         teaching: lambda: [*open_teachers(methods.values())],
         ("launch.gpus", "launch.device"): lambda: missing(find_group_problems(recipe.launch)),
@@ -133,9 +134,13 @@ def is_demo_missing(recipe: Recipe) -> bool:
 
 
 def _find_image_problem(recipe: Recipe) -> Problem | None:
+    is_read = _is_local(recipe) and recipe.data.backend != "synthetic"
+    return find_root_problem(recipe.data.root) if is_read else None
+
+
+def _is_local(recipe: Recipe) -> bool:
     root = recipe.data.root
-    is_local = root and recipe.data.backend != "synthetic" and not is_fetched(root)
-    return find_root_problem(root) if is_local and not is_demo_missing(recipe) else None
+    return bool(root) and not is_fetched(root) and not is_demo_missing(recipe)
 
 
 def check_extended(run: RunConfig) -> None:

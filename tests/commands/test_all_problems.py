@@ -21,6 +21,9 @@ eval no workers=x foo=1 | 2 | `no` workers unknown
 eval runs/a runs/b | 3 | runs/a runs/b
 teach small data=images bs=8 --top 0 --cycle x | 2 | --top --cycle methods.random methods.distill
 job --for slurm mild data=/d run=last2 lr=-3 foo=1 | 2 | run lr unknown
+train demo data=no --verbse | 2 | unknown data
+train demo data=images/train lr=-1 --dry-run | 2 | lr data=images/train
+train demo data=images/val data.val_share=0 lr=-1 | 2 | lr data=images/val
 train --resume d lr=3 gpus=8 | 2 | lr data gpus
 train --resume d gpus=8 | 3 | data gpus
 train budget=1h data=images lr=-1 run=a | 2 | lr run
