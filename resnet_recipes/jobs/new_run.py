@@ -22,7 +22,7 @@ from resnet_recipes import __version__, data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement, Value
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Statement, Value
 from resnet_recipes.base.paths import find_folder_problem, is_fetched
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
@@ -81,7 +81,7 @@ def plan_run(
     with errors:
         if not (survey and recipe.run.extends):
             start = find_initial_weights(recipe, facts, needs_weights)
-    checked = () if errors.problems else ("data", "model", "methods")
+    checked = {"data", *(() if errors.problems else ("model", "methods"))}
     with errors:
         if survey:
             check(recipe, result.disk if result else None, {*unused, *checked}, needs_weights)
@@ -105,12 +105,14 @@ def check(
     """
     run, errors, facts = recipe.run, ErrorCollector(), IMAGENET_FACTS
     space = (disk.total_bytes, f"the run needs {disk}") if disk else ()
-    methods = get_enabled(recipe.methods)
+    root, methods = recipe.data.root, get_enabled(recipe.methods)
+    is_local = root and recipe.data.backend != "synthetic" and not is_fetched(root)
+    is_local = is_local and not is_demo_missing(recipe)
     teaching = tuple(f"methods.{name}." for name, one in methods.items() if one.network_setting)
     missing = NotReadyError.raise_if_any
     checks: dict[tuple[str, ...], Callable[[], object]] = {
-        ("data.root", "data.backend"): lambda: missing([_find_image_problem(recipe)]),
-        ("data.",): lambda: _is_local(recipe) and data.survey_images(recipe.data),
+        ("data.root", "data.backend"): lambda: is_local and missing([find_root_problem(root)]),
+        ("data.",): lambda: is_local and data.survey_images(recipe.data),
         ("model.",): lambda: run.extends or find_initial_weights(recipe, facts, needs_weights),
         teaching: lambda: [*open_teachers(methods.values())],
         ("launch.gpus", "launch.device"): lambda: missing(find_group_problems(recipe.launch)),
@@ -131,16 +133,6 @@ def is_demo_missing(recipe: Recipe) -> bool:
     """Return whether a recipe reads demo images that do not exist yet."""
     root = Path(recipe.data.root)
     return recipe.name == "demo" and root == DEMO_FACTS.root.absolute() and not root.exists()
-
-
-def _find_image_problem(recipe: Recipe) -> Problem | None:
-    is_read = _is_local(recipe) and recipe.data.backend != "synthetic"
-    return find_root_problem(recipe.data.root) if is_read else None
-
-
-def _is_local(recipe: Recipe) -> bool:
-    root = recipe.data.root
-    return bool(root) and not is_fetched(root) and not is_demo_missing(recipe)
 
 
 def check_extended(run: RunConfig) -> None:
