@@ -62,7 +62,7 @@ def _suggest_mapping(key: str, value: Any, section: type) -> Fix:
     text, name, field_types = str(value).lower(), key.rpartition(".")[2], get_field_types(section)
     if key == "methods":
         items = value if isinstance(value, list) else [text]
-        methods = [find_misspelled(each, field_types) for each in items]
+        methods = [find_misspelled(str(each), field_types) for each in items]
         on = ", ".join(f"{each}: {{}}" for each in methods)
         return f"methods: {{{on}}}" if all(methods) else ""
     if key.startswith("methods."):
