@@ -113,9 +113,13 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
 
 
 def _has_other_files(folder: Path) -> bool:
-    """Return whether a folder contains files that are not from a conversion, except hidden ones."""
+    """Return whether a folder contains more than a conversion, hidden files and `lost+found`."""
     betons = [folder / f"{split}.beton" for split in SPLITS]
-    prefixes = (".", *(path.name for path in chain(betons, map(get_half_path, betons))))
+    prefixes = (
+        ".",
+        "lost+found",
+        *(path.name for path in chain(betons, map(get_half_path, betons))),
+    )
     return any(not path.name.startswith(prefixes) for path in folder.iterdir())
 
 

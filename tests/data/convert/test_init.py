@@ -380,6 +380,14 @@ def test_conversion_killed_during_verification_finishes_when_repeated(
     assert list_names(tmp_path) == {"a.beton", "a.beton.json"}
 
 
+def test_convert_writes_to_an_empty_mount_point(image_folder, tmp_path):
+    (tmp_path / "out/lost+found").mkdir(parents=True)
+    assert len(convert(image_folder, tmp_path / "out", RAW, do_nothing)) == 2
+    (tmp_path / "photos/mine").mkdir(parents=True)
+    with pytest.raises(RecipeError, match="already exists"):
+        convert(image_folder, tmp_path / "photos", RAW, do_nothing)
+
+
 def test_convert_keeps_file_of_another_source(image_folder, tmp_path):
     target = tmp_path / "a.beton"
     convert(image_folder / "val", target, RAW, do_nothing)
