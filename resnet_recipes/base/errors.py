@@ -216,8 +216,7 @@ class Problem(NamedTuple):
             return tuple(fix for fix in self.fixes[:1] if isinstance(fix, Value))
         if self.kind is not Kind.UNKNOWN or len(self.fixes) != 1:
             return ()
-        is_name = self.fixes[0].startswith("-") or " " not in self.fixes[0]
-        return self.fixes if is_name else ()
+        return () if is_command(self.fixes[0]) else self.fixes
 
     @property
     def _separator(self) -> str:
