@@ -21,11 +21,9 @@ from resnet_recipes.base.suggestions import (
     make_unknown_problem,
 )
 from resnet_recipes.commands.arguments import (
-    DATA_KEYS,
     Arguments,
     drop_arguments,
     get_value,
-    select_arguments,
     split,
 )
 from resnet_recipes.commands.characters import reject_pasted
@@ -211,11 +209,8 @@ def _check_settings(name: str, argv: Sequence[str], arguments: Arguments) -> Non
         check_recipe(arguments)
         # no other check needs torch
         if "-m" not in arguments and (entry := find_packaged(arguments)):
-            images = read(entry).tree.get("data", {})
-            is_set = select_arguments(arguments.positional, *DATA_KEYS) or "root" in images
-            RecipeError.raise_if_any(
-                [] if is_set or not needs_data else [make_missing_data_problem()]
-            )
+            if needs_data and "root" not in read(entry).tree.get("data", {}):
+                raise RecipeError([make_missing_data_problem()])
         else:
             check_settings(arguments, needs_data)
     except RecipeError as error:

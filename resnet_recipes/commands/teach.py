@@ -4,6 +4,7 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import RecipeError, format_advice
 from resnet_recipes.base.text import escape_controls
 from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value
@@ -29,13 +30,24 @@ image, so each output belongs to one crop. To resume, run the same command again
 )
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if the value of a flag is wrong, with the problems of the teacher."""
+    from resnet_recipes.jobs.teach import check_options, plan_soft_labels
+
+    options, errors = _read_options(arguments), ErrorCollector()
+    with errors:
+        check_options(*options)
+    with errors:
+        if errors.problems:
+            plan_soft_labels(compose_recipe(arguments), *options, say)
+    errors.raise_if_any()
+
+
 def run(arguments: Arguments) -> int:
     """Print the cost; unless --dry-run is set, write the file and print the next command."""
     from resnet_recipes.jobs.teach import plan_soft_labels
 
-    flags = arguments.flags
-    options = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
-    labels = plan_soft_labels(compose_recipe(arguments), *options, say)
+    labels = plan_soft_labels(compose_recipe(arguments), *_read_options(arguments), say)
     if "--dry-run" in arguments:
         return 0
     path = labels.write(say)
@@ -43,6 +55,12 @@ def run(arguments: Arguments) -> int:
     if command := _find_training_command(arguments, path):
         say(format_advice(command))
     return 0
+
+
+def _read_options(arguments: Arguments) -> tuple[str, str, str]:
+    """Return the values of --top, --cycle and --out."""
+    flags = arguments.flags
+    return flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
 
 
 def _find_training_command(arguments: Arguments, path: Path) -> str:

@@ -74,6 +74,17 @@ Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
 )
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if --check is used with a run that exists, or under another launcher."""
+    if "--check" not in arguments:
+        return
+    if "--resume" in arguments:
+        raise RecipeError.of("--check", None, "tries one new run", Hint("remove --resume"))
+    if by := external_launcher.find_launcher():
+        clause = f"starts the run itself and cannot run under {by}"
+        raise RecipeError.of("--check", None, clause)
+
+
 def run(arguments: Arguments) -> int:
     """Train with our launcher, wait for the end of the run, and return the exit code."""
     from resnet_recipes.recipe import frozen_recipe
@@ -135,11 +146,6 @@ def _plan_run(result: "Composed", arguments: Arguments) -> "Plan":
 
 def _check(arguments: Arguments) -> int:
     """Print the plan, train the last steps, evaluate and save, and report the result."""
-    if "--resume" in arguments:
-        raise RecipeError.of("--check", None, "tries one new run", Hint("remove --resume"))
-    if by := external_launcher.find_launcher():
-        clause = f"starts the run itself and cannot run under {by}"
-        raise RecipeError.of("--check", None, clause)
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs.checks import TRIED_STEPS, try_run
 

@@ -64,6 +64,20 @@ class SoftLabelsPlan(NamedTuple):
         return self.path
 
 
+def check_options(top: str, cycle: str, out: str) -> Path:
+    """Return the path of the file to write. Raises RecipeError if an option is wrong."""
+    errors, outputs = ErrorCollector(), "1" if top == "all" else top
+    with errors:
+        problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
+        cycle_problem = find_number_problem("--cycle", cycle, 0, fix="--cycle 10")
+        RecipeError.raise_if_any([problem, cycle_problem])
+    with errors:
+        suffixed = parse_path("--out", out).with_suffix(".safetensors")
+        path = parse_new_path("--out", str(suffixed.absolute()))
+    errors.raise_if_any()
+    return path
+
+
 def plan_soft_labels(
     composed: "Composed", top: str, cycle: str, out: str, say: Say
 ) -> SoftLabelsPlan:
@@ -72,14 +86,9 @@ def plan_soft_labels(
     `top`, `cycle` and `out` are command-line arguments. Raises RecipeError if one of them or the
     teacher is wrong, NotReadyError if the file cannot be written, and the errors of `plan_here`.
     """
-    errors, outputs = ErrorCollector(), "1" if top == "all" else top
+    errors = ErrorCollector()
     with errors:
-        suffixed = parse_path("--out", out).with_suffix(".safetensors")
-        path = parse_new_path("--out", str(suffixed.absolute()))
-    with errors:
-        problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
-        cycle_problem = find_number_problem("--cycle", cycle, 0, fix="--cycle 10")
-        RecipeError.raise_if_any([problem, cycle_problem])
+        path = check_options(top, cycle, out)
     with errors:
         plan = plan_unresolved(composed, reads_teachers=False)
         with errors:

@@ -38,6 +38,8 @@ convert no images foo=1 shuffle=x --bar | 2 | `no` unknown shuffle unknown
 doctor data no lr=1 --foo | 2 | `no` lr=1 unknown
 estimate demo data=no lr=-1 --price x --sample y --reach 300 | 2 | data lr --price --sample --reach
 job --for slurm mild nodes=0 lr=-1 --time x --foo | 2 | nodes data lr --time unknown
+teach small lr=-1 data=images --top 0 --cycle x --out images | 2 | lr --top --cycle --out
+train --check --resume auto demo lr=-1 | 2 | --check lr
 runs no --sort x foo=1 --price y --foo | 2 | `no` --sort unknown --price unknown
 cp no images --foo | 2 | `images` unknown unknown
 eval no data.eval_size=x --png x.txt --foo | 2 | `no` data.eval_size --png unknown
