@@ -28,9 +28,9 @@ from resnet_recipes.base.errors import (
     format_advice,
 )
 from resnet_recipes.base.text import escape_controls, wrap_text
-from resnet_recipes.commands import registry
-from resnet_recipes.commands.arguments import name_as_typed
-from resnet_recipes.commands.printing import get_line_width
+from resnet_recipes.command_line.arguments import name_as_typed
+from resnet_recipes.command_line.printing import get_line_width
+from resnet_recipes.commands import dispatch
 from resnet_recipes.report.terminal import find_lost_output, protect_output
 
 #: Disk errors; some system calls report them without a file name.
@@ -40,19 +40,19 @@ _DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE
 def train(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-train` and return its exit code; without `argv`, exit with it."""
     if argv is not None:
-        return run_guarded(registry.train, argv)
+        return run_guarded(dispatch.train, argv)
     protect_output()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    return _end(run_guarded(registry.train, sys.argv[1:]))
+    return _end(run_guarded(dispatch.train, sys.argv[1:]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-recipes` and return its exit code; without `argv`, exit with it."""
     if argv is not None:
-        return run_guarded(registry.run, argv)
+        return run_guarded(dispatch.run, argv)
     protect_output()
-    return _end(run_guarded(registry.run, sys.argv[1:]))
+    return _end(run_guarded(dispatch.run, sys.argv[1:]))
 
 
 def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
@@ -60,7 +60,7 @@ def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int
 
     Errors that a user can fix become messages on stderr and exit codes; other errors are raised.
     """
-    starts = run is registry.train or list(argv[:1]) == ["train"]
+    starts = run is dispatch.train or list(argv[:1]) == ["train"]
     try:
         os.getcwd()
     except FileNotFoundError:

@@ -219,7 +219,7 @@ def test_unresolvable_path_is_reported(kind, arguments, capsys, tmp_path, monkey
 
 
 def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    imports = "from resnet_recipes import cli\nfrom resnet_recipes.commands import registry\n"
+    imports = "from resnet_recipes import cli\nfrom resnet_recipes.commands import dispatch\n"
     command = [sys.executable, "-c", imports + dedent(code)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
 
@@ -235,7 +235,7 @@ def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
         def run(_):
             Loses()
             return 0
-        registry.train = run
+        dispatch.train = run
         cli.train()
     """
     result = run_python(code, tmp_path)
@@ -249,7 +249,7 @@ def test_command_exits_although_a_thread_never_ends(tmp_path):
             threading.Thread(target=threading.Event().wait).start()
             print("done", end="")
             return 3
-        registry.run = run
+        dispatch.run = run
         cli.main()
     """
     result = run_python(code, tmp_path)

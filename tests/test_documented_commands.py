@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from resnet_recipes import cli
-from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.registry import get_usage
+from resnet_recipes.command_line.arguments import parse_arguments
+from resnet_recipes.commands.dispatch import get_usage
 from resnet_recipes.data import demo
 from tests.pages import PAGES, ROOT, iterate_code_blocks
 from tests.run_folders import create_run_folder
@@ -198,7 +198,7 @@ def plan_training(arguments: tuple[str, ...]) -> tuple[int, str]:
         argument.startswith("recipe=") for argument in arguments
     )
     if {"--resume", "--extend"} & set(arguments) and not is_new:
-        return 0, "\n".join(split(arguments, get_usage("train")).positional)
+        return 0, "\n".join(parse_arguments(arguments, get_usage("train")).positional)
     if "--resume" in arguments:
         at = arguments.index("--resume")
         arguments = arguments[:at] + arguments[at + 2 :]
@@ -210,11 +210,11 @@ def run_subcommand(arguments: list[str]) -> tuple[int, str]:
     """Run a subcommand of `resnet-recipes`; a doctor may report problems with this machine."""
     verb, *rest = arguments
     if verb in LONG and "--help" not in rest:
-        parsed = split(rest, get_usage(verb))
+        parsed = parse_arguments(rest, get_usage(verb))
         recipe = any(argument.startswith("recipe=") for argument in parsed.positional)
         return plan_training(tuple(parsed.positional)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest):
-        split(rest, get_usage(verb))  # plots take seconds; --fix-val needs a file
+        parse_arguments(rest, get_usage(verb))  # plots take seconds; --fix-val needs a file
         return 0, ""
     code, output = run_program(
         cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])]
@@ -236,7 +236,7 @@ def test_commands_in_prose_use_existing_flags(page):
         if name == "resnet-recipes" and arguments[0].startswith("-"):
             continue
         usage = get_usage("train") if name == "resnet-train" else get_usage(arguments[0])
-        split(
+        parse_arguments(
             [
                 argument
                 for argument in arguments[name == "resnet-recipes" :]

@@ -11,10 +11,10 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, 
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_closest, find_misspelled, make_unknown_problem
 from resnet_recipes.base.text import escape_controls, format_bytes, format_clock
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.printing import say
-from resnet_recipes.commands.run_paths import is_image
-from resnet_recipes.commands.usage import Scope, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import say
+from resnet_recipes.command_line.run_arguments import is_image
+from resnet_recipes.command_line.usage import Scope, Usage
 from resnet_recipes.recipe.strict_yaml import parse_scalar
 from resnet_recipes.report.progress import ProgressLine
 

@@ -7,9 +7,9 @@ from resnet_recipes.base import names
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, format_advice
 from resnet_recipes.base.paths import parse_new_path, parse_path
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.printing import say
-from resnet_recipes.commands.usage import RECIPES, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import say
+from resnet_recipes.command_line.usage import RECIPES, Usage
 from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library
 from resnet_recipes.recipe.strict_yaml import shorten_path
 

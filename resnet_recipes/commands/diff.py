@@ -5,10 +5,10 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest, find_part
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import show
+from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, RUN_HELP, Usage
 from resnet_recipes.commands.compare import format_comparison
-from resnet_recipes.commands.printing import show
-from resnet_recipes.commands.usage import CSV, JSON, RECIPES, RUN_HELP, Usage
 from resnet_recipes.jobs.lookup import LAST, ROOT, find_run_path
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import find_differences, format_settings

@@ -21,10 +21,10 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import escape_controls, wrap_text
-from resnet_recipes.commands.arguments import DATA_KEYS, Arguments, get_value
-from resnet_recipes.commands.printing import get_line_width, show
-from resnet_recipes.commands.run_paths import check_network, is_setting, open_network
-from resnet_recipes.commands.usage import JSON, Usage
+from resnet_recipes.command_line.arguments import DATA_KEYS, Arguments, get_value
+from resnet_recipes.command_line.printing import get_line_width, show
+from resnet_recipes.command_line.run_arguments import check_network, is_setting, open_network
+from resnet_recipes.command_line.usage import JSON, Usage
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.report.progress import ProgressLine
 

@@ -30,15 +30,14 @@ from resnet_recipes.base.text import (
     join_first,
     wrap_text,
 )
-from resnet_recipes.commands.arguments import (
+from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
     Arguments,
     drop_arguments,
     get_value,
     select_arguments,
 )
-from resnet_recipes.commands.compose import compose_recipe, is_named
-from resnet_recipes.commands.printing import (
+from resnet_recipes.command_line.printing import (
     format_minutes,
     format_or_dash,
     format_table,
@@ -46,8 +45,9 @@ from resnet_recipes.commands.printing import (
     say,
     show,
 )
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, is_named
+from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, Scope, Usage
 from resnet_recipes.commands.runs import read_price
-from resnet_recipes.commands.usage import CSV, JSON, RECIPES, Scope, Usage
 from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:

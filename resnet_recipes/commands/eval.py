@@ -21,10 +21,16 @@ from resnet_recipes.base.text import (
     format_facts,
     format_number,
 )
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.printing import format_table, get_line_width, open_output, say, show
-from resnet_recipes.commands.run_paths import check_network, is_run, open_network
-from resnet_recipes.commands.usage import RUN_HELP, Scope, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import (
+    format_table,
+    get_line_width,
+    open_output,
+    say,
+    show,
+)
+from resnet_recipes.command_line.run_arguments import check_network, is_run, open_network
+from resnet_recipes.command_line.usage import RUN_HELP, Scope, Usage
 from resnet_recipes.report.page.charts import draw_png, import_plotting
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder import DATA

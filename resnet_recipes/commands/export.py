@@ -18,14 +18,14 @@ from resnet_recipes.base.suggestions import (
     guess_flag_value,
 )
 from resnet_recipes.base.text import format_bytes, format_facts
-from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value
-from resnet_recipes.commands.printing import get_line_width, say
-from resnet_recipes.commands.run_paths import (
+from resnet_recipes.command_line.arguments import Arguments, drop_arguments, get_value
+from resnet_recipes.command_line.printing import get_line_width, say
+from resnet_recipes.command_line.run_arguments import (
     check_network,
     find_setting_problems,
     open_network,
 )
-from resnet_recipes.commands.usage import RUN_HELP, Scope, Usage
+from resnet_recipes.command_line.usage import RUN_HELP, Scope, Usage
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.network import hub
 from resnet_recipes.report.progress import ProgressLine

@@ -14,7 +14,7 @@ from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
 from resnet_recipes.base.value_suggestions import read_time
-from resnet_recipes.commands.arguments import (
+from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
     GPUS_KEYS,
     Arguments,
@@ -23,12 +23,12 @@ from resnet_recipes.commands.arguments import (
     name_as_typed,
     select_arguments,
 )
-from resnet_recipes.commands.compose import (
+from resnet_recipes.command_line.printing import say
+from resnet_recipes.command_line.recipe_arguments import (
     format_command,
     is_named,
 )
-from resnet_recipes.commands.printing import say
-from resnet_recipes.commands.usage import Scope, Usage
+from resnet_recipes.command_line.usage import Scope, Usage
 from resnet_recipes.jobs.engines import (
     STORAGE,
     Allocation,

@@ -10,9 +10,9 @@ from resnet_recipes.base.duration import Duration, parse_fraction
 from resnet_recipes.base.errors import BrokenRuleError, Hint, RecipeError, Statement
 from resnet_recipes.base.field_types import convert
 from resnet_recipes.base.text import wrap_text
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.printing import format_table, get_width, show
-from resnet_recipes.commands.usage import CSV, JSON, RECIPES, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import format_table, get_width, show
+from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, Usage
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder.facts import Published, find_nearest
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import make_unknown_problem
 from resnet_recipes.base.text import format_facts, wrap_text
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.printing import get_page_width
-from resnet_recipes.commands.usage import Usage, format_row
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import get_page_width
+from resnet_recipes.command_line.usage import Usage, format_row
 
 USAGE = Usage(
     "resnet-recipes methods [NAME]",

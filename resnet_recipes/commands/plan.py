@@ -10,11 +10,11 @@ from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.errors import Hint, Note, format_advice, list_advice
 from resnet_recipes.base.money import MIN_AMOUNT, compute_cost, format_cost
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.compose import compose_recipe, plan_run
-from resnet_recipes.commands.printing import get_page_width, say, show
-from resnet_recipes.commands.run_paths import find_resumed
-from resnet_recipes.commands.usage import JSON, RECIPES, Scope, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import get_page_width, say, show
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, plan_run
+from resnet_recipes.command_line.run_arguments import find_resumed
+from resnet_recipes.command_line.usage import JSON, RECIPES, Scope, Usage
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import is_for_gpus, iterate_warnings

@@ -21,9 +21,9 @@ from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import IMAGE_FLAGS
 from resnet_recipes.base.text import escape_controls, format_csv_line
-from resnet_recipes.commands.arguments import Arguments, get_value
-from resnet_recipes.commands.printing import open_output, say
-from resnet_recipes.commands.run_paths import (
+from resnet_recipes.command_line.arguments import Arguments, get_value
+from resnet_recipes.command_line.printing import open_output, say
+from resnet_recipes.command_line.run_arguments import (
     check_network,
     find_missing_network,
     is_image,
@@ -31,7 +31,7 @@ from resnet_recipes.commands.run_paths import (
     is_setting,
     open_network,
 )
-from resnet_recipes.commands.usage import RUN_HELP, Scope, Usage
+from resnet_recipes.command_line.usage import RUN_HELP, Scope, Usage
 from resnet_recipes.jobs.lookup import LAST
 from resnet_recipes.report.progress import ProgressLine
 

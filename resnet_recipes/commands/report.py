@@ -6,11 +6,11 @@ from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_count
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.printing import open_output
-from resnet_recipes.commands.run_paths import iterate_records
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import open_output
+from resnet_recipes.command_line.run_arguments import iterate_records
+from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.commands.runs import read_price
-from resnet_recipes.commands.usage import RUN_HELP, Usage
 from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.page.charts import import_plotting, write_pictures

@@ -6,8 +6,8 @@ import sys
 import textwrap
 
 from resnet_recipes.base.text import escape_controls
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.usage import RECIPES, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.usage import RECIPES, Usage
 from resnet_recipes.recipe.library import Library
 
 USAGE = Usage(

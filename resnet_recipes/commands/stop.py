@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.printing import say
-from resnet_recipes.commands.usage import RUN_HELP, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import say
+from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.run_folder import EXIT, STOP
 from resnet_recipes.run_folder.ending import format_resume, read_ending, write_ending

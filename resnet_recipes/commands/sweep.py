@@ -19,10 +19,15 @@ from resnet_recipes.base.text import (
     format_number,
     wrap_text,
 )
-from resnet_recipes.commands.arguments import GPUS_KEYS, Arguments, drop_arguments, select_arguments
-from resnet_recipes.commands.compose import compose_recipe, generate_demo, plan_run
+from resnet_recipes.command_line.arguments import (
+    GPUS_KEYS,
+    Arguments,
+    drop_arguments,
+    select_arguments,
+)
+from resnet_recipes.command_line.printing import get_page_width, say
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
 from resnet_recipes.commands.plan import format_plan
-from resnet_recipes.commands.printing import get_page_width, say
 from resnet_recipes.commands.runs import format_runs
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda

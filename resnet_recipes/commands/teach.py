@@ -7,10 +7,10 @@ from pathlib import Path
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import RecipeError, format_advice
 from resnet_recipes.base.text import escape_controls
-from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value
-from resnet_recipes.commands.compose import compose_recipe
-from resnet_recipes.commands.printing import say
-from resnet_recipes.commands.usage import RECIPES, Scope, Usage
+from resnet_recipes.command_line.arguments import Arguments, drop_arguments, get_value
+from resnet_recipes.command_line.printing import say
+from resnet_recipes.command_line.recipe_arguments import compose_recipe
+from resnet_recipes.command_line.usage import RECIPES, Scope, Usage
 
 USAGE = Usage(
     "resnet-recipes teach NAME data=PATH methods.distill.teacher=T [key=value ...]",

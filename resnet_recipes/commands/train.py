@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, Hint, RecipeError
 from resnet_recipes.base.text import format_clock, wrap_text
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.compose import compose_recipe, generate_demo, plan_run
-from resnet_recipes.commands.printing import get_line_width, say
-from resnet_recipes.commands.run_paths import find_resumed, find_root
-from resnet_recipes.commands.usage import RECIPES, Scope, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import get_line_width, say
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
+from resnet_recipes.command_line.run_arguments import find_resumed, find_root
+from resnet_recipes.command_line.usage import RECIPES, Scope, Usage
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.run_folder import CONFIG

@@ -7,8 +7,8 @@ from pathlib import Path
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.usage import RECIPES, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.usage import RECIPES, Usage
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.strict_yaml import shorten_path
 

@@ -16,9 +16,9 @@ from resnet_recipes.base.text import (
     format_percent,
     wrap_text,
 )
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.printing import get_width
-from resnet_recipes.commands.usage import RUN_HELP, Usage
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import get_width
+from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.terminal import is_live

@@ -21,9 +21,9 @@ from resnet_recipes.base.suggestions import (
     translate,
 )
 from resnet_recipes.base.suggestions import FOREIGN_VALUES as VALUES_ELSEWHERE
-from resnet_recipes.commands import registry
-from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.registry import get_usage
+from resnet_recipes.command_line.arguments import parse_arguments
+from resnet_recipes.commands import dispatch
+from resnet_recipes.commands.dispatch import get_usage
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.inference.open import SETTINGS, apply_changes
 from resnet_recipes.recipe.build import get_setting_types
@@ -93,9 +93,9 @@ def test_every_suggested_setting_is_accepted():
         suggested = translate(name, make_value(name))
         arguments = suggested.text.rpartition(" ... ")[2].split()
         if arguments[:1] == ["resnet-recipes"]:
-            split(arguments[2:], get_usage(arguments[1]))
+            parse_arguments(arguments[2:], get_usage(arguments[1]))
             continue
-        parsed = split(arguments, get_usage("train"))
+        parsed = parse_arguments(arguments, get_usage("train"))
         changes = [word for word in parsed.positional if not word.startswith("recipe=")]
         if not re.search("=\\[?[A-Z]|NAME", suggested.text) and "-m" not in parsed:
             compose("mild", ["methods.ema={}", *changes], needs_data=False)
@@ -110,11 +110,11 @@ def test_flag_of_a_method_needs_no_value():
 @pytest.mark.parametrize("verb", FOREIGN_COMMANDS)
 def test_foreign_commands_suggest_ours(verb):
     ours = {line.split()[0] for line in FOREIGN_COMMANDS[verb].text.split(" | ")}
-    assert ours <= {*registry.COMMANDS, "train"}
+    assert ours <= {*dispatch.COMMANDS, "train"}
 
 
 def test_commands_without_settings_do_not_suggest_any():
-    error = get_error(RecipeError, split, ["--epochs", "3", "runs"], get_usage("report"))
+    error = get_error(RecipeError, parse_arguments, ["--epochs", "3", "runs"], get_usage("report"))
     assert "epochs=3" not in str(error)
 
 
@@ -191,12 +191,12 @@ def test_every_suggestion_for_trained_networks_is_accepted():
     ],
 )
 def test_flag_in_place_of_argument_suggests_the_argument(typed, arguments):
-    problem = get_problem(RecipeError, split, typed[1:], get_usage(typed[0]))
+    problem = get_problem(RecipeError, parse_arguments, typed[1:], get_usage(typed[0]))
     assert problem.fixes == (arguments,)
 
 
 def test_every_suggested_flag_and_format_exists():
-    flags = {flag for verb in registry.COMMANDS for flag in get_usage(verb).values}
+    flags = {flag for verb in dispatch.COMMANDS for flag in get_usage(verb).values}
     flags |= get_usage("train").values.keys()
     assert all(set(meaning.text.split()) <= flags for meaning in FLAGS.values())
     assert {meaning.text for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.command_line.arguments import parse_arguments
 from resnet_recipes.commands.completion import SCRIPT_PATHS, format_script
-from resnet_recipes.commands.registry import COMMANDS, get_usage
+from resnet_recipes.commands.dispatch import COMMANDS, get_usage
 
 ALL_COMMANDS = ("train", *COMMANDS)
 HEAVY = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
@@ -33,7 +33,7 @@ def test_example_on_help_page_is_accepted(name):
     command = ["resnet-train"] if name == "train" else ["resnet-recipes", name]
     assert arguments[: len(command)] == command
     assert get_usage(name).line.split()[: len(command)] == command
-    split(arguments[len(command) :], get_usage(name))
+    parse_arguments(arguments[len(command) :], get_usage(name))
 
 
 def test_help_imports_no_slow_library():

@@ -16,8 +16,8 @@ from PIL import Image
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import suggest_install
+from resnet_recipes.command_line.run_arguments import open_network
 from resnet_recipes.commands.export import USAGE
-from resnet_recipes.commands.run_paths import open_network
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.inference import formats
 from resnet_recipes.inference.export import (

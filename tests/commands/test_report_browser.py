@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import registry
+from resnet_recipes.commands import dispatch
 from tests.run_folders import create_run_folder
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -48,7 +48,7 @@ def open_page(browser: "webdriver.Chrome", arguments: list[str], out: Path) -> i
 
     The page must not log an error.
     """
-    registry.run(["report", *arguments, "--out", str(out)])
+    dispatch.run(["report", *arguments, "--out", str(out)])
     browser.get(out.as_uri())
     plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
     wait_until(

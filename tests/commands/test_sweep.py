@@ -152,7 +152,8 @@ def test_sweep_accepts_optimizers_and_schedules(sweeps, run_command):
 
 
 def test_sweep_runs_get_the_recipe_their_budget_chose(sweeps, run_command, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.commands.compose._choose_for_budget", lambda *_: "mild")
+    module = "resnet_recipes.command_line.recipe_arguments"
+    monkeypatch.setattr(f"{module}._choose_for_budget", lambda *_: "mild")
     settings = "data.backend=synthetic bs=16 batch.bn_size=16 launch.device=cpu gpus=1"
     run_command(f"resnet-train -m {settings} budget=1h,2h")
     ((_, points),) = sweeps

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.commands import registry
+from resnet_recipes.commands import dispatch
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
@@ -38,7 +38,7 @@ def test_suggested_command_for_flat_validation_works(image_folder, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     Path("LOC_val_solution.csv").write_text("".join(lines))
     _, _, _, *typed = shlex.split(fix)
-    assert registry.run(["doctor", *typed]) == 0
+    assert dispatch.run(["doctor", *typed]) == 0
     assert count_images(tmp_path / "two words-by-class") == (37, 11, CLASSES)
 
 

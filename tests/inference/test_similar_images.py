@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
+from resnet_recipes.command_line.run_arguments import open_network
 from resnet_recipes.commands.export import USAGE
-from resnet_recipes.commands.run_paths import open_network
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.inference.similar_images import find_similar
 

@@ -6,7 +6,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands.characters import reject_pasted
+from resnet_recipes.command_line.characters import reject_pasted
 from tests.checks import get_problem
 from tests.tables import parse_rows
 

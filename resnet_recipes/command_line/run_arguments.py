@@ -19,10 +19,15 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import Say
-from resnet_recipes.commands.arguments import Arguments, drop_arguments, get_value, select_arguments
-from resnet_recipes.commands.compose import compose_recipe, is_named
-from resnet_recipes.commands.printing import say
-from resnet_recipes.commands.usage import Usage
+from resnet_recipes.command_line.arguments import (
+    Arguments,
+    drop_arguments,
+    get_value,
+    select_arguments,
+)
+from resnet_recipes.command_line.printing import say
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, is_named
+from resnet_recipes.command_line.usage import Usage
 from resnet_recipes.jobs.lookup import (
     LAST,
     LIST,
@@ -61,13 +66,13 @@ def iterate_records(arguments: Iterable[str]) -> Iterator[RunRecord]:
     for folder in find_runs(arguments):
         one = read_run(folder)
         try:
-            yield from map(_check_recipe, [one] if one else iterate_runs(folder))
+            yield from map(_check_settings_file, [one] if one else iterate_runs(folder))
         except OSError as error:
             clause = f"cannot be listed: {error.strerror}"
             raise NotReadyError.at(folder, clause, LIST) from None
 
 
-def _check_recipe(run: RunRecord) -> RunRecord:
+def _check_settings_file(run: RunRecord) -> RunRecord:
     try:
         if run.state != "unreadable":
             read_settings(run.folder)

@@ -6,9 +6,9 @@ import pytest
 
 from resnet_recipes.base.errors import Hint, Note, NotReadyError, RecipeError
 from resnet_recipes.base.text import Snippet, format_facts
-from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.printing import format_table, open_output, say
-from resnet_recipes.commands.usage import Usage
+from resnet_recipes.command_line.arguments import parse_arguments
+from resnet_recipes.command_line.printing import format_table, open_output, say
+from resnet_recipes.command_line.usage import Usage
 
 ROWS = [
     {"NAME": "first", "TIME": "3:50", "TOP-1": "70.00%", "STATE": "finished"},
@@ -106,9 +106,9 @@ def test_split_rejects_missing_output_folder(tmp_path):
     usage = Usage("resnet-recipes x", "", "", {"--csv FILE.csv": "", "--json": ""})
     missing = str(tmp_path / "none/a.csv")
     with pytest.raises(NotReadyError, match=r"its folder does not exist\n.*mkdir -p"):
-        split(["--csv", missing], usage)
+        parse_arguments(["--csv", missing], usage)
     with pytest.raises(RecipeError, match="unknown flag --jsn"):
-        split(["--csv", missing, "--jsn"], usage)
+        parse_arguments(["--csv", missing, "--jsn"], usage)
 
 
 def test_say_escapes_control_characters(capsys):

@@ -20,14 +20,15 @@ from resnet_recipes.base.suggestions import (
     find_misspelled,
     make_unknown_problem,
 )
-from resnet_recipes.commands.arguments import (
+from resnet_recipes.command_line.arguments import (
     Arguments,
     drop_arguments,
     get_value,
-    split,
+    parse_arguments,
 )
-from resnet_recipes.commands.characters import reject_pasted
-from resnet_recipes.commands.compose import (
+from resnet_recipes.command_line.characters import reject_pasted
+from resnet_recipes.command_line.printing import get_page_width, say
+from resnet_recipes.command_line.recipe_arguments import (
     check_recipe,
     check_settings,
     complete_images,
@@ -35,15 +36,14 @@ from resnet_recipes.commands.compose import (
     is_named,
     name_recipe,
 )
-from resnet_recipes.commands.printing import get_page_width, say
-from resnet_recipes.commands.run_paths import (
+from resnet_recipes.command_line.run_arguments import (
     check_resumed,
     find_setting_problems,
     is_setting,
     replace_extend,
     resolve_weights,
 )
-from resnet_recipes.commands.usage import Usage, format_row
+from resnet_recipes.command_line.usage import Usage, format_row
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.lookup import LAST
 from resnet_recipes.recipe.library import Library, read
@@ -171,7 +171,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
                 module.check(arguments)
         errors.raise_if_any()
 
-    arguments = split(argv, usage, check, partial(_check_settings, name, argv))
+    arguments = parse_arguments(argv, usage, check, partial(_check_other_settings, name, argv))
     return resolve_weights(replace_extend(arguments))
 
 
@@ -186,7 +186,7 @@ def _find_unused_flags(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--json", None, "needs --dry-run or --list", fix)
 
 
-def _check_settings(name: str, argv: Sequence[str], arguments: Arguments) -> None:
+def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) -> None:
     """Raise RecipeError if the recipe or a setting is wrong, in a command with another mistake."""
     usage, flags = get_usage(name), arguments.flags.keys()
     if usage.opens_network:
@@ -262,8 +262,8 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
     if rest:
         try:
-            check = partial(_check_settings, ours, rest)
-            arguments = split([*flags, *rest], usage, check_settings=check)
+            check = partial(_check_other_settings, ours, rest)
+            arguments = parse_arguments([*flags, *rest], usage, check_settings=check)
             if ours == "train":
                 check(arguments)
         except RecipeError as error:  # the fix would repeat these mistakes

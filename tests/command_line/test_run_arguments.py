@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.run_paths import iterate_records, resolve_weights
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.run_arguments import iterate_records, resolve_weights
 from resnet_recipes.jobs.lookup import find_runs
 from tests.checks import get_error
 from tests.run_folders import create_run_folder

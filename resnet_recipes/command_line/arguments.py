@@ -26,8 +26,8 @@ from resnet_recipes.base.suggestions import (
     find_closest,
     translate,
 )
-from resnet_recipes.commands.output_files import find_ending_problem, require_folder
-from resnet_recipes.commands.usage import Usage
+from resnet_recipes.command_line.output_files import find_ending_problem, require_folder
+from resnet_recipes.command_line.usage import Usage
 
 #: Flags in the Hydra spelling, with ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
@@ -82,7 +82,7 @@ def get_value(arguments: Iterable[str], *keys: str) -> str:
     return next(filter(None, values), "")
 
 
-def split(
+def parse_arguments(
     argv: Sequence[str],
     usage: Usage,
     check: Check = lambda arguments: None,

@@ -20,7 +20,7 @@ from resnet_recipes.base.errors import (
     Statement,
     is_command,
 )
-from resnet_recipes.commands.arguments import (
+from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
     DATA_KEYS,
     Arguments,
@@ -28,7 +28,7 @@ from resnet_recipes.commands.arguments import (
     get_value,
     select_arguments,
 )
-from resnet_recipes.commands.printing import say
+from resnet_recipes.command_line.printing import say
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
@@ -259,7 +259,7 @@ def check_recipe(arguments: Arguments) -> None:
     It also has the problems of the settings, which are then checked with another recipe.
     """
     try:
-        _check_recipe(arguments)
+        _check_name(arguments)
     except RecipeError as error:
         names = Library(arguments.recipes).list_names()
         changes = [
@@ -284,7 +284,7 @@ def _drop_command(problem: Problem) -> Problem:
     return problem if others in ((), problem.advice) else problem._replace(fix=others)
 
 
-def _check_recipe(arguments: Arguments) -> None:
+def _check_name(arguments: Arguments) -> None:
     """Raise RecipeError unless the arguments give one recipe that exists, or a budget."""
     library = Library(arguments.recipes)
     values = (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import Hint, Problem, Value
-from resnet_recipes.commands.arguments import name_as_typed
+from resnet_recipes.command_line.arguments import name_as_typed
 from tests.tables import parse_rows
 
 

@@ -18,7 +18,7 @@ from resnet_recipes.base.text import (
     format_csv_line,
     wrap_text,
 )
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.command_line.arguments import Arguments
 
 _NUMBER = re.compile(r"[-?]|[<$~]{0,2}[\d.,:/?]+(%| \w+)?")
 
