@@ -1,11 +1,13 @@
 """Fixtures for the tests of commands."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.run_folder.ending import Ending
+from tests.fixtures import Streams
 from tests.images import create_random_images
 from tests.run_folders import release_and_record
 
@@ -22,6 +24,19 @@ def _work_in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Class folders of tiny images, for tests that do not change them."""
     return create_random_images(tmp_path_factory.mktemp("shared") / "images")
+
+
+@pytest.fixture
+def run_subcommand(run_command: Callable[..., Streams]) -> Callable[..., str]:
+    """Run a command of `resnet-recipes`, and return its stdout."""
+    return lambda line: run_command(f"resnet-recipes {line}").out
+
+
+@pytest.fixture
+def recipes() -> Path:
+    """An empty folder for the user's recipes."""
+    Path("recipes").mkdir()
+    return Path("recipes")
 
 
 @pytest.fixture
