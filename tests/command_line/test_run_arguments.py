@@ -142,7 +142,7 @@ def test_commands_accept_run_names(runs, run_command, arguments, message):
     assert message in f"\n{run_command(f'resnet-recipes {arguments}').out}"
 
 
-def test_missing_run_suggests_last_only_with_runs(run_command):
+def test_missing_run_advises_trying_last_once_runs_exist(run_command):
     missing = "error: RUN|FILE is missing: a run folder, a checkpoint or a weights file\n"
     message = run_command("resnet-recipes eval", 2).err
     assert message.startswith(f"{missing}      hint:  resnet-recipes eval last\n")

@@ -74,7 +74,7 @@ def slow_evaluations(monkeypatch):
         ("2m", "checkpoint.best=top1", "1ep"),
     ],
 )
-def test_budget_below_slow_evaluations_evaluates_once(
+def test_budget_with_slow_evaluations_evaluates_once_by_default(
     slow_evaluations, run_command, run_folders, budget, arguments, interval
 ):
     """Two evaluations, of the weights and of their average, end every run."""

@@ -1,4 +1,4 @@
-"""`resnet-train --check` trains the end of a run, and leaves no files behind."""
+"""`resnet-train --check` trains the end of a run; only a failure leaves files behind."""
 
 from pathlib import Path
 

@@ -60,7 +60,7 @@ def count_right(report: dict) -> dict[str, int]:
     return {row["class"]: row["correct"] for row in report["classes"]}
 
 
-def test_eval_of_run_equals_its_training_evaluation(folder_with_weights, run_eval):
+def test_eval_of_run_equals_loop_over_images(folder_with_weights, run_eval):
     report, (top1, loss, by_class) = run_eval(), evaluate_in_loop(folder_with_weights)
     assert (report["top1_percent"], report["eval_examples"]) == (pytest.approx(top1), 30)
     assert report["loss"] == pytest.approx(loss, abs=1e-4)

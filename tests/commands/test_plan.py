@@ -123,7 +123,7 @@ def test_plan_with_a_price_explains_the_cost(arguments, cost, run_command, monke
     assert "\n  cost" not in run_command(f"resnet-recipes plan {arguments}").out
 
 
-def test_plan_of_a_tiny_cost_is_in_words(run_command):
+def test_plan_prints_cost_below_a_cent_as_limit(run_command):
     out = run_command("resnet-recipes plan demo launch.device=cpu launch.price=0.0001").out
     assert "\n  cost       <$0.01 at $0.0001 per hour\n" in out
 

@@ -87,7 +87,7 @@ def test_sweep_predicts_the_time_of_each_run_once(sweeps, run_command, monkeypat
     assert [plan.recipe.seed for plan in plans] == [1, 2, 3]
 
 
-def test_parallel_sweep_allows_one_gpu_per_run(sweeps, run_command, monkeypatch):
+def test_parallel_sweep_rejects_several_gpus_per_run(sweeps, run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(2))
     arguments = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
     assert "gpus=2: --parallel gives each run one GPU" in run_command(f"{arguments} 2", 2).err

@@ -148,7 +148,7 @@ def test_cfg_prints_a_recipe_that_composes(run_folders, run_command):
         assert run_command(f"resnet-train full.yaml {flag}").out == text
 
 
-def test_torchrun_sets_the_number_of_processes(torchrun_folders, run_command):
+def test_torchrun_rejects_a_setting_of_gpus(torchrun_folders, run_command):
     message = run_command(f"resnet-train mild {TINY}", 2).err
     assert "gpus=1 is set by torchrun (WORLD_SIZE=1)" in message
 

@@ -100,7 +100,7 @@ def test_sample_without_images_is_a_typical_photograph(copied_images):
     assert typical.crop_seconds(make_small_config(copied_images), None, 176).first_epoch < first
 
 
-def test_large_images_are_cropped_until_timeout(copied_images, monkeypatch):
+def test_crops_beyond_time_limit_use_one_batch(copied_images, monkeypatch):
     monkeypatch.setattr(module, "MAX_CROP_SECONDS", 0.0)
     built, read = [], Pipeline.read
     monkeypatch.setattr(

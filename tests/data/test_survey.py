@@ -108,7 +108,7 @@ def test_hidden_files_and_archive_debris_are_ignored(copied_images):
     assert count_images(copied_images) == (37, 11, CLASSES)
 
 
-def test_only_heic_files_suggest_installing_pillow_heif(copied_images):
+def test_ignored_file_without_suffix_is_noted_without_advice(copied_images):
     (copied_images / "val" / "bee" / "README").touch()
     note = data.survey_images(make_small_config(copied_images)).notes[0]
     assert note == ("ignored because of their suffixes: 1 without a suffix", ())

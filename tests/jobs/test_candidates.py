@@ -1,4 +1,4 @@
-"""The images of a run suggest a recipe."""
+"""The typical size of the images of a run."""
 
 from PIL import Image
 

@@ -212,7 +212,7 @@ def check(plan: Plan) -> None:
     new_run.check(plan.recipe, plan.disk, {"data"})
 
 
-def test_create_rejects_run_larger_than_disk(set_free_space):
+def test_check_rejects_run_larger_than_disk(set_free_space):
     set_free_space(2_000_000_000)
     check(make_test_plan("mild", "run.root=deep/runs"))
     set_free_space(1_000_000_000)
@@ -222,14 +222,14 @@ def test_create_rejects_run_larger_than_disk(set_free_space):
     assert list(Path().iterdir()) == []
 
 
-def test_create_rejects_tracker_without_its_package(monkeypatch):
+def test_check_rejects_tracker_without_its_package(monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     check(make_test_plan("mild"))
     with pytest.raises(NotReadyError, match="packages that are not installed: wandb"):
         check(make_test_plan("mild", "log.to=[wandb]"))
 
 
-def test_create_rejects_unwritable_root(monkeypatch):
+def test_check_rejects_unwritable_root(monkeypatch):
     Path("file").touch()
     with pytest.raises(
         NotReadyError, match=r"run.root=.*/file/a cannot be written to: .* is a file"

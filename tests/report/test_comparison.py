@@ -69,7 +69,7 @@ def test_labels_have_the_short_names_that_users_type(tmp_path):
     assert make_labels(group_seeds(read_all(runs))) == [f"cache {size}" for size in sizes]
 
 
-def test_format_settings_omits_empty_sections(tmp_path):
+def test_read_settings_omits_empty_sections(tmp_path):
     assert "methods" not in read_settings(create_run_folder(tmp_path, "a", config={"methods": {}}))
 
 

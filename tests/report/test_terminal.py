@@ -1,4 +1,4 @@
-"""Two processes write to one terminal."""
+"""Two processes write to one terminal, and a stream survives a closed pipe or a full disk."""
 
 import os
 import re
