@@ -4,6 +4,7 @@ import pickle
 
 from resnet_recipes.base.errors import (
     Hint,
+    Note,
     NotReadyError,
     Problem,
     RecipeError,
@@ -48,3 +49,8 @@ def test_training_error_prints_fix_after_pickling():
 def test_address_without_secrets_is_printed_unchanged():
     plain = "s3://bucket/a@2x/train.csv and https://host:80/a@b.png"
     assert str(Problem(plain, plain, plain, plain)).count(plain) == 4
+
+
+def test_alternatives_of_a_note_have_their_own_label():
+    rows = Note("it is slow", ("a=1", "b=2", Hint("wait"), "c=3")).list_rows()
+    assert [label for label, _ in rows] == ["note", "use", "or", "hint", "or"]

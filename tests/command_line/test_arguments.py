@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.base.errors import Hint, Problem, Value
-from resnet_recipes.command_line.arguments import name_as_typed
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Value
+from resnet_recipes.command_line.arguments import name_as_typed, parse_arguments
+from resnet_recipes.command_line.usage import Usage
 from tests.tables import parse_rows
 
 
@@ -50,3 +51,12 @@ def test_paths_are_relative_to_current_folder():
 def test_problem_of_recipe_file_is_unchanged():
     problem = Problem("optimizer.lr", -1, "wrong", where="mine.yaml:2")
     assert name_as_typed(problem, ["lr=1"]) == problem
+
+
+def test_parse_arguments_rejects_missing_output_folder(tmp_path):
+    usage = Usage("resnet-recipes x", "", "", {"--csv FILE.csv": "", "--json": ""})
+    missing = str(tmp_path / "none/a.csv")
+    with pytest.raises(NotReadyError, match=r"its folder does not exist\n.*mkdir -p"):
+        parse_arguments(["--csv", missing], usage)
+    with pytest.raises(RecipeError, match="unknown flag --jsn"):
+        parse_arguments(["--csv", missing, "--jsn"], usage)

@@ -4,11 +4,9 @@ import os
 
 import pytest
 
-from resnet_recipes.base.errors import Hint, Note, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Note, NotReadyError
 from resnet_recipes.base.text import Snippet, format_facts
-from resnet_recipes.command_line.arguments import parse_arguments
 from resnet_recipes.command_line.printing import format_table, open_output, say
-from resnet_recipes.command_line.usage import Usage
 
 ROWS = [
     {"NAME": "first", "TIME": "3:50", "TOP-1": "70.00%", "STATE": "finished"},
@@ -44,11 +42,6 @@ def test_say_keeps_advice_in_rows_on_one_line(capsys, monkeypatch):
     rows = Note("it is slow", "a=1 b=2 c=3 d=4 e=5").list_rows()
     say(*format_facts(rows, 20, 6))
     assert capsys.readouterr().err == "note  it is slow\nuse   a=1 b=2 c=3 d=4 e=5\n"
-
-
-def test_alternatives_of_a_note_have_their_own_label():
-    rows = Note("it is slow", ("a=1", "b=2", Hint("wait"), "c=3")).list_rows()
-    assert [label for label, _ in rows] == ["note", "use", "or", "hint", "or"]
 
 
 def test_format_table_drops_columns_in_order_until_fitting():
@@ -100,15 +93,6 @@ def test_open_output_rejects_a_fifo(tmp_path):
         open_output("--csv", str(tmp_path / "fifo")),
     ):
         pass
-
-
-def test_split_rejects_missing_output_folder(tmp_path):
-    usage = Usage("resnet-recipes x", "", "", {"--csv FILE.csv": "", "--json": ""})
-    missing = str(tmp_path / "none/a.csv")
-    with pytest.raises(NotReadyError, match=r"its folder does not exist\n.*mkdir -p"):
-        parse_arguments(["--csv", missing], usage)
-    with pytest.raises(RecipeError, match="unknown flag --jsn"):
-        parse_arguments(["--csv", missing, "--jsn"], usage)
 
 
 def test_say_escapes_control_characters(capsys):

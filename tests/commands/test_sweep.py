@@ -120,11 +120,6 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, run_command):
     assert len([line for line in out.splitlines() if line.startswith("mild-lr")]) == 2
 
 
-def test_no_plan_flag_hides_the_plan(run_folders, run_command):
-    assert "recipe  " in run_command(f"resnet-train recipe=mild {TINY} run=a", 75).err
-    assert "recipe  " not in run_command(f"resnet-train recipe=mild {TINY} run=b --no-plan", 75).err
-
-
 def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
     monkeypatch.setattr(measure, "make_speed_key", lambda plan: plan.recipe.name)
     measurements = {"mild": (SPEEDS, 1.0)}

@@ -191,3 +191,8 @@ def test_plan_starts_with_images_device_and_cpu_time(run_folders, run_command, m
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(8, "NVIDIA A100", "bf16"))
     lines = run_command("resnet-train mild --dry-run").out.splitlines()
     assert "  device     8 x NVIDIA A100, bf16" in lines
+
+
+def test_no_plan_flag_hides_the_plan(run_folders, run_command):
+    assert "recipe  " in run_command(f"resnet-train recipe=mild {TINY} run=a", 75).err
+    assert "recipe  " not in run_command(f"resnet-train recipe=mild {TINY} run=b --no-plan", 75).err

@@ -12,8 +12,6 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.commands import dispatch
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.files import Files
-from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.survey import describe_imbalance
 from tests.data.loaders import CLASSES, count_images, explain_rejected_folder, make_small_config
 
@@ -162,16 +160,6 @@ def test_linked_classes_count_and_link_loops_end(copied_images):
     facts = data.survey_images(DataConfig(root=str(copied_images)))
     assert facts.backend == "torchvision"
     assert "no train.beton" in facts.details[0]
-
-
-def test_files_are_sorted_by_class_and_name(copied_images):
-    (copied_images / "train" / "bee" / "a b\n\u00e9.jpg").touch()
-    files = Files(Listing.of(copied_images / "train"))
-    paths = [Path(files.path(index)) for index in range(len(files))]
-    assert paths == [
-        path for name in CLASSES for path in sorted((copied_images / "train" / name).iterdir())
-    ]
-    assert [path.parent.name for path in paths] == [CLASSES[label] for label in files.labels]
 
 
 def test_unequal_classes_suggest_a_setting():

@@ -10,10 +10,10 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.files import listing
+from resnet_recipes.data.files import Files, listing
 from resnet_recipes.data.files.listing import Listing, get_cache_path
 from tests.checks import get_problem
-from tests.data.loaders import ONE_RANK, make_small_config
+from tests.data.loaders import CLASSES, ONE_RANK, make_small_config
 
 
 @pytest.fixture
@@ -149,3 +149,13 @@ def test_file_changed_in_place_is_named(listed_dataset):
         TrainingError, match=r"ant/0\.jpg.*has 4 bytes, but had 0 when it was listed"
     ):
         next(iter(data.open_eval(config, facts, ONE_RANK).batches()))
+
+
+def test_files_are_sorted_by_class_and_name(copied_images):
+    (copied_images / "train" / "bee" / "a b\n\u00e9.jpg").touch()
+    files = Files(Listing.of(copied_images / "train"))
+    paths = [Path(files.path(index)) for index in range(len(files))]
+    assert paths == [
+        path for name in CLASSES for path in sorted((copied_images / "train" / name).iterdir())
+    ]
+    assert [path.parent.name for path in paths] == [CLASSES[label] for label in files.labels]
