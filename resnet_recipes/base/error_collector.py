@@ -26,10 +26,10 @@ class ErrorCollector:
 
     @property
     def problems(self) -> list[Problem]:
-        """All problems; of several that differ only in their advice, the first."""
+        """All problems; of several with the same place, key, value and clause, the first."""
         problems = list[Problem]()
         for each in (problem for error in self._errors for problem in error.problems):
-            if all(each[:3] != other[:3] for other in problems):
+            if all((each.where, *each[:3]) != (other.where, *other[:3]) for other in problems):
                 problems.append(each)
         return problems
 

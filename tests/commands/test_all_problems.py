@@ -72,3 +72,11 @@ def test_command_reports_all_problems_at_once(run_command, line, code, subjects)
 def test_hint_before_network_is_open_names_the_default(run_command):
     err = run_command("resnet-recipes eval no workers=x", 2).err
     assert "hint:  the default is workers=auto\n" in err
+
+
+def test_same_mistake_in_two_files_is_two_problems(run_command):
+    for name in ("a", "b"):
+        Path(f"{name}.yaml").write_text("defaults: [mild]\nbatch: {global_size: -1}\n")
+    err = run_command("resnet-recipes validate a.yaml b.yaml", 2).err
+    assert "a.yaml:2: batch.global_size=-1" in err
+    assert "b.yaml:2: batch.global_size=-1" in err
