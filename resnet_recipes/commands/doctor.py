@@ -49,8 +49,6 @@ Topics:
 Without a topic: native, gpu and run.""",
 )
 
-_FORM = Hint("resnet-recipes doctor data PATH")
-
 #: The start of the only setting that the check of a folder accepts.
 _NESTED = "data.nested_classes="
 
@@ -96,7 +94,8 @@ def check(arguments: Arguments) -> None:
     with errors:
         if "--fix-val" in arguments and not paths:
             clause = "needs the folder whose val/ has no class folders"
-            raise RecipeError.of("--fix-val", None, clause, Hint(f"{_FORM} --fix-val MAP"))
+            form = Hint("resnet-recipes doctor data PATH --fix-val MAP")
+            raise RecipeError.of("--fix-val", None, clause, form)
     errors.raise_if_any()
 
 
@@ -122,11 +121,12 @@ def _check_paths(topic: str, paths: Sequence[str]) -> None:
     """Raise RecipeError unless the paths are those that a topic takes."""
     from resnet_recipes.data.root import find_root_problem
 
-    if (topic == "data" and len(paths) != 1) or len(paths) > 1:
-        raise RecipeError.of("COMMAND", f"doctor {topic}", "needs one folder", _FORM)
     if topic in ("native", "gpu") and paths:
         clause = Statement(f"`doctor {topic}` takes no argument")
         raise RecipeError.of(shlex.join(paths), None, clause, kind=Kind.UNUSED)
+    if len(paths) > 1 or (topic == "data" and not paths):
+        form = Hint(f"resnet-recipes doctor {topic} PATH")
+        raise RecipeError.of("COMMAND", f"doctor {topic}", "takes one folder", form)
     path = parse_path("PATH", paths[0]) if paths else None
     if topic == "data" and path and not path.exists():
         problem = find_root_problem(str(path))

@@ -44,13 +44,17 @@ def test_doctor_topic_rejects_unused_arguments(run_command):
         "gpu/0: `doctor gpu` takes no argument"
         in run_command("resnet-recipes doctor gpu gpu/0", 2).err
     )
+    several = run_command("resnet-recipes doctor native x y", 2).err
+    assert "x y: `doctor native` takes no argument" in several
+    several = run_command("resnet-recipes doctor run x y", 2).err
+    assert "`doctor run` takes one folder\n      hint:  resnet-recipes doctor run PATH" in several
     assert "`nowhere` does not exist" in run_command("resnet-recipes doctor run nowhere", 3).err
 
 
 def test_doctor_data_rejects_settings_without_network(data, run_command):
     err = run_command(f"resnet-recipes doctor data {data} data.val_share=0.2", 2).err
     assert "data.val_share=0.2: `doctor` takes settings only with --network" in err
-    assert "needs one folder" not in err
+    assert "takes one folder" not in err
 
 
 @pytest.mark.parametrize(("nested", "classes"), [("false", 2), ("true", 4)])
