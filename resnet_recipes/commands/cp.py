@@ -40,7 +40,7 @@ def check(arguments: Arguments) -> None:
         if parent.origin == "file":
             clause = "is a file outside recipes/, and recipes inherit from names only"
             fix = Hint(f"move it to recipes/{parent.path.name}")
-            raise RecipeError.of("cp", source, clause, fix)
+            raise RecipeError.of("NAME", source, clause, fix)
     with errors:
         RecipeError.raise_if_any([_find_path_problem(parse_path("FILE", file))])
         parse_new_path("FILE", file)

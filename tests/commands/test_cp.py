@@ -15,6 +15,7 @@ def test_cp_writes_a_child_that_composes(run_subcommand, recipes):
 def test_cp_rejects_parent_outside_recipes(run_command, recipes):
     Path("mine.yaml").write_text("name: mine\ndefaults: [mild]\n")
     message = run_command("resnet-recipes cp mine.yaml recipes/other.yaml", 2).err
+    assert "error: `mine.yaml` is a file outside recipes/" in message
     assert "hint:  move it to recipes/mine.yaml" in message
     assert not (recipes / "other.yaml").exists()
 
