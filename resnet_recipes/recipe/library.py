@@ -6,7 +6,6 @@ Needs neither torch nor Hydra.
 import filecmp
 import os
 import re
-import shlex
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
@@ -17,6 +16,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.duration import find_epochs_rule
 from resnet_recipes.base.errors import (
+    Change,
     Fix,
     Hint,
     Kind,
@@ -148,9 +148,9 @@ class Library:
             return Entry(name, self.packaged[name], "packaged")
         clause = "is not a recipe"
         files = (f"{name}/{CONFIG}", f"{name}.yaml", f"runs/{name}/{CONFIG}")
-        fix = next((f"recipe={file}" for file in files if os.path.isfile(file)), "")
+        fix = next((Change(f"recipe={file}") for file in files if os.path.isfile(file)), "")
         if os.path.isdir(name):
-            clause, fix = "is a folder, not a recipe", fix or f"data={shlex.quote(name)}"
+            clause, fix = "is a folder, not a recipe", fix or Change(f"data={name}")
         elif name in NETWORKS:
             clause, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
         elif os.path.isfile(name):

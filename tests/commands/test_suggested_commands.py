@@ -50,6 +50,7 @@ train mild data=images model=vit_base | model.name=timm:vit_base_
 classify first images | resnet-recipes predict first images
 eval last first lr=0.5 |
 show first | recipe=runs/first/config.yaml
+show 'a b' | 'recipe=a b/config.yaml'
 train first data=images | recipe=runs/first/config.yaml
 convert images out.zip | resnet-recipes convert images out
 convert images out max_resolution=500px | max_resolution=500
@@ -82,6 +83,7 @@ eval first --out x.png | --png x.png
 @pytest.fixture
 def work_folder(image_folder, tmp_path):
     (tmp_path / "images").symlink_to(image_folder)
+    create_run_folder(tmp_path, "a b")
     return create_run_folder(tmp_path / "runs", "first")
 
 
