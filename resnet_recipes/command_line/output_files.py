@@ -4,18 +4,20 @@ import errno
 import shlex
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import find_free_path, parse_path
 
 
 def find_ending_problem(flag: str, name: str, ending: str) -> Iterator[Problem]:
-    """Yield the problem of an output file's name."""
-    path = parse_path(flag, name)
-    if path.suffix != ending and not path.is_relative_to("/dev"):  # /dev/stdout
-        path = path if path.name.strip(".") else path / flag.strip("-")
-        fix = f"{flag} {shlex.quote(str(path.with_suffix(ending)))}"
-        yield Problem(flag, name, f"must end in {ending}", fix)
+    """Yield the problem of an output file's ending; `require_folder` checks the rest."""
+    with suppress(RecipeError):
+        path = parse_path(flag, name)
+        if path.suffix != ending and not path.is_relative_to("/dev"):  # /dev/stdout
+            path = path if path.name.strip(".") else path / flag.strip("-")
+            fix = f"{flag} {shlex.quote(str(path.with_suffix(ending)))}"
+            yield Problem(flag, name, f"must end in {ending}", fix)
 
 
 def require_folder(flag: str, name: str) -> None:

@@ -55,6 +55,7 @@ train demmo data=no | 2 | unknown data
 train -m demo data=images,no bs=64,1 | 2 | bs=64 data=no
 train demo data=images budget=2hours ssr=-1 run=a | 2 | budget ssr run
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
+ls --csv ~nobodyx/x.csv --foo | 2 | --csv unknown
 """
 
 
