@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from resnet_recipes.base.errors import Problem, RecipeError
 
@@ -25,27 +26,28 @@ _PROMPTS = ("$", "#", "%", ">", ">>>", "\u276f", "\u279c", "resnet-train", "resn
 
 def reject_pasted(program: str, argv: Sequence[str]) -> None:
     """Raise RecipeError with the cleaned command if arguments contain unusual characters."""
-    arguments, problems = [], []
+    arguments, faults = list[str](), list[tuple[str, str]]()
     for argument in _join(argv):
         typed, names = _clean(argument)
         arguments += typed
-        problems += [(argument, f"contains {name}") for name in names]
+        faults += [(argument, f"contains {name}") for name in names]
         if argument == "...":
-            problems.append((argument, "is a placeholder, not an argument"))
+            faults.append((argument, "is a placeholder, not an argument"))
             arguments.remove(argument)
         if argument.isspace():  # an empty argument may be an unset shell variable
-            problems.append(("an argument of spaces", "is where a line of a longer command ended"))
-    while arguments and arguments[0] in _PROMPTS:
-        problems.append((arguments[0], "is not a part of the command"))
-        program = arguments[0] if arguments[0].startswith("resnet") else program
-        arguments = arguments[1:]
+            faults.append(("an argument of spaces", "is where a line of a longer command ended"))
+    prompt = list(takewhile(_PROMPTS.__contains__, arguments))
+    if prompt:
+        faults.append((" ".join(prompt), "is not a part of the command"))
+        program = prompt[-1] if prompt[-1].startswith("resnet") else program
+        arguments = arguments[len(prompt) :]
     if "#" in arguments:
-        problems.append(("#", "starts a comment, but the shell has passed it on"))
+        faults.append(("#", "starts a comment, but the shell has passed it on"))
         arguments = arguments[: arguments.index("#")]
-    if problems:
+    if faults:
+        *others, last = [Problem(key, None, clause) for key, clause in faults]
         command = shlex.join([program, *arguments])
-        key, clause = problems[0]
-        raise RecipeError([Problem(key, None, clause, command)])
+        raise RecipeError([*others, last._replace(fix=command)])
 
 
 def _clean(argument: str) -> tuple[list[str], list[str]]:

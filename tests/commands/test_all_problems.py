@@ -56,6 +56,7 @@ train -m demo data=images,no bs=64,1 | 2 | bs=64 data=no
 train demo data=images budget=2hours ssr=-1 run=a | 2 | budget ssr run
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 ls --csv ~nobodyx/x.csv --foo | 2 | --csv unknown
+train demo lr=\u22121 ... data=x\u00a0seed=3 # | 2 | lr= ... data=x #
 """
 
 
