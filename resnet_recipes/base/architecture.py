@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Annotated, Any
 
-from resnet_recipes.base.errors import Change, Hint, Problem, Statement, Value
+from resnet_recipes.base.errors import Change, Hint, Problem, Statement
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.base.section import Section
 
@@ -134,7 +134,7 @@ class ModelConfig(Section):
             yield Problem("freeze", self.freeze, "would freeze random weights", fix)
         if self.freeze_bn and not self.weights:
             clause = "would freeze the statistics of random weights"
-            yield Problem("freeze_bn", True, clause, Value("false"))
+            yield Problem("freeze_bn", True, clause, Change("model.freeze_bn=false"))
 
     def _find_misfits(self) -> Iterator[Problem]:
         """Yield problems of settings that the library of the network does not support."""
@@ -149,7 +149,7 @@ class ModelConfig(Section):
             yield Problem(wrong[0], getattr(self, wrong[0]), clause, fix)
         if self.freeze in FREEZABLE[1:-1]:
             clause = "is a part of a ResNet; other networks freeze all but the classifier"
-            yield Problem("freeze", self.freeze, clause, Value("backbone"))
+            yield Problem("freeze", self.freeze, clause, Change("model.freeze=backbone"))
 
     def _suggest_name(self) -> str:
         """Return the most likely intended arguments, or "".
