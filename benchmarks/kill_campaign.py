@@ -264,7 +264,7 @@ def check_finished_run(run: CampaignRun, expected_digests: dict[int, str]) -> li
 
 
 def print_outcome(number: int, outcome: Outcome) -> None:
-    """Print one line."""
+    """Print the row of an outcome."""
     print(
         f"{number:>4}  {outcome.fault:<24}{outcome.done:>5}{outcome.saved:>7}"
         f"{outcome.seconds:>8.1f} s{outcome.exit_code:>6}   {outcome.problem or 'survived'}",

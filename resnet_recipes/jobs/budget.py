@@ -56,7 +56,7 @@ def plan_unresolved(composed: "Composed", reads_teachers: bool = True) -> Plan:
 def resolve_plan(plan: Plan, say: Say) -> Plan:
     """Return the plan with all settings resolved that depend on this machine.
 
-    These are an automatic micro-batch, the size of images in memory, and the duration of a budget.
+    These are the micro-batch, the size of images in memory, and the duration of a budget.
     Raises RecipeError or NotReadyError if one cannot be resolved, NotDoneError if measuring fails.
     """
     return fit_budget(resolve_memory_pixels(fit_micro_batch(plan, say), say), say)
@@ -141,8 +141,8 @@ def find_longest(
 ) -> Fraction | None:
     """Return the most epochs that take at most `budget` minutes; below MIN_FULL_EPOCHS, in tenths.
 
-    None if `min_epochs` take longer. `minutes` returns the minutes for a number of epochs, which
-    rarely decrease. The call is slow for long runs, so short runs are tried first.
+    None if `min_epochs` take longer. `minutes` returns the minutes for a number of epochs; more
+    epochs rarely take less. It is slow for long runs, so short runs are tried first.
     """
     durations = [
         Fraction(tenths, 10) for tenths in range(int(10 * min_epochs), 10 * MIN_FULL_EPOCHS)

@@ -85,8 +85,8 @@ def find_candidates(
 
     With a budget, this is the longest run of each recipe, best first. With `min_top1_percent`, it
     is the shortest run with at least this known accuracy, fastest first. Otherwise it is every
-    duration with a known accuracy, and the default duration. Raises the RecipeError of the best
-    recipe, or of mild, if a recipe lacks images, or if all are skipped and at least one has errors.
+    duration with a known accuracy, and the default duration. If a recipe lacks images, or if all
+    are skipped and one has errors, raises the RecipeError of the best recipe, or else of mild.
 
     If there are several recipes, recipes for small images are skipped for larger ones. A recipe
     whose weights cannot be read is not skipped: most weights can be downloaded.

@@ -33,7 +33,7 @@ def try_run(plan: Plan, say: Say) -> None:
 
 
 def check_validation_images(plan: Plan) -> None:
-    """Decode the validation images of a run on local files, or those of a few seconds.
+    """Decode the validation images of a run on local files, for at most a few seconds.
 
     Raises NotReadyError if some are unreadable: the first evaluation, perhaps hours later, would
     end the run.
@@ -43,7 +43,7 @@ def check_validation_images(plan: Plan) -> None:
 
 
 def check_validation_folder(config: DataConfig) -> None:
-    """Decode the validation images in a folder, or those of a few seconds.
+    """Decode the validation images in a folder, for at most a few seconds.
 
     Raises NotReadyError if some are unreadable.
     """
@@ -57,7 +57,7 @@ def _has_image_files(plan: Plan) -> bool:
 
 
 def _check_images(config: DataConfig, say: Say) -> None:
-    """Decode all images, or those of a minute.
+    """Decode all images, for at most a minute.
 
     Raises NotReadyError if some are unreadable, except training images that the run skips.
     """

@@ -123,7 +123,7 @@ class RankMonitor:
     def describe_stall(self) -> str:
         """Return a sentence that names the slowest rank, if no rank has made progress for a while.
 
-        Counts the time from the last call with other heartbeats, so it needs regular calls.
+        Call it regularly: the time counts from the last call that read a new heartbeat.
         """
         beats, now = self.read_beats(), time.monotonic()
         if beats != self._last:

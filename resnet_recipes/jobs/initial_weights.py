@@ -50,7 +50,7 @@ def find_initial_weights(
 
 
 def _complete_network(advice: str, recipe: Recipe, facts: DataFacts) -> str:
-    """Return advice; arguments that select another network also change what it does not support."""
+    """Return advice; if it selects another network, with changes of unsupported settings."""
     if isinstance(advice, Hint) or not advice.startswith("model.name="):
         return advice
     model = ModelConfig(advice.split()[0].removeprefix("model.name="))

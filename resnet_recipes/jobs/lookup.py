@@ -22,8 +22,8 @@ LIST = "resnet-recipes runs"
 def find_runs(arguments: Iterable[str], key: str = "RUN") -> list[Path]:
     """Return the path for each argument.
 
-    Raises RecipeError for the first argument that is not a local path, NotReadyError, with the most
-    similar names, for all that do not exist.
+    Raises RecipeError for the first argument that is not a local path. Raises NotReadyError for all
+    paths that do not exist, with the most similar names.
     """
     paths = [(argument, find_run_path(key, argument)) for argument in arguments]
     NotReadyError.raise_if_any(

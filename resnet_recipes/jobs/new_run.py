@@ -71,7 +71,7 @@ def plan_run(
 ) -> Plan:
     """Return the plan of a new run; without `survey`, it assumes ImageNet.
 
-    Raises RecipeError if recipe, images and devices conflict, and like `check`.
+    Raises RecipeError if recipe, images and devices conflict, and the errors of `check`.
     """
     recipe, facts, errors = composed.recipe, IMAGENET_FACTS, ErrorCollector()
     result, start = None, None
@@ -98,10 +98,10 @@ def check(
     unused: Collection[str] = (),
     needs_weights: bool = True,
 ) -> None:
-    """Check what a new run needs on this machine.
+    """Check that this machine has what a new run needs.
 
-    No check reads settings in `unused`, which are wrong or have no effect. Raises RecipeError if
-    the name is taken, NotReadyError if something is missing or the run is running.
+    Skips the checks of settings in `unused`, which are wrong or have no effect. Raises RecipeError
+    if the name is taken, NotReadyError if something is missing or the run is running.
     """
     run, errors, facts = recipe.run, ErrorCollector(), IMAGENET_FACTS
     space = (disk.total_bytes, f"the run needs {disk}") if disk else ()

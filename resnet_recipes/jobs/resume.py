@@ -64,9 +64,9 @@ RunChanges = Sequence[str] | Composed
 def find_match(composed: Composed, say: Say) -> Path | None:
     """Return the folder of the run to continue with a recipe.
 
-    It is the run with its name or, if the name is auto, the newest unfinished run with the same
-    settings. None without such a run. Raises RecipeError if the run with its name has different
-    settings.
+    If the recipe names its run, this is the run of that name; otherwise, it is the newest
+    unfinished run with the same settings. None without such a run. Raises RecipeError if the named
+    run has different settings.
     """
     run = composed.recipe.run
     root = Path(run.root)
@@ -117,12 +117,12 @@ def continue_run(folder: Path, changes: RunChanges, say: Say) -> LockedFolder | 
 
 
 def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
-    """Return the plan of a run that continues here with changed settings; None if it is finished.
+    """Return the plan of a run that continues with changed settings; None if it is finished.
 
-    Everything that its ranks would reject is rejected here, before anything is written. Raises
-    RecipeError if a change would make it a different run, does not fit it, or comes after its end.
-    Raises NotReadyError if the run is still running, if images, devices, disk space or packages are
-    missing, or if images have changed.
+    Rejects everything that the ranks would reject, before anything is written. Raises RecipeError
+    if a change would make it a different run, does not fit it, or comes after its end. Raises
+    NotReadyError if the run is still running, if images have changed, or if images, devices, disk
+    space or packages are missing.
     """
     recipe = _make_recipe(folder, changes)
     if (folder / SUMMARY).exists():
@@ -254,7 +254,7 @@ def _find_late_changes(folder: Path, changes: RunChanges) -> Iterator[Problem]:
 
 
 def _copy_resolved(composed: Composed, original: Recipe) -> Recipe:
-    """Return a recipe with the memory size and the results of a budget resolved in `original`."""
+    """Return a recipe with the values that `original` has for data.memory_pixels and a budget."""
     recipe = composed.recipe
     if recipe.data.memory_pixels == AUTO:
         memory_pixels = original.data.memory_pixels
@@ -292,9 +292,9 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
 def _apply_changes(
     original: Recipe, changes: Sequence[str]
 ) -> tuple[Recipe, Sequence[str], Sequence[Problem]]:
-    """Return the recipe of a run with its valid changes, these, and problems of the others.
+    """Return a run's recipe with the valid changes, the valid changes, and the other problems.
 
-    Raises RecipeError if changes are wrong only together.
+    Raises RecipeError if each of the changes is valid, but not all of them together.
     """
     if not changes:
         return original, changes, ()

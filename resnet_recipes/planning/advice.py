@@ -84,7 +84,7 @@ def _advise_on_milestones(recipe: Recipe, horizon: Horizon) -> Iterator[Note]:
 def scale_lr(recipe: Recipe, size: int, origin: Origin) -> float:
     """Return the learning rate for a batch of `size`.
 
-    A typed learning rate belongs to the batch of this run, another one to the batch size in the
+    A typed learning rate is for the batch size of this run, any other for the batch size in the
     recipe's files.
     """
     is_typed = "optimizer.lr" in origin.settings

@@ -23,7 +23,7 @@ class Disk(NamedTuple):
 
     @property
     def total_bytes(self) -> int:
-        """Total bytes."""
+        """Bytes of checkpoints, weights and other files."""
         return self.checkpoint_bytes * self.checkpoints + self.weight_bytes + _OTHER_FILES
 
     def __str__(self) -> str:

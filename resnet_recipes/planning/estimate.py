@@ -327,11 +327,11 @@ def _get_path(key: str) -> Path:
 
 
 def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
-    """Return the epochs of a run to time: at most `count`, or three; `sizes` are by epoch.
+    """Return the epochs of a run to time; `sizes` are by epoch.
 
-    If the image size is constant, these are the first epochs. Otherwise they are the first two, and
-    one epoch at each of some other sizes, at least at the largest. The first epoch fills caches and
-    is timed as the second.
+    If the image size is constant, these are the first `count`. Otherwise they are the first two and
+    one epoch at each of `count` - 2 other sizes, at least at the largest. The first epoch fills
+    caches and is timed as the second.
     """
     other_sizes = sorted(set(sizes) - set(sizes[:2]), reverse=True)
     if not other_sizes:

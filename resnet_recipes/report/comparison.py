@@ -102,7 +102,7 @@ def find_differences(
 ) -> dict[str, list[str]]:
     """Return the keys that differ, with the values of all runs; "-" for missing keys.
 
-    Names, places and descriptions are omitted, and the keys in `omitted`.
+    Omits names, places and descriptions, and the keys in `omitted`.
     """
     keys = dict.fromkeys(key for settings in settings_by_run for key in settings)
     rows = {key: [settings.get(key, "-") for settings in settings_by_run] for key in keys}
@@ -151,7 +151,7 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
 def label_runs(groups: Iterable[SeedGroup], labels: Iterable[str]) -> dict[str, RunRecord]:
     """Return the runs by label: their name, or their folder if several runs have this name.
 
-    The label of their group follows in parentheses, as far as runs differ.
+    The label of one of several groups, and the seed of one of several runs, follow in parentheses.
     """
     pairs = list(zip(groups, labels, strict=True))
     counts = Counter(run.name for group, _ in pairs for run in group.runs)
@@ -184,7 +184,7 @@ def _find_own_settings(
 
 
 def read_all(folders: Sequence[Path]) -> list[RunRecord]:
-    """Read run folders. Raises NotReadyError, which names all other or damaged folders."""
+    """Read run folders. Raises NotReadyError, which names all folders without a readable run."""
     runs = [read_run(folder) or RunRecord(folder=folder, state="unreadable") for folder in folders]
     fix = "resnet-recipes runs"
     NotReadyError.raise_if_any(

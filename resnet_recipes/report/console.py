@@ -116,7 +116,7 @@ class PlainConsole:
         """Print nothing: the evaluation is printed when it is complete."""
 
     def show_note(self, text: str) -> None:
-        """Print a note."""
+        """Print a note as a line of the log."""
         self._print_line(f"note {text}")
 
     def show_stop(self, done: int, reason: str, fix: str) -> None:
@@ -242,7 +242,7 @@ class LiveConsole:
         )
 
     def show_note(self, text: str) -> None:
-        """Print a sentence above the display."""
+        """Print a note above the display."""
         self._console.print(Text(f"note: {escape_controls(text)}", style="yellow"))
 
     def show_stop(self, done: int, reason: str, fix: str) -> None:
