@@ -239,7 +239,7 @@ def _take_values(ahead: deque[str]) -> list[str]:
 def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
     """Return a problem with the argument that caused it, and with short paths.
 
-    Any other setting gets its short name.
+    A setting that no argument changes gets its short name.
     """
     if (here := os.getcwd()) != "/":
         problem = problem.replace_text(f"{here}/", "")
@@ -306,7 +306,7 @@ def _explain_flags(
 
 
 def _name_option(problem: Problem, fix: str) -> str:
-    """Return a fix; the option of a group or a recipe, which is typed by itself, gets its key."""
+    """Return a fix; an option or a recipe that was typed without its key gets the key."""
     if problem.typed == problem.value and "=" not in fix:
         problem, fix = problem._replace(typed=""), Value(fix)
     return problem.format_fix(fix)

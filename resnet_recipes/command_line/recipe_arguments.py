@@ -148,13 +148,13 @@ def _check_machine(recipe: "Recipe", wrong: Iterable[str], arguments: Arguments)
 
 
 def format_command(program: str, words: Sequence[str], arguments: Arguments) -> str:
-    """Return a command with other words, and the typed flags."""
+    """Return the command of a program with these words and the typed flags."""
     flags = [text for item in arguments.flags.items() for text in item if text]
     return shlex.join([*program.split(), *words, *flags])
 
 
 def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
-    """Compose the recipe; of a sweep, only its first point.
+    """Compose and check the recipe; for a sweep, only the recipe of its first run.
 
     Raises RecipeError if the recipe or a setting is wrong, or if the machine is not ready.
     """
@@ -256,7 +256,7 @@ def is_named(arguments: Arguments) -> bool:
 def check_recipe(arguments: Arguments) -> None:
     """Raise RecipeError unless the arguments give one recipe that exists, or a budget.
 
-    It also has the problems of the settings, which are then checked with another recipe.
+    The error includes the problems of the settings, which are checked with the recipe mild.
     """
     try:
         _check_name(arguments)
@@ -334,7 +334,7 @@ def _check_name(arguments: Arguments) -> None:
 
 
 def find_packaged(arguments: Arguments) -> Entry | None:
-    """Return the packaged recipe given by the arguments; None if anything must be checked."""
+    """Return the packaged recipe that the only argument names, or None."""
     if len(arguments.positional) != 1 or not is_named(arguments):
         return None
     entry = Library(arguments.recipes).find(get_value(arguments.positional, "recipe"))
@@ -342,7 +342,7 @@ def find_packaged(arguments: Arguments) -> Entry | None:
 
 
 def complete_images(problems: Sequence[Problem], arguments: Arguments) -> Sequence[Problem]:
-    """Return problems; if the only one is a bare folder of images, with the complete command."""
+    """Return problems; if the only one is a folder typed without `data=`, it gets the command."""
     recipe, keys = get_value(arguments.positional, "recipe"), [each.key for each in problems]
     images = [each for problem in problems for each in problem.changes if each.key == "data"]
     if not (recipe and images and len(keys) == 1 and keys[0] in arguments.positional):

@@ -122,7 +122,7 @@ def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
 
 
 def _has_other_images(groups: Sequence[SeedGroup]) -> bool:
-    """Return whether a group has no validation images in common with the first, as recorded."""
+    """Return whether a group recorded other validation images than the first group."""
     first, *others = [
         {read_image_facts(run.folder).get("eval_digest") for run in group.runs} for group in groups
     ]
@@ -158,7 +158,7 @@ def _format_differences(
 def _merge_methods(rows: SettingRows) -> Iterator[tuple[str, list[str]]]:
     """Yield the rows; a method that some runs do not use has a row with "on" or "-".
 
-    Of its settings, only those that differ between runs that use it have rows.
+    Its settings have rows only if they differ between runs that use it.
     """
     groups: dict[str, SettingRows] = {}  # by method
     for row in rows:

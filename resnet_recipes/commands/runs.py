@@ -267,7 +267,7 @@ def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
 
 
 def format_run_epochs(run: RunRecord) -> str:
-    """Return the epochs of a run, after those that an unfinished run has done: 2 or 0.63/2."""
+    """Return the epochs of a run: 2, or 0.63/2 if it is not finished."""
     total = format_or_dash(run.epochs, format_epochs)
     is_known = run.state not in ("finished", "unreadable")
     return f"{format_epochs(run.epochs_done)}/{total}" if is_known else total

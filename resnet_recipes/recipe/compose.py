@@ -101,7 +101,7 @@ def _add_suggestions(
 
 
 def _fit_to_images(problem: Problem, recipe: Recipe) -> Problem:
-    """Return a problem; a wrong data.val_share is turned off if there are validation images."""
+    """Return a problem; with validation images, its fix turns off data.val_share."""
     root = recipe.data.root
     if problem.key != "data.val_share" or not os.path.isdir(root):
         return problem

@@ -62,7 +62,7 @@ class Context(NamedTuple):
 def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context) -> Problem:
     """Return the problem of an argument with a suggestion that fits the argument's meaning.
 
-    Without a known meaning, it keeps its own valid suggestions, or gets a list of settings, or the
+    If the meaning is unknown, it keeps its valid suggestions, or gets a list of settings, or the
     value without the argument.
     """
     argument = next((argument for argument in arguments if problem.key in list_keys(argument)), "")
@@ -152,7 +152,7 @@ def _turn_off(method: str, context: Context) -> Translation:
 
 
 def _drop_typed(translation: Translation, others: Iterable[str]) -> Translation:
-    """Return a translation without the settings after the first that other arguments change."""
+    """Return a translation without those later settings that other arguments also change."""
     first, *rest = translation.words or [""]
     typed = {change.key for each in others for change in expand(each)}
     if first == "model.weights=torchvision" and "model.weights" in typed:
