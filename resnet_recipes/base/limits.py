@@ -49,13 +49,13 @@ class Bounds(Limit):
 
     def _format_rule(self) -> str:
         if self.least > -inf and self.most < inf:
-            return f"between {self.least} and {self.most}"
+            return f"between {self.least:,} and {self.most:,}"
         if self == Bounds(above=0, fix=self.fix):
             return "positive"
         limits_by_name = {"at least": self.least, "above": self.above, "at most": self.most}
         limits_by_name["below"] = self.below
         return " and ".join(
-            f"{name} {end}" for name, end in limits_by_name.items() if abs(end) < inf
+            f"{name} {end:,}" for name, end in limits_by_name.items() if abs(end) < inf
         )
 
 
@@ -117,7 +117,7 @@ def find_number_problem(
     """Return the problem of text that is not an integer from `least` to `most`, or None."""
     if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
         return None
-    return Problem(key, text, f"must be a whole number from {least} to {most:,}", fix)
+    return Problem(key, text, f"must be a whole number from {least:,} to {most:,}", fix)
 
 
 @cache

@@ -108,7 +108,7 @@ class DataConfig(Section):
     # times, else off.
     memory_pixels: Annotated[
         int | str,
-        Bounds(least=0, most=2048, keyword="auto", text="a size in pixels from 0 to 2048"),
+        Bounds(least=0, most=2048, keyword="auto", text="a size in pixels from 0 to 2,048"),
     ] = 0
     # loader processes or threads per rank; auto: cores / ranks, at most 16. With 0, images are
     # decoded in the training process.

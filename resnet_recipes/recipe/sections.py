@@ -114,7 +114,7 @@ class PrecisionConfig(Section):
 _PIXELS = Bounds(
     least=8,
     most=1024,
-    text="between 8 and 1024 pixels",
+    text="between 8 and 1,024 pixels",
     fix="'evaluation.sizes=[192,224,256,288]'",
 )
 

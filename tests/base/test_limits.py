@@ -49,6 +49,7 @@ def test_limits_apply_to_items_and_in_subclasses():
 LIMITS = {
     "least": Bounds(least=1),
     "above": Bounds(above=0),
+    "large": Bounds(least=1, most=2**20),
     "share": Bounds(above=0, most=1),
     "word": Bounds(least=0, most=64, keyword="auto"),
     "text": Bounds(least=0, text="a price"),
@@ -66,6 +67,7 @@ LIMITS = {
         """
 least | 1, 9 | 0 | must be at least 1
 above | 0.1 | 0.0, -1.0 | must be positive
+large | 1048576 | 0 | must be between 1 and 1,048,576
 share | 1.0 | 0, 1.1 | must be above 0 and at most 1
 word | auto, 0 | 65, all | must be auto or between 0 and 6
 text | 0 | -1 | must be a price

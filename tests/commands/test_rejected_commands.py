@@ -14,7 +14,7 @@ STORED = "job mild data=/storage/set --storage s3://bucket --for"
 #: Command, exit code, and a part of the message.
 REJECTED = parse_rows(
     f"""
-eval RUN evaluation.sizes=[4] | 2 | must be between 8 and 1024 pixels
+eval RUN evaluation.sizes=[4] | 2 | must be between 8 and 1,024 pixels
 eval RUN evaluation.sizes=192,224 | 2 | 'evaluation.sizes=[192,224]'
 eval RUN imgsz=32 | 2 | data.eval_size=32
 eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes

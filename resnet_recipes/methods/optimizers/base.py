@@ -52,7 +52,7 @@ class OptimizerSettings(Section):
 
     name: str = ""  # the name of a class in OPTIMIZERS
     # peak learning rate, for the global batch
-    lr: Annotated[float, Bounds(above=0, below=10_000, text="positive and below 10000")] = 0.1
+    lr: Annotated[float, Bounds(above=0, below=10_000, text="positive and below 10,000")] = 0.1
     weight_decay: BelowOne = 0.0  # its unit depends on the optimizer
     # parameters without decay: none | bn_in_name | one_dimensional | norm_layers. `bn_in_name`
     # exempts names that contain "bn", so not downsample.1. `one_dimensional` exempts biases and
