@@ -123,7 +123,7 @@ class RankMonitor:
     def describe_stall(self) -> str:
         """Return a sentence that names the slowest rank, if no rank has made progress for a while.
 
-        Call it regularly: the time counts from the last call that read a new heartbeat.
+        The time counts from the last call that read a new heartbeat, so calls must be regular.
         """
         beats, now = self.read_beats(), time.monotonic()
         if beats != self._last:
