@@ -26,7 +26,7 @@ from resnet_recipes.base.suggestions import (
     find_closest,
     translate,
 )
-from resnet_recipes.command_line.output_files import find_ending_problem, require_folder
+from resnet_recipes.command_line.output_files import find_ending_problems, require_folder
 from resnet_recipes.command_line.usage import Usage
 
 #: Flags in the Hydra spelling, with ours.
@@ -147,7 +147,7 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, list[Problem],
             if not value or is_flag:
                 problems.append(_explain_missing_value(name, usage))
             elif takes[name].startswith("FILE"):
-                problems += find_ending_problem(name, value, takes[name].removeprefix("FILE"))
+                problems += find_ending_problems(name, value, takes[name].removeprefix("FILE"))
         elif equals:
             problems.append(Problem(argument, None, f"takes no value: {name}"))
         else:

@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import find_free_path, parse_path
 
 
-def find_ending_problem(flag: str, name: str, ending: str) -> Iterator[Problem]:
+def find_ending_problems(flag: str, name: str, ending: str) -> Iterator[Problem]:
     """Yield the problem of an output file's ending; `require_folder` checks the rest."""
     with suppress(RecipeError):
         path = parse_path(flag, name)

@@ -232,7 +232,7 @@ def _reject_value(problem: Problem, wrong: Problem) -> Problem:
     return problem._replace(fix=fix, valid=wrong.valid)
 
 
-def _make_setting(key: str, value: str) -> Translation:
+def _translate_to(key: str, value: str) -> Translation:
     return Translation((f"{key}={value}",))
 
 
@@ -252,7 +252,7 @@ def _translate(argument: str, problem: Problem, context: Context) -> Translation
         return _read_misnamed(name, value, context)
     if value.lower() in (*ON, *OFF) and name.startswith("methods."):
         method = ".".join(name.split(".")[:2])
-        return _make_setting(method, "{}") if value.lower() in ON else _turn_off(method, context)
+        return _translate_to(method, "{}") if value.lower() in ON else _turn_off(method, context)
     if problem.kind is Kind.UNKNOWN:  # an unknown option of a group
         return FOREIGN_VALUES.get(name, {}).get(value.lower())
     if find_dataclasses(setting_type):
@@ -290,13 +290,13 @@ def _read_malformed(argument: str, context: Context) -> Translation | None:
             return Translation((), describe_enabled_methods(context.name, context.methods))
         return Translation((f"~{method}",)) if method else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
-        return _make_setting(key, value)
+        return _translate_to(key, value)
     if os.path.isdir(argument):
-        return _make_setting("data", argument)
+        return _translate_to("data", argument)
     if time := read_time(argument):
-        return _make_setting("budget", time)
+        return _translate_to("budget", time)
     if method := _find_method(argument.removeprefix("methods.")):
-        return _make_setting(method, "{}")
+        return _translate_to(method, "{}")
     return translate(argument, "", table=context.meanings)
 
 
@@ -313,7 +313,7 @@ def _read_misnamed(name: str, value: str, context: Context) -> Translation | Non
         return None
     if foreign is None and closest:
         is_method = closest.startswith("methods.") and find_dataclasses(get_setting_type(closest))
-        return _make_setting(closest, value or "{}" if is_method else value)
+        return _translate_to(closest, value or "{}" if is_method else value)
     return foreign or translate(name, value, exactly=False, table=context.meanings)
 
 
@@ -387,17 +387,17 @@ def _read_section_value(
     if not value or value.lower() in OFF:
         return None  # a section cannot be switched off
     if section == "model" and value.endswith(_WEIGHTS):
-        return _make_setting("model.weights", value)
+        return _translate_to("model.weights", value)
     if section in GROUPS:  # such as optimizer=torch.optim.SGD
         leaf = value.rpartition(".")[2].lower()
-        return FOREIGN_VALUES[section].get(leaf, _make_setting(section, leaf))
+        return FOREIGN_VALUES[section].get(leaf, _translate_to(section, leaf))
     is_method = section.startswith("methods.")
     if not is_method and (translation := translate(section, value, table=context.meanings)):
         return translation
     if "name" in names and value.lower() not in ON:
-        return _make_setting(f"{section}.name", value)
+        return _translate_to(f"{section}.name", value)
     if is_method and names and value[:1] not in ("[", "{"):
-        return _make_setting(f"{section}.{names[0]}", value)
+        return _translate_to(f"{section}.{names[0]}", value)
     return None
 
 
