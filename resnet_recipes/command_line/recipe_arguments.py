@@ -241,14 +241,14 @@ def name_recipe(arguments: Arguments) -> Arguments:
         for argument in positional
         if "=" not in argument and argument[:1] not in ("", "~", "+")
     ]
-    if bare and not is_named(arguments):
+    if bare and not has_recipe(arguments):
         recipes = Library(arguments.recipes).list_names()
         name = next((argument for argument in bare if argument in recipes), bare[0])
         positional[positional.index(name)] = f"recipe={name}"
     return arguments
 
 
-def is_named(arguments: Arguments) -> bool:
+def has_recipe(arguments: Arguments) -> bool:
     """Return whether an argument names a recipe."""
     return bool(select_arguments(arguments.positional, "recipe"))
 
@@ -333,9 +333,9 @@ def _check_name(arguments: Arguments) -> None:
         raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), sweep)
 
 
-def find_packaged(arguments: Arguments) -> Entry | None:
+def find_packaged_recipe(arguments: Arguments) -> Entry | None:
     """Return the packaged recipe that the only argument names, or None."""
-    if len(arguments.positional) != 1 or not is_named(arguments):
+    if len(arguments.positional) != 1 or not has_recipe(arguments):
         return None
     entry = Library(arguments.recipes).find(get_value(arguments.positional, "recipe"))
     return entry if entry.origin == "packaged" else None

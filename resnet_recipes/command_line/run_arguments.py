@@ -26,7 +26,7 @@ from resnet_recipes.command_line.arguments import (
     select_arguments,
 )
 from resnet_recipes.command_line.printing import say
-from resnet_recipes.command_line.recipe_arguments import compose_recipe, is_named
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, has_recipe
 from resnet_recipes.command_line.usage import Usage
 from resnet_recipes.jobs.lookup import (
     LAST,
@@ -84,7 +84,7 @@ def _check_settings_file(run: RunRecord) -> RunRecord:
 
 def check_network(arguments: Sequence[str], usage: Usage) -> None:
     """Raise RecipeError if the first argument is not a network, or if another is misplaced."""
-    RecipeError.raise_if_any([find_missing_network(arguments, usage.example)])
+    RecipeError.raise_if_any([find_missing_network_problem(arguments, usage.example)])
     errors = ErrorCollector()
     with errors:
         find_network(arguments[0], "RUN|FILE")
@@ -129,7 +129,7 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     return network
 
 
-def find_missing_network(arguments: Sequence[str], example: str) -> Problem | None:
+def find_missing_network_problem(arguments: Sequence[str], example: str) -> Problem | None:
     """Return the problem of arguments without a network, or None."""
     if arguments and not is_setting(arguments[0]):
         return None
@@ -138,7 +138,7 @@ def find_missing_network(arguments: Sequence[str], example: str) -> Problem | No
     return Problem("RUN|FILE", None, clause, example if works else Hint(example), kind=Kind.MISSING)
 
 
-def find_setting_problems(command: str, arguments: Iterable[str]) -> tuple[Problem, ...]:
+def find_network_setting_problems(command: str, arguments: Iterable[str]) -> tuple[Problem, ...]:
     """Return the problems of the settings for a network that is not yet open."""
     from resnet_recipes.inference.open import SETTINGS, apply_changes, parse_model
     from resnet_recipes.recipe.schema import Recipe
@@ -205,11 +205,11 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
                 check_resume(resumed, changes, _print_nothing)
         errors.raise_if_any()
         return Resumption(resumed, changes)
-    if is_named(arguments):
+    if has_recipe(arguments):
         composed = compose_recipe(arguments)
         folder = find_match(composed, say)
         return Resumption(folder, composed) if folder else None
-    run_name, root = get_value(positional, "run.name", "run"), find_root(positional)
+    run_name, root = get_value(positional, "run.name", "run"), find_run_root(positional)
     folder = root / run_name if run_name else next(iterate_unfinished_runs(root), None)
     if folder is None or not folder.exists():
         fix = Hint("resnet-train --resume auto mild data=PATH")
@@ -220,7 +220,7 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
     return Resumption(folder, drop_arguments(positional, *_NAMING))
 
 
-def find_root(arguments: Sequence[str]) -> Path:
+def find_run_root(arguments: Sequence[str]) -> Path:
     """Return the folder of all runs: run.root, or its default."""
     root = get_value(arguments, "run.root")
     return parse_path("run.root", root) if root else ROOT

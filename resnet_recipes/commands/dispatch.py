@@ -32,13 +32,13 @@ from resnet_recipes.command_line.recipe_arguments import (
     check_recipe,
     check_settings,
     complete_images,
-    find_packaged,
-    is_named,
+    find_packaged_recipe,
+    has_recipe,
     name_recipe,
 )
 from resnet_recipes.command_line.run_arguments import (
     check_resumed,
-    find_setting_problems,
+    find_network_setting_problems,
     is_setting,
     replace_extend,
     resolve_weights,
@@ -149,7 +149,7 @@ def run(argv: Sequence[str]) -> int:
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
     arguments = _parse(name, rest)
-    if usage.takes_recipe and (usage.needs_recipe or is_named(arguments)):
+    if usage.takes_recipe and (usage.needs_recipe or has_recipe(arguments)):
         check_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
 
@@ -190,7 +190,7 @@ def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) 
     """Raise RecipeError if the recipe or a setting is wrong, in a command with another mistake."""
     usage, flags = get_usage(name), arguments.flags.keys()
     if usage.opens_network:
-        RecipeError.raise_if_any(find_setting_problems(name, arguments.positional))
+        RecipeError.raise_if_any(find_network_setting_problems(name, arguments.positional))
     if not usage.takes_recipe or {"--describe", "--completion"} & flags:
         return
     arguments = resolve_weights(replace_extend(name_recipe(arguments)))
@@ -199,16 +199,16 @@ def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) 
         return
     # the argument may be the value of an unknown flag
     values = [argument for argument in argv if argument in Library().list_names()]
-    if not (values or usage.needs_recipe or is_named(arguments)):
+    if not (values or usage.needs_recipe or has_recipe(arguments)):
         return
-    if not is_named(arguments) and values:
+    if not has_recipe(arguments) and values:
         arguments.positional.append(f"recipe={values[0]}")
     module = _choose_module(arguments) if name == "train" else name
     needs_data = module != "plan" and "--cfg" not in arguments
     try:
         check_recipe(arguments)
         # no other check needs torch
-        if "-m" not in arguments and (entry := find_packaged(arguments)):
+        if "-m" not in arguments and (entry := find_packaged_recipe(arguments)):
             if needs_data and "root" not in read(entry).tree.get("data", {}):
                 raise RecipeError([make_missing_data_problem()])
         else:

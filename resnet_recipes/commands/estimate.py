@@ -45,7 +45,7 @@ from resnet_recipes.command_line.printing import (
     say,
     show,
 )
-from resnet_recipes.command_line.recipe_arguments import compose_recipe, is_named
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, has_recipe
 from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, Scope, Usage
 from resnet_recipes.commands.runs import read_price
 from resnet_recipes.recipe.library import Library
@@ -100,7 +100,7 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.measure import measure_time, train_epochs
 
     price_flag, count = read_price(arguments.flags.get("--price")), _read_count(arguments)
-    if {"--within", "--reach"} & arguments.flags.keys() or not is_named(arguments):
+    if {"--within", "--reach"} & arguments.flags.keys() or not has_recipe(arguments):
         return print_candidates(arguments, price_flag)
     plan = plan_here(compose_recipe(arguments), say)
     price = price_flag if price_flag is not None else plan.recipe.launch.price
@@ -247,7 +247,7 @@ def print_candidates(arguments: Arguments, price: float | None) -> ExitCode:
 
     names = (
         [get_value(arguments.positional, "recipe")]
-        if is_named(arguments)
+        if has_recipe(arguments)
         else Library(arguments.recipes).list_names()
     )
     budget, reach = arguments.flags.get("--within", ""), _read_reach(arguments)

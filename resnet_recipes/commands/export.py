@@ -22,7 +22,7 @@ from resnet_recipes.command_line.arguments import Arguments, drop_arguments, get
 from resnet_recipes.command_line.printing import get_line_width, say
 from resnet_recipes.command_line.run_arguments import (
     check_network,
-    find_setting_problems,
+    find_network_setting_problems,
     open_network,
 )
 from resnet_recipes.command_line.usage import RUN_HELP, Scope, Usage
@@ -156,8 +156,8 @@ def _find_problems(
     format_names = [each for each in arguments.positional[1:] if each in formats]
     rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
     rest = [each for each in rest if each not in format_names]
-    if wrong := find_setting_problems("export", rest):
-        rest = [each for each in rest if not find_setting_problems("export", [each])]
+    if wrong := find_network_setting_problems("export", rest):
+        rest = [each for each in rest if not find_network_setting_problems("export", [each])]
     for problem in wrong:
         meant = str(problem.value) if problem.key.endswith("dtype") else problem.key  # half=True
         is_on = str(problem.value).lower() not in OFF

@@ -26,7 +26,7 @@ from resnet_recipes.command_line.arguments import (
 from resnet_recipes.command_line.printing import say
 from resnet_recipes.command_line.recipe_arguments import (
     format_command,
-    is_named,
+    has_recipe,
 )
 from resnet_recipes.command_line.usage import Scope, Usage
 from resnet_recipes.jobs.engines import (
@@ -96,7 +96,7 @@ def check(arguments: Arguments) -> None:
     problems = [*_find_problems(nodes, changes), *_find_engine_problems(arguments)]
     if not problems:
         problems += _find_folder_problems(arguments, nodes, changes)
-    if select_arguments(changes, *BUDGET_KEYS) and not is_named(arguments):
+    if select_arguments(changes, *BUDGET_KEYS) and not has_recipe(arguments):
         problems.append(Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING))
     RecipeError.raise_if_any(problems)
 

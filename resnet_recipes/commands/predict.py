@@ -25,7 +25,7 @@ from resnet_recipes.command_line.arguments import Arguments, get_value
 from resnet_recipes.command_line.printing import open_output, say
 from resnet_recipes.command_line.run_arguments import (
     check_network,
-    find_missing_network,
+    find_missing_network_problem,
     is_image,
     is_run,
     is_setting,
@@ -129,7 +129,7 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     first, others = arguments.positional[:1], arguments.positional[1:]
     lacks_run = not has_images and any(map(is_image, first))  # the run is missing
     command = shlex.join(["resnet-recipes", "predict", *([LAST] if lacks_run else []), *first])
-    problem = find_missing_network(
+    problem = find_missing_network_problem(
         [] if lacks_run else first, command if lacks_run else USAGE.example
     )
     if problem:

@@ -10,7 +10,7 @@ from resnet_recipes.base.text import format_clock, wrap_text
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import get_line_width, say
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
-from resnet_recipes.command_line.run_arguments import find_resumed, find_root
+from resnet_recipes.command_line.run_arguments import find_resumed, find_run_root
 from resnet_recipes.command_line.usage import RECIPES, Scope, Usage
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import make_group
@@ -113,7 +113,7 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     from resnet_recipes.jobs.checks import check_validation_images
     from resnet_recipes.jobs.resume import continue_run
 
-    if folder := external_launcher.find_restarted_run(find_root(arguments.positional)):
+    if folder := external_launcher.find_restarted_run(find_run_root(arguments.positional)):
         return continue_run(folder, [], say)
     reasons = list[str]()  # reasons for a new run, printed after its checks
     if resumed := find_resumed(arguments, reasons.append):

@@ -236,7 +236,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
 def _find_lacks(recipe: Recipe, folder: Path) -> Iterator[Problem]:
     """Yield the trackers, images and devices that a resumed run lacks."""
     yield from trackers.find_missing(recipe.log.to)
-    if problem := _find_moved_data(recipe, folder):
+    if problem := _find_missing_data_problem(recipe, folder):
         yield problem
     if not external_launcher.count_started_ranks():
         yield from find_group_problems(recipe.launch)
@@ -315,7 +315,7 @@ def _apply_changes(
             return compose(str(config), valid).recipe, valid, error.problems
 
 
-def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
+def _find_missing_data_problem(recipe: Recipe, folder: Path) -> Problem | None:
     """Return the problem of missing images of a resumed run, with the command that continues it."""
     root = recipe.data.root
     problem = None
