@@ -116,6 +116,11 @@ def format_clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def format_minutes(minutes: float) -> str:
+    """Format minutes like a clock."""
+    return format_clock(60 * minutes)
+
+
 def format_count(number: int, noun: str) -> str:
     """Format a number with its noun, as "1 epoch" or "1,024 batches"."""
     plural = "s" if noun[-2:] not in ("ch", "ss") or noun == "epoch" else "es"

@@ -11,13 +11,7 @@ from typing import BinaryIO
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.paths import parse_path
-from resnet_recipes.base.text import (
-    Snippet,
-    escape_controls,
-    format_clock,
-    format_csv_line,
-    wrap_text,
-)
+from resnet_recipes.base.text import Snippet, escape_controls, format_csv_line, wrap_text
 from resnet_recipes.command_line.arguments import Arguments
 
 _NUMBER = re.compile(r"[-?]|[<$~]{0,2}[\d.,:/?]+(%| \w+)?")
@@ -115,8 +109,3 @@ def _align(cells: Sequence[str], width: int) -> list[str]:
 def format_or_dash(value: float | None, write: Callable[[float], str]) -> str:
     """Return a cell with a value, or a dash if there is no value."""
     return "-" if value is None else write(value)
-
-
-def format_minutes(count: float) -> str:
-    """Format minutes like a clock."""
-    return format_clock(60 * count)

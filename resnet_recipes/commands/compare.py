@@ -8,15 +8,15 @@ from string import ascii_uppercase
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.names import find_short_name
-from resnet_recipes.base.text import escape_controls, format_count, format_number, wrap_text
-from resnet_recipes.command_line.arguments import Arguments
-from resnet_recipes.command_line.printing import (
+from resnet_recipes.base.text import (
+    escape_controls,
+    format_count,
     format_minutes,
-    format_or_dash,
-    format_table,
-    get_width,
-    show,
+    format_number,
+    wrap_text,
 )
+from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
 from resnet_recipes.command_line.run_arguments import is_run
 from resnet_recipes.command_line.usage import CSV, JSON, RUN_HELP, Usage
 from resnet_recipes.commands.runs import format_run_epochs

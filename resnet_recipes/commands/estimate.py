@@ -25,6 +25,7 @@ from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.text import (
     format_clock,
     format_long_time,
+    format_minutes,
     format_number,
     format_percent,
     join_first,
@@ -37,14 +38,7 @@ from resnet_recipes.command_line.arguments import (
     get_value,
     select_arguments,
 )
-from resnet_recipes.command_line.printing import (
-    format_minutes,
-    format_or_dash,
-    format_table,
-    get_width,
-    say,
-    show,
-)
+from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, say, show
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, has_recipe
 from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, Scope, Usage
 from resnet_recipes.commands.runs import read_price

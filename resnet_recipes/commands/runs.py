@@ -26,15 +26,15 @@ from resnet_recipes.base.suggestions import (
     find_misspelled,
     guess_flag_value,
 )
-from resnet_recipes.base.text import escape_controls, format_epochs, format_number, wrap_text
-from resnet_recipes.command_line.arguments import Arguments, get_value
-from resnet_recipes.command_line.printing import (
+from resnet_recipes.base.text import (
+    escape_controls,
+    format_epochs,
     format_minutes,
-    format_or_dash,
-    format_table,
-    get_width,
-    show,
+    format_number,
+    wrap_text,
 )
+from resnet_recipes.command_line.arguments import Arguments, get_value
+from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
 from resnet_recipes.command_line.run_arguments import iterate_records
 from resnet_recipes.command_line.usage import CSV, JSON, Scope, Usage
 from resnet_recipes.jobs.lookup import LIST, ROOT, find_run_path, find_runs

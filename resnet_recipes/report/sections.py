@@ -11,7 +11,7 @@ from typing import Any
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.money import format_amount, format_price
 from resnet_recipes.base.reading import read_bytes, read_json
-from resnet_recipes.base.text import format_clock
+from resnet_recipes.base.text import format_clock, format_minutes
 from resnet_recipes.planning.published_results import (
     CONTRADICTIONS,
     IMAGENET_IMAGES,
@@ -26,7 +26,7 @@ from resnet_recipes.report.comparison import (
 )
 from resnet_recipes.report.learning_curve import describe_learning_curves
 from resnet_recipes.report.page import charts
-from resnet_recipes.report.page.html import Figure, PageSection, Table, format_minutes
+from resnet_recipes.report.page.html import Figure, PageSection, Table
 from resnet_recipes.report.paired_difference import (
     PairedDifference,
     compute_accuracy_interval,

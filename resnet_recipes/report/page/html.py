@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resnet_recipes.base.text import escape_html, format_clock
+from resnet_recipes.base.text import escape_html
 from resnet_recipes.report.page.charts import COLORS, DASHES, Spec, to_json
 
 if TYPE_CHECKING:
@@ -180,11 +180,6 @@ def _format_table(table: Table) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{name}"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-def format_minutes(minutes: float) -> str:
-    """Format minutes like a clock."""
-    return format_clock(60 * minutes)
 
 
 def _format_number(value: float) -> str:
