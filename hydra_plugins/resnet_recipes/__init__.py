@@ -59,7 +59,7 @@ class RecipeSource(ConfigSource):
             tree = complete_section(group, strict_yaml.load(file).tree)
         else:
             links = Library(find_packaged_folder()).read_chain(file.stem)
-            merged = OmegaConf.merge(*(document.tree for _, document in links))
+            merged = OmegaConf.merge(*(link.document.tree for link in links))
             tree = to_tree(build_recipe(OmegaConf.to_container(merged))[0])
         return ConfigResult(
             self.provider, self.full_path(), OmegaConf.create(tree), {"package": None}

@@ -71,8 +71,7 @@ def run(arguments: Arguments) -> int:
 def _read_parent(arguments: Arguments) -> Entry:
     """Return the recipe to inherit from. Raises RecipeError if it cannot be read."""
     name = arguments.positional[0].removeprefix("recipe=")
-    parent, _ = Library(arguments.recipes).read_chain(name)[-1]
-    return parent
+    return Library(arguments.recipes).read_chain(name)[-1].entry
 
 
 def _find_path_problem(path: Path) -> Problem | None:

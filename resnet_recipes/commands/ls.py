@@ -97,13 +97,13 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
     }
     try:
         links = library.read_chain(entry.name)
-        RecipeError.raise_if_any(one for _, document in links for one in document.problems)
+        RecipeError.raise_if_any(one for link in links for one in link.document.problems)
     except RecipeError as error:
         return item | {"about": f"cannot be read: {error.problems[0].lines()[0]}"}
     head: dict[str, Any] = {}
-    for _, document in links:
-        head |= document.tree
-    tree, parents = links[-1][1].tree, ", ".join(link.name for link, _ in links[:-1])
+    for link in links:
+        head |= link.document.tree
+    tree, parents = links[-1].document.tree, ", ".join(link.entry.name for link in links[:-1])
     item["epochs"] = _find_length(head)
     item["about"] = tree.get("about") or (f"based on {parents}" if parents else "")
     item["published"] = _find_result(tree.get("published"), item["epochs"])

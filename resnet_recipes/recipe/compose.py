@@ -75,7 +75,7 @@ def compose(
     library = folder if isinstance(folder, Library) else Library(folder)
     links, (changed, problems) = library.read_chain(name), overrides.parse(changes)
     options = _read_options(changed, links, library, problems)
-    result = _compose_links(links, options, changed, library, problems)
+    result = _compose_links(links, options, changed, problems)
     if problems := [one for one in problems if needs_data or one.key != "data.root"]:
         suggested = _add_suggestions(problems, changes, result.recipe, [*links, *options])
         with suppress(RecipeError):
@@ -128,17 +128,13 @@ def _read_setting(links: Links, key: str) -> object:
 
 
 def _compose_links(
-    links: Links,
-    options: Links,
-    changed: Sequence[Override],
-    library: Library,
-    problems: list[Problem],
+    links: Links, options: Links, changed: Sequence[Override], problems: list[Problem]
 ) -> Composed:
     """Compose a recipe with options and changes; append its problems to `problems`."""
     entry = links[-1].entry
-    files = _collect_files([*links, *options], library, problems)
+    files = _collect_files([*links, *options], problems)
     choices = [
-        hydra_compose.choose_option(option.group, _name_config(option)) for option, _ in options
+        hydra_compose.choose_option(option.group, _name_config(option)) for option, *_ in options
     ]
     settings = [override.argument for override in changed if not override.is_choice]
     try:
@@ -155,7 +151,9 @@ def _compose_links(
     links = [*links, *options]
     mistakes = _add_second_duration(mistakes, changed, recipe.launch.budget)
     problems += [_locate(problem, changed, links) for problem in mistakes]
-    digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
+    digests = {
+        str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document, _ in links
+    }
     last = {override.key: override.typed for override in changed}
     typed = dict.fromkeys(override.typed for override in changed)
     arguments = tuple(text for text in typed if text in last.values())  # not epochs=5 epochs=6
@@ -220,12 +218,10 @@ def _is_in_use(option: Link, links: Links) -> bool:
     return option.document.tree[group]["name"] == _read_setting(links, f"{group}.name")
 
 
-def _collect_files(
-    links: Links, library: Library, problems: list[Problem]
-) -> dict[str, dict[str, Any]]:
+def _collect_files(links: Links, problems: list[Problem]) -> dict[str, dict[str, Any]]:
     """Return the contents of files by their names in the Hydra config tree."""
     files = {}
-    for entry, document in links:
+    for entry, document, parents in links:
         tree = {key: value for key, value in document.tree.items() if key != "defaults"}
         misfits = list[Problem]()
         tree = fit_sections(tree, misfits, in_file=True)
@@ -234,7 +230,7 @@ def _collect_files(
         if entry.group:
             files[_name_config(entry)] = complete_section(entry.group, tree[entry.group])
         else:
-            above = [_name_config(parent) for parent in library.find_parents(entry, document)]
+            above = map(_name_config, parents)
             files[_name_config(entry)] = {"defaults": [*above, "_self_"], **tree}
     return files
 
@@ -254,7 +250,7 @@ def _set_name(tree: dict[str, Any], links: Links, changed: Sequence[Override]) -
     If the recipe belongs to a run, also remove the name and folder of the run, since the folder may
     be a copy.
     """
-    entry, document = links[-1]
+    entry, document, _ = links[-1]
     changed_keys = {override.key for override in changed}
     if "name" not in changed_keys:
         tree["name"] = document.tree.get("name", entry.path.stem)
@@ -275,7 +271,7 @@ def _apply_implied_settings(
     """
     model = tree["model"]
     explicit = {override.key.removeprefix("model.") for override in changed}
-    for _, document in reversed(links if "name" not in explicit else []):
+    for _, document, _ in reversed(links if "name" not in explicit else []):
         section = document.tree.get("model")
         explicit |= set(section) if isinstance(section, dict) else set()
         if "name" in explicit:
@@ -309,7 +305,7 @@ def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[P
 
 def _list_methods(links: Links) -> set[str]:
     """Return the methods in the files of a recipe."""
-    sections = [document.tree.get("methods") for _, document in links]
+    sections = [link.document.tree.get("methods") for link in links]
     return {
         name
         for section in sections
@@ -355,7 +351,7 @@ def _locate(problem: Problem, changed: Sequence[Override], links: Links) -> Prob
     settings = [override.key for override in changed if not override.is_choice]
     if any(f"{problem.key}.".startswith(f"{key}.") for key in settings):
         return problem
-    documents = [document for entry, document in reversed(links) if entry.origin != "packaged"]
+    documents = [link.document for link in reversed(links) if link.entry.origin != "packaged"]
     matches = [document for document in documents if problem.key in document.lines]
     matches += [] if changed or problem.kind is Kind.MISSING else documents
     if not matches:

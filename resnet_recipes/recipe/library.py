@@ -6,6 +6,7 @@ Needs neither torch nor Hydra.
 import filecmp
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
@@ -72,10 +73,11 @@ class Origin:
 
 
 class Link(NamedTuple):
-    """A file of a recipe, and its content."""
+    """A file of a recipe, its content, and the files that it inherits from."""
 
     entry: Entry
     document: Document
+    parents: tuple[Entry, ...] = ()
 
 
 class Default(NamedTuple):
@@ -189,14 +191,13 @@ class Library:
         self._collect(self.find(name), links, ())
         return links
 
-    def find_parents(self, child: Entry, document: Document) -> list[Entry]:
-        """Return the files in the `defaults` of a recipe.
+    def _find_parents(self, child: Entry, document: Document) -> Iterator[Entry]:
+        """Yield the files in the `defaults` of a recipe.
 
-        The recipe's own name means the packaged recipe with that name. A misspelled name is a
+        The recipe's own name means the packaged recipe with that name. A misspelled name becomes a
         problem of the document; raises RecipeError, which names file and line, for other names.
         """
-        entries = []
-        for group, name in read_defaults(document):
+        for group, name in _read_defaults(document):
             find = partial(self.find_option, group) if group else self.find
             try:
                 entry = find(name)
@@ -207,8 +208,7 @@ class Library:
                     raise RecipeError(document.problems) from None
                 entry = find(problem.fixes[0])
             is_own = entry.path == child.path and entry.shadows
-            entries.append(Entry(entry.name, entry.shadows, "packaged") if is_own else entry)
-        return entries
+            yield Entry(entry.name, entry.shadows, "packaged") if is_own else entry
 
     def _collect(self, entry: Entry, links: list[Link], below: tuple[Path, ...]) -> None:
         document = read(entry)
@@ -220,9 +220,10 @@ class Library:
         if len(links) + len(below) > MAX_PARENTS:
             clause = Statement(f"a recipe may inherit from at most {MAX_PARENTS} files")
             raise RecipeError.of(shorten_path(entry.path), None, clause)
-        for parent in self.find_parents(entry, document):
+        parents = tuple(self._find_parents(entry, document))
+        for parent in parents:
             self._collect(parent, links, (*below, entry.path))
-        links.append(Link(entry, document))
+        links.append(Link(entry, document, parents))
 
     def _find_file(self, name: str) -> Entry:
         path = parse_path("recipe", name).absolute()
@@ -289,10 +290,10 @@ def _make_unknown_error(key: str, name: str, choices: list[str]) -> RecipeError:
     return RecipeError([problem._replace(key=key, value=name, typed=name)])
 
 
-def read_defaults(document: Document) -> list[Default]:
+def _read_defaults(document: Document) -> list[Default]:
     """Return the items of `defaults` in a recipe. Raises RecipeError for any other item.
 
-    A single name that is not in a list is a problem of the document.
+    A single name that is not in a list becomes a problem of the document.
     """
     items = document.tree.get("defaults", [])
     pairs = [_parse_default(item) for item in (items if isinstance(items, list) else [items])]

@@ -29,3 +29,10 @@ def test_equal_copy_of_packaged_recipe_counts_as_packaged(tmp_path):
     assert library.find("mild").shadows is None
     assert library.find("hot").path == tmp_path / "hot.yaml"
     assert library.find("hot").shadows == library.packaged["hot"]
+
+
+def test_chain_reports_a_misspelled_parent_once(tmp_path):
+    (tmp_path / "mine.yaml").write_text("defaults: [milld, optimizer: lamb]\n")
+    *_, link = Library(tmp_path).read_chain("mine")
+    assert [parent.name for parent in link.parents] == ["mild", "lamb"]
+    assert [problem.value for problem in link.document.problems] == ["milld"]
