@@ -44,12 +44,12 @@ BUDGET_KEYS = ("budget", "launch.budget")
 _SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT_NAMES)}|[a-z_]+\.[a-z_.]+)=)")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Arguments:
     """Flags with their values ("" for none), and all other arguments in order."""
 
-    flags: dict[str, str] = field(default_factory=dict)
-    positional: list[str] = field(default_factory=list)
+    flags: Mapping[str, str] = field(default_factory=dict)
+    positional: Sequence[str] = ()
     command: str = "resnet-train"  # command that has these arguments
 
     def __contains__(self, flag: str) -> bool:
@@ -62,8 +62,8 @@ class Arguments:
         return parse_path("--recipes", folder) if folder else None
 
 
-#: A check of arguments, which raises RecipeError.
-Check = Callable[[Arguments], object]
+#: A check that returns arguments, completed, or raises RecipeError.
+Check = Callable[[Arguments], Arguments]
 
 
 def select_arguments(arguments: Iterable[str], *keys: str) -> list[str]:
@@ -85,15 +85,16 @@ def get_value(arguments: Iterable[str], *keys: str) -> str:
 def parse_arguments(
     argv: Sequence[str],
     usage: Usage,
-    check: Check = lambda arguments: None,
-    check_settings: Check = lambda arguments: None,
+    check: Check = lambda arguments: arguments,
+    check_settings: Callable[[Arguments], object] = lambda arguments: None,
 ) -> Arguments:
-    """Separate flags from other arguments, and check them.
+    """Separate flags from other arguments, and return what `check` returns for them.
 
     `check_settings`, which takes seconds, is called only if something else is wrong. Raises
     RecipeError with a correction for each mistake, and with the problems of both checks.
     """
-    arguments, problems, settings = _parse(argv, usage)
+    parser = _Parser(argv, usage)
+    arguments, problems, settings = parser.parse(), parser.problems, parser.settings
     wrong_flags, others = {problem.key for problem in problems}, ErrorCollector()
     for flag, name in arguments.flags.items():
         with others:
@@ -104,7 +105,7 @@ def parse_arguments(
     with others:
         if not undecodable:
             _check_count(arguments.positional, usage)
-            check(arguments)
+            arguments = check(arguments)
     with others:
         if not undecodable and (problems or settings or others.problems):
             check_settings(arguments)
@@ -116,44 +117,72 @@ def parse_arguments(
     raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
 
 
-def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, list[Problem], dict[str, str]]:
-    """Return the arguments, their problems, and settings that were typed as unknown flags."""
-    arguments, problems, takes = Arguments(command=" ".join(usage.command)), [], usage.values
-    settings: dict[str, str] = {}
-    ahead = deque(argv)
-    while ahead:
-        if usage.takes_recipe and _SEVERAL.search(ahead[0]):
-            quoted = ahead.popleft()
-            clause = "is a single argument; remove the quotes"
-            problems.append(Problem(quoted, None, clause, quoted))
-            ahead.extendleft(reversed(quoted.split()))
-        argument = HYDRAS.get(ahead[0], ahead.popleft())
-        name, equals, value = argument.partition("=")
-        if not argument.startswith("-") or argument == "-":
-            arguments.positional.append(argument)
-        elif name not in takes:
-            values = [value] if equals else _take_values(ahead)
-            problem = _explain_unknown(name, " ".join(values), usage, argv)
-            typed = argument if equals else " ".join([name, *values]).strip()
-            if problem := problem or _explain_foreign(name, values, usage):
-                problems.append(problem._replace(key=typed))
+class _Parser:
+    """Separates the flags of a command from its other arguments."""
+
+    def __init__(self, argv: Sequence[str], usage: Usage):
+        self.argv, self.usage, self.ahead = argv, usage, deque(argv)
+        self.flags = dict[str, str]()
+        self.positional = list[str]()
+        self.problems = list[Problem]()
+        self.settings = dict[str, str]()  # settings that were typed as unknown flags: the flags
+
+    def parse(self) -> Arguments:
+        """Return the arguments; collect their problems, and settings typed as flags."""
+        while self.ahead:
+            if self.usage.takes_recipe and _SEVERAL.search(self.ahead[0]):
+                self._split_quoted()
+            argument = _take_argument(self.ahead)
+            name, equals, value = argument.partition("=")
+            if not argument.startswith("-") or argument == "-":
+                self.positional.append(argument)
+            elif name not in self.usage.values:
+                self._read_unknown(name, [value] if equals else _take_values(self.ahead), argument)
+            elif self.usage.values[name]:
+                self._read_value(name, value if equals else None)
+            elif equals:
+                self.problems.append(Problem(argument, None, f"takes no value: {name}"))
             else:
-                arguments.positional.append(_format_setting(name, values))
-                settings[arguments.positional[-1]] = typed
-        elif takes[name]:
-            value = value if equals else ahead.popleft() if ahead else ""
-            is_flag = value.startswith("-") and not equals and not _NUMBER.fullmatch(value)
-            arguments.flags[name] = value
-            if not value or is_flag:
-                problems.append(_explain_missing_value(name, usage))
-            elif takes[name].startswith("FILE"):
-                problems += find_ending_problems(name, value, takes[name].removeprefix("FILE"))
-        elif equals:
-            problems.append(Problem(argument, None, f"takes no value: {name}"))
-        else:
-            arguments.flags[name] = ""
-    spaced, arguments.positional = _join_spaced(arguments.positional, usage)
-    return arguments, [*problems, *spaced], settings
+                self.flags[name] = ""
+        spaced, positional = _join_spaced(self.positional, self.usage)
+        self.problems += spaced
+        return Arguments(self.flags, positional, " ".join(self.usage.command))
+
+    def _split_quoted(self) -> None:
+        """Replace several arguments in one pair of quotes by these arguments."""
+        quoted = self.ahead.popleft()
+        clause = "is a single argument; remove the quotes"
+        self.problems.append(Problem(quoted, None, clause, quoted))
+        self.ahead.extendleft(reversed(quoted.split()))
+
+    def _read_unknown(self, name: str, values: Sequence[str], argument: str) -> None:
+        """Read an unknown flag: a problem, or a setting that was typed as a flag."""
+        typed = argument if "=" in argument else " ".join([name, *values]).strip()
+        problem = _explain_unknown(name, " ".join(values), self.usage, self.argv)
+        if problem := problem or _explain_foreign(name, values, self.usage):
+            self.problems.append(problem._replace(key=typed))
+            return
+        setting = _format_setting(name, values)
+        self.positional.append(setting)
+        self.settings[setting] = typed
+
+    def _read_value(self, name: str, value: str | None) -> None:
+        """Read the value of a flag, which may be the next argument."""
+        is_next = value is None
+        value = value or (self.ahead.popleft() if is_next and self.ahead else "")
+        is_flag = is_next and value.startswith("-") and not _NUMBER.fullmatch(value)
+        form = self.usage.values[name]
+        self.flags[name] = value
+        if not value or is_flag:
+            self.problems.append(_explain_missing_value(name, self.usage))
+        elif form.startswith("FILE"):
+            self.problems += find_ending_problems(name, value, form.removeprefix("FILE"))
+
+
+def _take_argument(ahead: deque[str]) -> str:
+    """Take the next argument; a flag in the Hydra spelling becomes ours."""
+    argument = ahead.popleft()
+    return HYDRAS.get(argument, argument)
 
 
 def _is_undecodable(text: str) -> bool:
@@ -384,7 +413,8 @@ def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
     """Return arguments without an unknown flag, and with other unknown flags in our form."""
     others, ahead = list[str](), deque(argv)
     while ahead:
-        flag, equals, after = (argument := HYDRAS.get(ahead[0], ahead.popleft())).partition("=")
+        argument = _take_argument(ahead)
+        flag, equals, after = argument.partition("=")
         if not flag.startswith("-") or flag in usage.values:
             others.append(argument)
             if usage.values.get(flag) and not equals and ahead:

@@ -162,7 +162,7 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
 
     positional = drop_arguments(arguments.positional, "nodes")
     positional = list_points(positional)[0] if "-m" in arguments else positional
-    result = compose_recipe(Arguments(arguments.flags, positional, arguments.command), needs_data)
+    result = compose_recipe(replace(arguments, positional=positional), needs_data)
     _check_machine(result.recipe, (), arguments)
 
 
@@ -231,11 +231,11 @@ def _explain_missing(
 
 
 def name_recipe(arguments: Arguments) -> Arguments:
-    """Mark the argument that names a recipe: `mild` becomes `recipe=mild`.
+    """Return the arguments with a marked recipe: `mild` becomes `recipe=mild`.
 
     It is the first argument without "=" that names a recipe, or else the first without "=".
     """
-    positional = arguments.positional
+    positional = list(arguments.positional)
     bare = [
         argument
         for argument in positional
@@ -245,7 +245,7 @@ def name_recipe(arguments: Arguments) -> Arguments:
         recipes = Library(arguments.recipes).list_names()
         name = next((argument for argument in bare if argument in recipes), bare[0])
         positional[positional.index(name)] = f"recipe={name}"
-    return arguments
+    return replace(arguments, positional=positional)
 
 
 def has_recipe(arguments: Arguments) -> bool:
@@ -270,7 +270,7 @@ def check_recipe(arguments: Arguments) -> None:
         root = get_value(changes, *DATA_KEYS)
         if not drop_arguments(changes, *DATA_KEYS) and (not root or os.path.exists(root)):
             raise  # nothing else can be wrong, and a check takes seconds
-        settings = Arguments(arguments.flags, ["recipe=mild", *changes], arguments.command)
+        settings = replace(arguments, positional=["recipe=mild", *changes])
         machine = collect_problems(check_settings, settings)
         others = [problem for problem in machine if problem not in error.problems]
         raise type(error)(

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -244,7 +245,8 @@ def replace_extend(arguments: Arguments) -> Arguments:
     Raises RecipeError if RUN is not a run, if it is `last` in a command that resumes its own run,
     or if --resume also names a run.
     """
-    if (name := arguments.flags.pop("--extend", None)) is None:
+    flags = dict(arguments.flags)
+    if (name := flags.pop("--extend", None)) is None:
         return arguments
     if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
         clause = "resumes a run, and --extend starts a new one"
@@ -258,8 +260,8 @@ def replace_extend(arguments: Arguments) -> Arguments:
     root_setting = (
         [] if get_value(arguments.positional, "run.root") else [f"run.root={folder.parent}"]
     )
-    arguments.positional[:0] = [f"recipe={folder / CONFIG}", *root_setting, f"run.extends={folder}"]
-    return arguments
+    settings = [f"recipe={folder / CONFIG}", *root_setting, f"run.extends={folder}"]
+    return replace(arguments, flags=flags, positional=[*settings, *arguments.positional])
 
 
 def resolve_weights(arguments: Arguments) -> Arguments:
@@ -267,12 +269,14 @@ def resolve_weights(arguments: Arguments) -> Arguments:
 
     Raises RecipeError for `last` in a command that resumes its own run.
     """
-    for index, argument in enumerate(arguments.positional):
+
+    def resolve(argument: str) -> str:
         key, _, value = argument.partition("=")
-        if _is_network(key):
-            paths = ",".join(_find_weights(key, name, arguments) for name in value.split(","))
-            arguments.positional[index] = f"{key}={paths}"
-    return arguments
+        if not _is_network(key):
+            return argument
+        return f"{key}={','.join(_find_weights(key, name, arguments) for name in value.split(','))}"
+
+    return replace(arguments, positional=list(map(resolve, arguments.positional)))
 
 
 def _is_network(key: str) -> bool:

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -112,7 +113,8 @@ def train(argv: Sequence[str]) -> int:
             argv, lambda: _import_module(name).prepare_run(arguments), say
         )
     if "--cfg" in arguments:  # `--cfg job` in Hydra
-        arguments.positional = [argument for argument in arguments.positional if argument != "job"]
+        others = [argument for argument in arguments.positional if argument != "job"]
+        arguments = replace(arguments, positional=others)
     if name in ("train", "plan", "sweep") and "--resume" not in arguments:
         check_recipe(arguments)
     return _import_module(name).run(arguments)
@@ -158,9 +160,9 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
     """Return the arguments of a command. Raises RecipeError with every problem that is found."""
     usage = get_usage(name)
 
-    def check(arguments: Arguments) -> None:
+    def check(arguments: Arguments) -> Arguments:
         if usage.takes_recipe:
-            name_recipe(arguments)
+            arguments = name_recipe(arguments)
         errors = ErrorCollector()
         if name == "train":
             with errors:
@@ -170,6 +172,7 @@ def _parse(name: str, argv: Sequence[str]) -> Arguments:
             if hasattr(module, "check"):
                 module.check(arguments)
         errors.raise_if_any()
+        return arguments
 
     arguments = parse_arguments(argv, usage, check, partial(_check_other_settings, name, argv))
     return resolve_weights(replace_extend(arguments))
@@ -202,7 +205,8 @@ def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) 
     if not (values or usage.needs_recipe or has_recipe(arguments)):
         return
     if not has_recipe(arguments) and values:
-        arguments.positional.append(f"recipe={values[0]}")
+        positional = [*arguments.positional, f"recipe={values[0]}"]
+        arguments = replace(arguments, positional=positional)
     module = _choose_module(arguments) if name == "train" else name
     needs_data = module != "plan" and "--cfg" not in arguments
     try:

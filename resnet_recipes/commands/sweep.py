@@ -127,7 +127,7 @@ def compose_points(
     for point_arguments in points:
         with errors:
             point = compose_recipe(
-                Arguments(arguments.flags, [*point_arguments, *extra], arguments.command),
+                replace(arguments, positional=[*point_arguments, *extra]),
                 needs_data="--dry-run" not in arguments,
             )
             name = _name_run(
@@ -157,7 +157,7 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("-m", None, f"starts each run itself and cannot run under {by}")
 
 
-def _find_slot_problems(parallel: str, gpus: int, arguments: list[str]) -> Iterator[Problem]:
+def _find_slot_problems(parallel: str, gpus: int, arguments: Sequence[str]) -> Iterator[Problem]:
     """Yield the problems of --parallel."""
     available, unit = (gpus, "GPU") if gpus else (count_cores(), "core")
     if problem := find_number_problem("--parallel", parallel, 1, available):

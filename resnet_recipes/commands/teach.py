@@ -2,6 +2,7 @@
 
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.base.error_collector import ErrorCollector
@@ -75,6 +76,6 @@ def _find_training_command(arguments: Arguments, path: Path) -> str:
     words = [*drop_arguments(arguments.positional, "recipe", teacher), f"{labels}={path}"]
     for more in ([], [f"{teacher}="]):  # a teacher in the recipe file is removed
         with suppress(RecipeError):
-            compose_recipe(Arguments(arguments.flags, [f"recipe={name}", *words, *more]))
+            compose_recipe(replace(arguments, positional=[f"recipe={name}", *words, *more]))
             return shlex.join(["resnet-train", name, *words, *more, *flags])
     return ""
