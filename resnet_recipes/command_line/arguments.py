@@ -301,37 +301,45 @@ def _explain_flags(
     settings: Mapping[str, str], usage: Usage, wrong: list[Problem]
 ) -> Iterator[Problem]:
     """Yield the problems of settings typed as flags, then the problems of other arguments."""
-    has_settings = usage.takes_recipe or usage.opens_network
     for argument, flag in settings.items():
         keys = list_keys(argument)
         about_flag = (one for one in wrong if one.key in keys and one.kind is not Kind.ABSENT)
         problem = next(about_flag, None)
-        is_blank = argument[-1] == "=" and problem and problem.kind is not Kind.UNKNOWN
         wrong = [one for one in wrong if one is not problem]
-        if problem and not is_blank:
-            is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
-            is_clear = is_unknown or problem.kind is Kind.UNUSED
-            fixes = [_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes]
-            advice = [fix for fix in fixes if fix]
-            hints = [_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint)]
-            is_bare = problem.kind is Kind.UNKNOWN and not (advice or {*hints} - {SETTINGS_HELP})
-            is_bare = is_bare and not problem.valid
-            yield problem._replace(
-                key=flag,
-                value=None,
-                typed=flag,
-                clause="unknown flag" if is_unknown else problem.clause,
-                fix=(*advice, *hints) or (() if is_clear else Hint(_WRITTEN)),
-                valid=(*usage.values, "--help") if is_bare else () if advice else problem.valid,
-                kind=Kind.UNKNOWN if is_unknown else problem.kind,
-            )
+        if problem and (problem.kind is Kind.UNKNOWN or not argument.endswith("=")):
+            yield _adapt_problem(problem, flag, usage)
         else:
-            fix: Fix = Hint(f"{argument}VALUE") if argument[-1] == "=" else shlex.quote(argument)
-            # the settings of a run that does not exist were not checked
-            is_known = not has_settings or "." in keys[1] or keys[1] in (*SHORT_NAMES, "recipe")
-            valid = () if is_known else (*usage.values, "--help")
-            yield Problem(flag, None, "unknown flag", fix if is_known else (), valid, Kind.UNKNOWN)
+            yield _suggest_setting(argument, flag, usage)
     yield from wrong
+
+
+def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
+    """Return the problem of a setting as a problem of the flag that was typed instead."""
+    kind, clause, valid = problem.kind, problem.clause, problem.valid
+    fixes = (_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes)
+    hints = (_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint))
+    advice = tuple(filter(None, fixes))
+    fix = (*advice, *hints)
+    if kind is Kind.UNKNOWN and not valid and {*fix} <= {SETTINGS_HELP}:  # nothing is similar
+        valid = (*usage.values, "--help")
+    elif advice:
+        valid = ()
+    if kind is Kind.UNKNOWN or problem.fixes:
+        kind, clause = Kind.UNKNOWN, "unknown flag"
+    elif kind is not Kind.UNUSED:
+        fix = fix or (Hint(_WRITTEN),)
+    return Problem(flag, None, clause, fix, valid, kind, typed=flag, where=problem.where)
+
+
+def _suggest_setting(argument: str, flag: str, usage: Usage) -> Problem:
+    """Return the problem of a flag that may be a setting."""
+    fix: Fix = Hint(f"{argument}VALUE") if argument.endswith("=") else shlex.quote(argument)
+    _, key, *_ = list_keys(argument)
+    has_settings = usage.takes_recipe or usage.opens_network
+    # the settings of a run that does not exist were not checked
+    is_known = not has_settings or "." in key or key in (*SHORT_NAMES, "recipe")
+    valid = () if is_known else (*usage.values, "--help")
+    return Problem(flag, None, "unknown flag", fix if is_known else (), valid, Kind.UNKNOWN)
 
 
 def _name_option(problem: Problem, fix: str) -> str:
