@@ -70,7 +70,9 @@ def describe_type(field_type: Any) -> str:
     if is_union(field_type):
         others = find_dataclasses(field_type)[1:]  # one optimizer is enough as an example
         return " or ".join(
-            describe_type(option) for option in get_args(field_type) if option not in others
+            "auto" if option is str else describe_type(option)
+            for option in get_args(field_type)
+            if option not in others
         )
     if is_dataclass(field_type):
         names = ", ".join(item.name for item in fields(field_type))

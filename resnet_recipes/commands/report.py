@@ -8,7 +8,7 @@ from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_count
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import open_output
-from resnet_recipes.command_line.run_arguments import iterate_records
+from resnet_recipes.command_line.run_arguments import is_run, iterate_records
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.commands.runs import read_price
 from resnet_recipes.jobs.lookup import find_runs
@@ -46,6 +46,9 @@ def check(arguments: Arguments) -> None:
     with errors:
         if folder := flags.get("--png"):
             path = parse_path("--png", folder)
+            if is_run(folder):
+                other = f"{shlex.quote(folder)} --png plots"
+                raise RecipeError.of("--png", folder, "is a run; pass a folder for plots", other)
             if not path.is_dir() or (is_new and any(path.glob("*.png"))):
                 parse_new_path("--png", folder, is_folder=True)
             import_plotting()

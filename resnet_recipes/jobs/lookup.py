@@ -73,7 +73,9 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
     name = re.sub(r"\.(pth?|safetensors)$", "", argument.rpartition("/")[2])
     name = meaning.text if (meaning := FOREIGN_VALUES["RUN"].get(name)) else name
     others = () if not runs or name in FOREIGN_COMMANDS else (LAST,)  # such as `runs list`
-    nearest = find_closest(name, [*runs, *others])
+    parts = Path(argument).parts  # bees/checkpoints/last.pt
+    nearest = next(filter(runs.__contains__, parts), "")
+    nearest = nearest or find_closest(name, [*runs, *(others if len(parts) == 1 else ())])
     longer = [run for run in runs if name and run.startswith(name)]
     nearest = nearest or (longer[0] if len(longer) == 1 else find_similar_path(Path(argument)))
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")

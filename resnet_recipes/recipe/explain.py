@@ -288,7 +288,7 @@ def _read_malformed(argument: str, context: Context) -> Translation | None:
         method = _find_method(argument[1:].removeprefix("methods."), context.methods)
         if not method and argument[1:].startswith("methods."):
             return Translation((), describe_enabled_methods(context.name, context.methods))
-        return Translation((f"~{method}",)) if method else None
+        return _turn_off(method, context) if method not in ("", argument[1:]) else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
         return _translate_to(key, value)
     if os.path.isdir(argument):

@@ -223,6 +223,8 @@ class LaunchConfig(Section):
                 fix: Fix = Value(likely_value) if likely_value != value else ()
                 if value.isdecimal() and float(value):
                     fix = Value(f"{value}h"), Value(f"{value}m")
+                if value == "0":  # a shell replaces $2 in $20 by nothing
+                    fix = Value("$20")
                 yield Problem(key, value, error.clause, fix)
 
 

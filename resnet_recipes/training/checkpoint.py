@@ -190,7 +190,7 @@ class Checkpoints:
                 hashlib.file_digest(file, "sha256").hexdigest(),
             )
         if actual != expected:
-            raise ArchiveError("its size, step or SHA-256 differs from its manifest")
+            raise ArchiveError("it is damaged: its size, step or SHA-256 is wrong")
         return archive.read(path, check_crc=False)
 
     def _copy_to_host(self, value: Any, key: str) -> Any:

@@ -26,6 +26,7 @@ eval resnet18 | 3 | `resnet18` does not exist; did you mean torchvision:resnet18
 eval RUN data=/nowhere | 3 | data=/nowhere does not exist
 eval RUN --gallery RUN | 2 | must end in .html
 report --out . | 2 | use:   --out out.html
+report --png RUN | 2 | is a run; pass a folder for plots
 eval RUN --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
 export | 2 | --to is missing
 export RUN --to onnx | 2 | --out is missing

@@ -47,7 +47,7 @@ optimizer: 5 | optimizer=5 | a mapping of name, lr
 max_duration: 90 | max_duration=90 | max_duration=90ep
 data: {crop_scale: [1, 2, 3]} | data.crop_scale | a list of 2 values
 data: {crop_scale: 1} | data.crop_scale=1 | a list
-data: {workers: 1.5} | data.workers=1.5 | a whole number or text
+data: {workers: 1.5} | data.workers=1.5 | a whole number or auto
 methods: {bce_loss: true} | methods.bce_loss=true | a mapping of reduction
 methods: {label_smoothing: 0.1} | methods.label_smoothing=0.1 | a mapping of smoothing
 methods: [] | methods=[] | a mapping
