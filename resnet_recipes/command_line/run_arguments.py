@@ -1,4 +1,4 @@
-"""Find the runs and networks given by the arguments of a command."""
+"""Find the runs, networks and images in the arguments of a command."""
 
 import os
 import shlex
@@ -272,14 +272,14 @@ def resolve_weights(arguments: Arguments) -> Arguments:
 
     def resolve(argument: str) -> str:
         key, _, value = argument.partition("=")
-        if not _is_network(key):
+        if not _is_network_setting(key):
             return argument
         return f"{key}={','.join(_find_weights(key, name, arguments) for name in value.split(','))}"
 
     return replace(arguments, positional=list(map(resolve, arguments.positional)))
 
 
-def _is_network(key: str) -> bool:
+def _is_network_setting(key: str) -> bool:
     """Return whether the value of a setting may be a run by name, or `last`."""
     if not key.startswith("methods."):
         return key == "model.weights"

@@ -76,10 +76,10 @@ def run(arguments: Arguments) -> int:
 
 
 def _describe_resumption(folder: Path, plan: "Plan") -> tuple[str, float | None]:
-    """Return a run folder, with the epoch of its newest intact checkpoint, and the seconds left.
+    """Return a row on where a run resumes, and the seconds that are left from there.
 
-    The run estimated the seconds; None if it did not. Raises TrainingError if there are checkpoints
-    but none can be read.
+    The seconds are the estimate of the run; None if it made none. Raises TrainingError if there are
+    checkpoints but none can be read.
     """
     from resnet_recipes.training.checkpoint import Checkpoints
 

@@ -161,7 +161,7 @@ def _write_gallery(
     paths: "Sequence[str | Pixels]",
     predictions: "Sequence[Prediction]",
 ) -> None:
-    """Write a page of the readable images among the first, each with a heat map of its class."""
+    """Write a page of the first images, without unreadable ones, each with a heat map."""
     from resnet_recipes.inference.images import UnlabeledImages
     from resnet_recipes.inference.network_pool import PooledImage
     from resnet_recipes.report.page.html import Tile, build_gallery

@@ -64,7 +64,7 @@ class Interruption:
         self._deadline = float("inf")
 
     def limit(self, max_wall: str, started_at: float) -> None:
-        """Stop shortly before `max_wall` ("3.5h"; "": no limit) has passed since `started_at`."""
+        """Request a stop shortly before `max_wall` ("3.5h"; "": none) after `started_at`."""
         if max_wall:
             seconds = parse_time(max_wall)
             self._max_wall = max_wall

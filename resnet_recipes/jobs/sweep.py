@@ -186,7 +186,7 @@ class Sweep:
 def make_slots(parallel: int, gpus: int, cores: int) -> list[Slot]:
     """Return a part of the machine for each of `parallel` runs.
 
-    A slot is one GPU, so there are at most `gpus` slots, or an equal number of cores.
+    Each part has one GPU or, on a machine without GPUs, an equal number of cores.
     """
     if parallel == 1:
         return [{}]

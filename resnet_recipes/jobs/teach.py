@@ -81,7 +81,7 @@ def check_options(top: str, cycle: str, out: str) -> Path:
 def plan_soft_labels(
     composed: "Composed", top: str, cycle: str, out: str, say: Say
 ) -> SoftLabelsPlan:
-    """Return the file for the outputs of a recipe's teacher, after `say` was called with its cost.
+    """Plan the file of a teacher's outputs, and call `say` with its cost.
 
     `top`, `cycle` and `out` are command-line arguments. Raises RecipeError if one of them or the
     teacher is wrong, NotReadyError if the file cannot be written, and the errors of `plan_here`.

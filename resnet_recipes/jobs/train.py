@@ -112,7 +112,7 @@ def train_spans(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, boo
 
 
 def train_other_rank(run: Run, process: RankProcess, spans: Spans) -> int:
-    """Train as any other rank than 0; notes go to its log."""
+    """Train as any rank except 0; notes go to its log."""
     run.notes.listen(partial(print, file=sys.stderr, flush=True))
     reporter = RunReporter(run, None, process.interruption, process.heartbeat)
     _, is_done = train_spans(run, reporter, spans)
