@@ -3,13 +3,16 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from resnet_recipes.run_folder.ending import Ending
-from tests.fixtures import Streams
 from tests.images import create_random_images
 from tests.run_folders import release_and_record
+
+if TYPE_CHECKING:
+    from tests.fixtures import Streams
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +30,7 @@ def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run_subcommand(run_command: Callable[..., Streams]) -> Callable[..., str]:
+def run_subcommand(run_command: "Callable[..., Streams]") -> Callable[..., str]:
     """Run a command of `resnet-recipes`, and return its stdout."""
     return lambda line: run_command(f"resnet-recipes {line}").out
 
