@@ -139,7 +139,7 @@ def _find_argument_problem(argument: str) -> Problem | None:
         or not argument.isprintable()
         or sum(map(argument.count, "[{(")) > MAX_BRACKETS
     ):
-        limits = f"{MAX_LENGTH} characters and {MAX_BRACKETS} brackets"
+        limits = f"{MAX_LENGTH:,} characters and {MAX_BRACKETS} brackets"
         return Problem(key[:40], None, f"must be one line of at most {limits}")
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         is_plug_in = re.match(r"[+~]*hydra[./](sweeper|launcher)\b", key)

@@ -199,7 +199,7 @@ class _Reader:
                 self.stop(line, f"is nested more than {MAX_YAML_DEPTH} levels deep")
             if nodes > MAX_NODES:
                 self.stop(
-                    line, f"has more than {MAX_NODES} names and values, too many for a recipe"
+                    line, f"has more than {MAX_NODES:,} names and values, too many for a recipe"
                 )
             if name := getattr(event, "anchor", None):
                 anchors += 1
@@ -270,10 +270,8 @@ class _Reader:
         if odd := next((char for char in text if not char.isprintable() and char != "\n"), ""):
             self.reject(line, None, f"contains the invisible character {odd!a}", Hint("delete it"))
         if len(text) > MAX_TEXT:
-            self.stop(
-                line,
-                Statement(f"a value has more than {MAX_TEXT} characters, so this is not a recipe"),
-            )
+            clause = f"a value has more than {MAX_TEXT:,} characters, so this is not a recipe"
+            self.stop(line, Statement(clause))
         if "???" in text:
             self.reject(
                 line, text[:80], Statement("??? means a missing value"), Hint("write the value out")

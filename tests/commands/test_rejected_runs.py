@@ -107,7 +107,7 @@ methods.ema=true | methods.ema=true | must be a section of settings | methods.em
 run=../evil | run=../evil | must consist of letters
 """
     ),
-    ("seed=" + "9" * 5000, "must be one line of at most 4096"),
+    ("seed=" + "9" * 5000, "must be one line of at most 4,096"),
     ("x=\x1b[2J", "must be one line"),
 ]
 

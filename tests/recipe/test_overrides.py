@@ -106,7 +106,7 @@ a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
         ),
         (
             f"data.crop_scale={1500 * '['}",
-            "at most 4096 characters and 32 brackets",
+            "at most 4,096 characters and 32 brackets",
             "mild uses 'data.crop_scale=[0.08,1.0]'",
         ),
         (

@@ -128,8 +128,8 @@ def test_yaml_values_ambiguous_between_readers_are_rejected(value, text):
         ("a: ???", 1, "missing value"),
         ("methods:\n  ema: off", 2, "ema: {} turns it on, ema: null off"),
         ("a: " + "[" * 50 + "]" * 50, 1, "nested more than"),
-        ("a: [" + "1, " * 4100 + "1]", 1, "more than 4000 names and values"),
-        ("a: '" + "x" * 5000 + "'", 1, "more than 4096 characters"),
+        ("a: [" + "1, " * 4100 + "1]", 1, "more than 4,000 names and values"),
+        ("a: '" + "x" * 5000 + "'", 1, "more than 4,096 characters"),
         (BOMB, 1, "anchors"),
     ],
 )
