@@ -1,11 +1,10 @@
 """`resnet-recipes cp NAME FILE`: start your own recipe from another."""
 
 import re
-from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Hint, Problem, RecipeError, format_advice
+from resnet_recipes.base.errors import Hint, RecipeError, format_advice
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import say
@@ -42,7 +41,11 @@ def check(arguments: Arguments) -> None:
             fix = Hint(f"move it to recipes/{parent.path.name}")
             raise RecipeError.of("NAME", source, clause, fix)
     with errors:
-        RecipeError.raise_if_any([_find_path_problem(parse_path("FILE", file))])
+        path = parse_path("FILE", file)
+        if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
+            clause = "must end in .yaml and be named with lower-case letters, digits and '_'"
+            name = re.sub(r"[^a-z0-9_]", "_", path.stem.lower()).lstrip("_0123456789")[:64]
+            raise RecipeError.of("FILE", str(path), clause, f"recipes/{name or 'mine'}.yaml")
         parse_new_path("FILE", file)
     errors.raise_if_any()
 
@@ -72,11 +75,3 @@ def _read_parent(arguments: Arguments) -> Entry:
     """Return the recipe to inherit from. Raises RecipeError if it cannot be read."""
     name = arguments.positional[0].removeprefix("recipe=")
     return Library(arguments.recipes).read_chain(name)[-1].entry
-
-
-def _find_path_problem(path: Path) -> Problem | None:
-    if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
-        rule = "must end in .yaml and be named with lower-case letters, digits and '_'"
-        name = re.sub(r"[^a-z0-9_]", "_", path.stem.lower()).lstrip("_0123456789")[:64]
-        return Problem("FILE", str(path), rule, f"recipes/{name or 'mine'}.yaml")
-    return None
