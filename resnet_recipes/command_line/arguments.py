@@ -36,9 +36,9 @@ _WRITTEN = Statement("settings are written key=value")
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 
-#: Keys of the image folder, of the number of GPUs, and of the budget.
+#: Keys of the image folder, of the number of GPUs, of the budget, and of the name of a run.
 DATA_KEYS, GPUS_KEYS = ("data", "data.root"), ("gpus", "launch.gpus")
-BUDGET_KEYS = ("budget", "launch.budget")
+BUDGET_KEYS, NAME_KEYS = ("budget", "launch.budget"), ("run", "run.name")
 
 #: The start of an argument inside another argument: a flag or a setting.
 _SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT_NAMES)}|[a-z_]+\.[a-z_.]+)=)")
@@ -93,14 +93,13 @@ def parse_arguments(
     `check_settings`, which takes seconds, is called only if something else is wrong. Raises
     RecipeError with a correction for each mistake, and with the problems of both checks.
     """
-    parser = _Parser(argv, usage)
-    arguments, problems, settings = parser.parse(), parser.problems, parser.settings
+    arguments, problems, settings = _parse(argv, usage)
     wrong_flags, others = {problem.key for problem in problems}, ErrorCollector()
     for flag, name in arguments.flags.items():
         with others:
             if usage.values[flag].startswith("FILE") and flag not in wrong_flags:
                 require_folder(flag, name)
-    undecodable = list(map(_explain_undecodable, filter(_is_undecodable, argv)))
+    undecodable = list(_find_undecodable(argv))
     problems += undecodable
     with others:
         if not undecodable:
@@ -117,77 +116,53 @@ def parse_arguments(
     raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
 
 
-class _Parser:
-    """Separates the flags of a command from its other arguments."""
-
-    def __init__(self, argv: Sequence[str], usage: Usage):
-        self.argv, self.usage, self.ahead = argv, usage, deque(argv)
-        self.flags = dict[str, str]()
-        self.positional = list[str]()
-        self.problems = list[Problem]()
-        self.settings = dict[str, str]()  # settings that were typed as unknown flags: the flags
-
-    def parse(self) -> Arguments:
-        """Return the arguments; collect their problems, and settings typed as flags."""
-        while self.ahead:
-            if self.usage.takes_recipe and _SEVERAL.search(self.ahead[0]):
-                self._split_quoted()
-            argument = _take_argument(self.ahead)
-            name, equals, value = argument.partition("=")
-            if not argument.startswith("-") or argument == "-":
-                self.positional.append(argument)
-            elif name not in self.usage.values:
-                self._read_unknown(name, [value] if equals else _take_values(self.ahead), argument)
-            elif self.usage.values[name]:
-                self._read_value(name, value if equals else None)
-            elif equals:
-                self.problems.append(Problem(argument, None, f"takes no value: {name}"))
+def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, list[Problem], dict[str, str]]:
+    """Return the arguments, their problems, and settings that were typed as unknown flags."""
+    flags, settings = dict[str, str](), dict[str, str]()
+    positional, problems, ahead = list[str](), list[Problem](), deque(argv)
+    while ahead:
+        argument = _take_argument(ahead)
+        name, equals, value = argument.partition("=")
+        if usage.takes_recipe and _SEVERAL.search(argument):
+            clause = "is a single argument; remove the quotes"
+            problems.append(Problem(argument, None, clause, argument))
+            ahead.extendleft(reversed(argument.split()))
+        elif not argument.startswith("-") or argument == "-":
+            positional.append(argument)
+        elif name not in usage.values:
+            values = [value] if equals else _take_values(ahead)
+            typed = argument if equals else " ".join([name, *values]).strip()
+            unknown = _explain_unknown(name, " ".join(values), usage, argv)
+            if problem := unknown or _explain_foreign(name, values, usage):
+                problems.append(problem._replace(key=typed))
             else:
-                self.flags[name] = ""
-        spaced, positional = _join_spaced(self.positional, self.usage)
-        self.problems += spaced
-        return Arguments(self.flags, positional, " ".join(self.usage.command))
+                positional.append(_format_setting(name, values))
+                settings[positional[-1]] = typed
+        elif usage.values[name]:
+            is_next = not equals and bool(ahead)
+            flags[name] = ahead.popleft() if is_next else value
+            problems += _find_value_problems(name, flags[name], is_next, usage)
+        elif equals:
+            problems.append(Problem(argument, None, f"takes no value: {name}"))
+        else:
+            flags[name] = ""
+    spaced, joined = _join_spaced(positional, usage)
+    return Arguments(flags, joined, " ".join(usage.command)), [*problems, *spaced], settings
 
-    def _split_quoted(self) -> None:
-        """Replace several arguments in one pair of quotes by these arguments."""
-        quoted = self.ahead.popleft()
-        clause = "is a single argument; remove the quotes"
-        self.problems.append(Problem(quoted, None, clause, quoted))
-        self.ahead.extendleft(reversed(quoted.split()))
 
-    def _read_unknown(self, name: str, values: Sequence[str], argument: str) -> None:
-        """Read an unknown flag: a problem, or a setting that was typed as a flag."""
-        typed = argument if "=" in argument else " ".join([name, *values]).strip()
-        problem = _explain_unknown(name, " ".join(values), self.usage, self.argv)
-        if problem := problem or _explain_foreign(name, values, self.usage):
-            self.problems.append(problem._replace(key=typed))
-            return
-        setting = _format_setting(name, values)
-        self.positional.append(setting)
-        self.settings[setting] = typed
-
-    def _read_value(self, name: str, value: str | None) -> None:
-        """Read the value of a flag, which may be the next argument."""
-        is_next = value is None
-        value = value or (self.ahead.popleft() if is_next and self.ahead else "")
-        is_flag = is_next and value.startswith("-") and not _NUMBER.fullmatch(value)
-        form = self.usage.values[name]
-        self.flags[name] = value
-        if not value or is_flag:
-            self.problems.append(_explain_missing_value(name, self.usage))
-        elif form.startswith("FILE"):
-            self.problems += find_ending_problems(name, value, form.removeprefix("FILE"))
+def _find_value_problems(flag: str, value: str, is_next: bool, usage: Usage) -> Iterator[Problem]:
+    """Yield the problem of a flag's value, which may be the next argument, even another flag."""
+    form = usage.values[flag]
+    if not value or (is_next and value.startswith("-") and not _NUMBER.fullmatch(value)):
+        yield _explain_missing_value(flag, usage)
+    elif form.startswith("FILE"):
+        yield from find_ending_problems(flag, value, form.removeprefix("FILE"))
 
 
 def _take_argument(ahead: deque[str]) -> str:
     """Take the next argument; a flag in the Hydra spelling becomes ours."""
     argument = ahead.popleft()
     return HYDRAS.get(argument, argument)
-
-
-def _is_undecodable(text: str) -> bool:
-    """Return whether an argument is not UTF-8."""
-    return bool(re.search("[\ud800-\udfff]", text))
 
 
 def _check_count(positional: Sequence[str], usage: Usage) -> None:
@@ -197,11 +172,12 @@ def _check_count(positional: Sequence[str], usage: Usage) -> None:
         raise RecipeError.of("COMMAND", usage.command[-1], f"needs {usage.takes}", fix)
 
 
-def _explain_undecodable(text: str) -> Problem:
-    is_path = os.path.lexists(text.rpartition("=")[2])
-    typed = os.fsencode(text).decode("utf-8", "backslashreplace")
-    fix = Hint("rename the file or folder") if is_path else ""
-    return Problem(text, None, "is not UTF-8", fix, typed=typed)
+def _find_undecodable(argv: Sequence[str]) -> Iterator[Problem]:
+    for text in filter(re.compile("[\ud800-\udfff]").search, argv):
+        is_path = os.path.lexists(text.rpartition("=")[2])
+        typed = os.fsencode(text).decode("utf-8", "backslashreplace")
+        fix = Hint("rename the file or folder") if is_path else ""
+        yield Problem(text, None, "is not UTF-8", fix, typed=typed)
 
 
 def _find_place(key: str, argv: Sequence[str]) -> int:

@@ -2,14 +2,14 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     Fix,
     Hint,
@@ -23,6 +23,7 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
     DATA_KEYS,
+    NAME_KEYS,
     Arguments,
     drop_arguments,
     get_value,
@@ -61,8 +62,10 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
         result = compose_arguments(name, changes, arguments.recipes, needs_data)
     except WrongSettingsError as error:
         wrong = [problem.key for problem in error.problems]
-        lacks = collect_problems(partial(_check_machine, error.recipe, wrong), arguments)
-        problem, *others = list(error.problems + lacks)
+        errors = ErrorCollector()
+        with errors:
+            _check_machine(error.recipe, wrong, arguments)
+        problem, *others = list(error.problems) + errors.problems
         if others or arguments.command != "resnet-train":
             raise RecipeError([problem, *others]) from None
         sweep = format_command("resnet-train -m", arguments.positional, arguments)
@@ -161,7 +164,8 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
     from resnet_recipes.recipe.hydra_compose import list_points
 
     positional = drop_arguments(arguments.positional, "nodes")
-    positional = list_points(positional)[0] if "-m" in arguments else positional
+    if "-m" in arguments:  # each run gets a name
+        positional = list_points(drop_arguments(positional, *NAME_KEYS))[0]
     result = compose_recipe(replace(arguments, positional=positional), needs_data)
     _check_machine(result.recipe, (), arguments)
 
@@ -236,11 +240,7 @@ def name_recipe(arguments: Arguments) -> Arguments:
     It is the first argument without "=" that names a recipe, or else the first without "=".
     """
     positional = list(arguments.positional)
-    bare = [
-        argument
-        for argument in positional
-        if "=" not in argument and argument[:1] not in ("", "~", "+")
-    ]
+    bare = [text for text in positional if "=" not in text and text[:1] not in ("", "~", "+")]
     if bare and not has_recipe(arguments):
         recipes = Library(arguments.recipes).list_names()
         name = next((argument for argument in bare if argument in recipes), bare[0])
@@ -262,17 +262,16 @@ def check_recipe(arguments: Arguments) -> None:
         _check_name(arguments)
     except RecipeError as error:
         names = Library(arguments.recipes).list_names()
-        changes = [
-            argument
-            for argument in drop_arguments(arguments.positional, "recipe")
-            if argument not in names
-        ]
+        settings = drop_arguments(arguments.positional, "recipe")
+        changes = [argument for argument in settings if argument not in names]
         root = get_value(changes, *DATA_KEYS)
         if not drop_arguments(changes, *DATA_KEYS) and (not root or os.path.exists(root)):
             raise  # nothing else can be wrong, and a check takes seconds
-        settings = replace(arguments, positional=["recipe=mild", *changes])
-        machine = collect_problems(check_settings, settings)
-        others = [problem for problem in machine if problem not in error.problems]
+        complete = replace(arguments, positional=["recipe=mild", *changes])
+        errors = ErrorCollector()
+        with errors:
+            check_settings(complete)
+        others = [problem for problem in errors.problems if problem not in error.problems]
         raise type(error)(
             [*map(_drop_command, error.problems), *others] if others else error.problems
         ) from None
@@ -286,12 +285,9 @@ def _drop_command(problem: Problem) -> Problem:
 
 def _check_name(arguments: Arguments) -> None:
     """Raise RecipeError unless the arguments give one recipe that exists, or a budget."""
-    library = Library(arguments.recipes)
-    values = (
-        argument.removeprefix("recipe=")
-        for argument in select_arguments(arguments.positional, "recipe")
-    )
-    names, changes = list(filter(None, values)), drop_arguments(arguments.positional, "recipe")
+    library, positional = Library(arguments.recipes), arguments.positional
+    typed = (each.removeprefix("recipe=") for each in select_arguments(positional, "recipe"))
+    names, changes = list(filter(None, typed)), drop_arguments(positional, "recipe")
     recipes = library.list_names()
     if not names and select_arguments(changes, *BUDGET_KEYS):
         return  # the best recipe is chosen later
@@ -350,14 +346,3 @@ def complete_images(problems: Sequence[Problem], arguments: Arguments) -> Sequen
     others = [each for each in arguments.positional if each not in keys]
     command = [arguments.command, recipe, *drop_arguments(others, "recipe"), *images]
     return [problems[0]._replace(fix=shlex.join(command))]
-
-
-def collect_problems(
-    check: Callable[[Arguments], object], arguments: Arguments
-) -> tuple[Problem, ...]:
-    """Return the problems that a check of the arguments raises."""
-    try:
-        check(arguments)
-    except RecipeError as error:
-        return error.problems
-    return ()

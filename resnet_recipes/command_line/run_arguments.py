@@ -257,10 +257,9 @@ def replace_extend(arguments: Arguments) -> Arguments:
         clause = f"is not a run folder: it has no {CONFIG}"
         raise NotReadyError.of("--extend", name, clause, LIST)
     folder = folder.absolute()
-    root_setting = (
-        [] if get_value(arguments.positional, "run.root") else [f"run.root={folder.parent}"]
-    )
-    settings = [f"recipe={folder / CONFIG}", *root_setting, f"run.extends={folder}"]
+    settings = [f"recipe={folder / CONFIG}", f"run.extends={folder}"]
+    if not get_value(arguments.positional, "run.root"):
+        settings.append(f"run.root={folder.parent}")
     return replace(arguments, flags=flags, positional=[*settings, *arguments.positional])
 
 

@@ -17,6 +17,7 @@ from resnet_recipes.base.value_suggestions import read_time
 from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
     GPUS_KEYS,
+    NAME_KEYS,
     Arguments,
     drop_arguments,
     get_value,
@@ -73,9 +74,6 @@ _ENGINES = {
 
 #: Engines whose machines cannot access local disks, with an example of storage to mount.
 _STORAGE = {"skypilot": "s3://my-bucket/mine", "kubernetes": "my-claim"}
-
-#: Settings that the job sets.
-_TAKEN = ("run", "run.name")
 
 #: A placeholder for these settings while the recipe is checked.
 _STAND_IN = "run.name=run-1"
@@ -316,7 +314,7 @@ def _read_limit(time: str) -> str:
 
 
 def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
-    for argument in select_arguments(changes, *_TAKEN):
+    for argument in select_arguments(changes, *NAME_KEYS):
         yield Problem(argument, None, "is set by the job, which names the run", kind=Kind.UNUSED)
     for argument in select_arguments(changes, "launch.max_restarts") if nodes != "nodes=1" else ():
         clause = "works on one node only; on several, the job itself is restarted"
