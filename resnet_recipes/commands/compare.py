@@ -51,9 +51,27 @@ _NO_NOISE = "Only one run of each, so seed noise is unknown. Repeat them with se
 SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError unless the arguments are at least two runs."""
+    names = arguments.positional
+    others = [name for name in names if not find_run_path("RUN", name)]
+    if others and {*others} <= {*Library().list_names()}:
+        fix = shlex.join(["resnet-recipes", "diff", *names[:2]])
+        clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
+        raise RecipeError.of("RUN", " ".join(others), clause, fix)
+    for name, folder in zip(names, find_runs(names), strict=True):
+        if not is_run(name) and any(folder.glob(f"*/{CONFIG}")):
+            fix = shlex.join([*LIST.split(), name])
+            raise RecipeError.of("RUN", name, "is a folder of runs, not a run", fix)
+    if len({folder.resolve() for folder in find_runs(names)}) < 2:
+        clause = "needs at least two different runs"
+        raise RecipeError.of("COMMAND", shlex.join(["compare", *names]), clause, LIST)
+
+
 def run(arguments: Arguments) -> int:
     """Print the differences in settings, machines and results of two or more runs."""
-    runs = _read_runs(arguments.positional)
+    distinct = {folder.resolve(): folder for folder in find_runs(arguments.positional)}
+    runs = read_all(list(distinct.values()))
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     settings = [read_settings(run.folder) for run in runs]
     tables = {
@@ -100,25 +118,6 @@ def run(arguments: Arguments) -> int:
     lines += _format_differences(letters, tables["settings"], tables["machine"])
     show(arguments, values, lines, rows)
     return 0
-
-
-def _read_runs(arguments: Sequence[str]) -> list[RunRecord]:
-    """Read the runs to compare. Raises RecipeError unless they are at least two."""
-    others = [argument for argument in arguments if not find_run_path("RUN", argument)]
-    if others and {*others} <= {*Library().list_names()}:
-        fix = shlex.join(["resnet-recipes", "diff", *arguments[:2]])
-        clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
-        raise RecipeError.of("RUN", " ".join(others), clause, fix)
-    paths = find_runs(arguments)
-    for argument, folder in zip(arguments, paths, strict=True):
-        if not is_run(argument) and any(folder.glob(f"*/{CONFIG}")):
-            fix = shlex.join([*LIST.split(), argument])
-            raise RecipeError.of("RUN", argument, "is a folder of runs, not a run", fix)
-    folders = {folder.resolve(): folder for folder in paths}
-    if len(folders) < 2:
-        clause = "needs at least two different runs"
-        raise RecipeError.of("COMMAND", shlex.join(["compare", *arguments]), clause, LIST)
-    return read_all(list(folders.values()))
 
 
 def _has_other_images(groups: Sequence[SeedGroup]) -> bool:

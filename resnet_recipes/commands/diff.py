@@ -1,6 +1,5 @@
 """`resnet-recipes diff A B`: the settings that differ between two recipes or runs."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from resnet_recipes.base.errors import Kind, Problem, RecipeError
@@ -26,33 +25,33 @@ USAGE = Usage(
 )
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if an argument is neither a recipe nor a run."""
+    recipes, problems = Library(arguments.recipes).list_names(), list[Problem]()
+    runs = [path.name for path in iterate_newest_runs(ROOT)]
+    names = [*recipes, *runs, *([LAST] if runs else [])]
+    for argument in arguments.positional:
+        name = argument.removeprefix("recipe=")
+        is_file = name.endswith((".yaml", ".yml"))
+        if name in recipes or is_file or find_run_path("RECIPE|RUN", argument):
+            continue
+        leaf = name.rpartition("/")[2]
+        lists = ("resnet-recipes ls", "resnet-recipes runs")
+        fix = find_closest(leaf, names) or find_part(leaf, names) or lists
+        problem = Problem("RECIPE|RUN", name, "unknown recipe or run", fix, typed=argument)
+        problems.append(problem._replace(kind=Kind.UNKNOWN))
+    RecipeError.raise_if_any(problems)
+
+
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
     names = arguments.positional
-    RecipeError.raise_if_any(_find_unknown(names, arguments.recipes))
     settings = [_read_settings(argument, arguments.recipes) for argument in names]
     differing = [*find_differences(settings).items()]
     rows = [{"setting": key, **dict(zip(names, values, strict=True))} for key, values in differing]
     lines = format_comparison("SETTING", names, differing) if differing else ["no setting differs"]
     show(arguments, rows, lines, rows)
     return 0
-
-
-def _find_unknown(arguments: Sequence[str], folder: Path | None) -> Iterator[Problem]:
-    """Yield the problems of arguments that are neither a recipe nor a run."""
-    recipes = Library(folder).list_names()
-    runs = [path.name for path in iterate_newest_runs(ROOT)]
-    names = [*recipes, *runs, *([LAST] if runs else [])]
-    for argument in arguments:
-        name = argument.removeprefix("recipe=")
-        is_file = name.endswith((".yaml", ".yml"))
-        if name in recipes or is_file or find_run_path("RECIPE|RUN", argument):
-            continue
-        leaf = name.rpartition("/")[2]
-        fix = find_closest(leaf, names) or find_part(leaf, names)
-        lists = ("resnet-recipes ls", "resnet-recipes runs")
-        problem = Problem("RECIPE|RUN", name, "unknown recipe or run", fix or lists, typed=argument)
-        yield problem._replace(kind=Kind.UNKNOWN)
 
 
 def _read_settings(argument: str, folder: Path | None) -> dict[str, str]:

@@ -27,12 +27,15 @@ _MIN_TEXT_COLUMNS = 18  # minimum columns for text
 _PUBLISHED = "PUBLISHED TOP-1"
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if there are names."""
+    if names := shlex.join(arguments.positional):
+        fix = Hint("resnet-recipes show NAME prints a recipe")
+        raise RecipeError.of(names, None, Statement("the list of recipes takes no name"), fix)
+
+
 def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or JSON; needs neither torch nor Hydra."""
-    if arguments.positional:
-        fix = Hint("resnet-recipes show NAME prints a recipe")
-        names = shlex.join(arguments.positional)
-        raise RecipeError.of(names, None, Statement("the list of recipes takes no name"), fix)
     library = Library(arguments.recipes)
     items = [summarize(library, entry) for entry in library.list_entries()]
     rows = [item | {"published": format_result(item["published"])} for item in items]

@@ -30,13 +30,19 @@ USAGE = Usage(
 _REASON = "`resnet-recipes stop`"
 
 
-def run(arguments: Arguments) -> int:
-    """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError unless the argument is a run whose process can be stopped."""
     (folder,) = find_runs(arguments.positional)
     record = read_run(folder)
     if record and record.resumable:
         clause = f"is {record.state} at {record.progress}"
         raise NotReadyError.at(folder, clause, record.resume)
+    find_holder(folder)
+
+
+def run(arguments: Arguments) -> int:
+    """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
+    (folder,) = find_runs(arguments.positional)
     process = find_holder(folder)
     with suppress(OSError):  # a full disk must not prevent the stop
         (folder / STOP).write_text(_REASON)

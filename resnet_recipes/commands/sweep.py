@@ -21,12 +21,14 @@ from resnet_recipes.base.text import (
 )
 from resnet_recipes.command_line.arguments import (
     GPUS_KEYS,
+    NAME_KEYS,
     Arguments,
     drop_arguments,
     select_arguments,
 )
 from resnet_recipes.command_line.printing import get_page_width, say
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
+from resnet_recipes.command_line.run_arguments import replace_extend, resolve_weights
 from resnet_recipes.commands.plan import format_plan
 from resnet_recipes.commands.runs import format_runs
 from resnet_recipes.data.base import DataFacts
@@ -47,33 +49,31 @@ from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.run_folder.facts import count_pflops
 from resnet_recipes.run_folder.runs import read_run
 
-#: Settings that name one run.
-_NAMES = ("run", "run.name")
-
 #: The slash of a fraction, as in data.fold=1/5.
 _FRACTION = re.compile(r"(?<=\d)/(?=\d)")
 
 Runs = dict[str, tuple[Composed, list[str]]]  # the recipe and the arguments of each run, by name
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if an argument does not work in a sweep, with the problems of its runs."""
+    errors = ErrorCollector()
+    with errors:
+        RecipeError.raise_if_any([*_find_problems(arguments), *_find_slot_problems(arguments)])
+    with errors:
+        if errors.problems:
+            _plan_runs(resolve_weights(replace_extend(arguments)))
+    errors.raise_if_any()
+
+
 def run(arguments: Arguments) -> int:
-    """Check every run, then train all; with --dry-run only list them.
+    """Compose every run, then train all; with --dry-run only list them.
 
     The same command continues a sweep.
     """
-    gpus, text = cuda.find_gpus().count, arguments.flags.get("--parallel", "1")
-    errors = ErrorCollector()
-    with errors:
-        RecipeError.raise_if_any(
-            [*_find_problems(arguments), *_find_slot_problems(text, gpus, arguments.positional)]
-        )
-    shared = ["gpus=1"] if text != "1" and gpus else []
-    settings = drop_arguments(arguments.positional, *_NAMES, *(GPUS_KEYS if shared else ()))
-    with errors:
-        runs = compose_points(list_points([*settings, *shared]), arguments)
-        plans = _plan_points(runs, arguments)
-    errors.raise_if_any()
-    parallel, show = int(text), print if "--dry-run" in arguments else say
+    runs, plans = _plan_runs(arguments)
+    gpus, parallel = cuda.find_gpus().count, int(arguments.flags.get("--parallel", "1"))
+    show = print if "--dry-run" in arguments else say
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
     )
@@ -96,8 +96,12 @@ def run(arguments: Arguments) -> int:
     return code
 
 
-def _plan_points(runs: Runs, arguments: Arguments) -> dict[str, Plan]:
-    """Return the plan of each run by name. Raises RecipeError with the problems of all runs."""
+def _plan_runs(arguments: Arguments) -> tuple[Runs, dict[str, Plan]]:
+    """Return the runs, and the plan of each. Raises RecipeError with the problems of all runs."""
+    is_parallel = arguments.flags.get("--parallel", "1") != "1"
+    shared = ["gpus=1"] if is_parallel and cuda.find_gpus().count else []
+    settings = drop_arguments(arguments.positional, *NAME_KEYS, *(GPUS_KEYS if shared else ()))
+    runs = compose_points(list_points([*settings, *shared]), arguments)
     facts, plans, errors = dict[str, DataFacts](), dict[str, Plan](), ErrorCollector()
     for name, (point, _) in runs.items():
         with errors:
@@ -105,7 +109,7 @@ def _plan_points(runs: Runs, arguments: Arguments) -> dict[str, Plan]:
             forecast = predict_time(plan) if point.recipe.launch.budget else None
             plans[name] = fit_duration(plan, forecast) if forecast else plan
     errors.raise_if_any()
-    return plans
+    return runs, plans
 
 
 def compose_points(
@@ -144,7 +148,7 @@ def compose_points(
 
 def _find_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield arguments that do not work in a sweep."""
-    for argument in select_arguments(arguments.positional, *_NAMES):
+    for argument in select_arguments(arguments.positional, *NAME_KEYS):
         yield Problem(argument, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
     if "--resume" in arguments:
         clause = "cannot be used with -m: the same command continues a sweep"
@@ -157,13 +161,14 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("-m", None, f"starts each run itself and cannot run under {by}")
 
 
-def _find_slot_problems(parallel: str, gpus: int, arguments: Sequence[str]) -> Iterator[Problem]:
+def _find_slot_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of --parallel."""
+    gpus, parallel = cuda.find_gpus().count, arguments.flags.get("--parallel", "1")
     available, unit = (gpus, "GPU") if gpus else (count_cores(), "core")
     if problem := find_number_problem("--parallel", parallel, 1, available):
         yield problem._replace(fix=Hint(f"this machine has {format_count(available, unit)}"))
     elif int(parallel) > 1 and gpus:
-        for argument in select_arguments(arguments, *GPUS_KEYS):
+        for argument in select_arguments(arguments.positional, *GPUS_KEYS):
             yield Problem(
                 argument, None, Statement("--parallel gives each run one GPU"), kind=Kind.UNUSED
             )

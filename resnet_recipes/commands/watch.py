@@ -47,6 +47,11 @@ _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 READ_INTERVAL_SECONDS = 1.0
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError unless the argument is a run that can be read."""
+    read_all(find_runs(arguments.positional))
+
+
 def run(arguments: Arguments) -> int:
     """Show the run until it ends or Ctrl-C is pressed."""
     (folder,) = find_runs(arguments.positional)

@@ -56,6 +56,14 @@ train -m demo data=images,no bs=64,1 | 2 | bs=64 data=no
 train demo data=images budget=2hours ssr=-1 run=a | 2 | budget ssr run
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 ls --csv ~nobodyx/x.csv --foo | 2 | --csv unknown
+ls mild --foo | 2 | mild unknown
+diff mildd a --foo | 2 | unknown unknown
+compare no a --foo | 2 | `no` unknown
+stop no --foo | 2 | `no` unknown
+stop a --foo | 2 | runs/a unknown
+watch no --foo | 2 | `no` unknown
+watch images --foo | 2 | images unknown
+train -m demo data=images seed=1,2 run=a --foo | 2 | run=a unknown
 train demo lr=\u22121 ... data=x\u00a0seed=3 # | 2 | lr= ... data=x #
 """
 
