@@ -1,6 +1,7 @@
 """`resnet-recipes predict RUN|FILE IMAGE...|FOLDER`: classify images with a trained network."""
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,16 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import (
-    ExitCode,
-    Hint,
-    Kind,
-    Problem,
-    RecipeError,
-    Statement,
-)
+from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.suggestions import IMAGE_FLAGS
 from resnet_recipes.base.text import escape_controls, format_csv_line
 from resnet_recipes.command_line.arguments import Arguments, get_value
@@ -66,13 +60,19 @@ _MAX_NAMED, _IN_GALLERY = 10, 1000
 
 
 def check(arguments: Arguments) -> None:
-    """Raise RecipeError if a flag is wrong, or if the network or an image does not exist."""
+    """Raise RecipeError if an argument is wrong, or if an output file is not ours."""
     from resnet_recipes.inference.images import find_images
+    from resnet_recipes.report.page.html import HEAD, is_ours
 
     network, images = _split(arguments.positional)
     top, errors = arguments.flags.get("--top", "5"), ErrorCollector()
     with errors:
         RecipeError.raise_if_any([find_number_problem("--top", top, 1, fix="--top 5")])
+    for flag, head in {"--csv": "file,class_1,", "--gallery": HEAD}.items():
+        with errors:
+            path = parse_path(flag, arguments.flags.get(flag, os.devnull))
+            if path.is_file() and path.stat().st_size and not is_ours(path, head):
+                parse_new_path(flag, arguments.flags[flag])
     with errors:
         RecipeError.raise_if_any(_find_problems(arguments, bool(images)))
         with errors:
@@ -137,8 +137,7 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     if not (has_images or lacks_run):
         typed = get_value(others, *IMAGE_FLAGS)  # source=photos
         fix = f"{command} {shlex.quote(typed)}" if typed else Hint(f"{command} IMAGE ...")
-        if problem:  # it has this advice already
-            fix = ""
+        fix = "" if problem else fix  # it has this advice already
         yield Problem("IMAGE", None, "pass files or folders", fix, kind=Kind.MISSING)
     if swapped := list(filter(is_run, others)):
         runs = [*filter(is_run, first), *swapped]

@@ -80,6 +80,21 @@ def test_predict_reports_unreadable_images_and_classifies_others(folder_with_wei
     assert message.endswith("\n\n[exit 3]\n")
 
 
+def test_predict_replaces_only_its_own_files(folder_with_weights, run_command):
+    table, page = "path,label\n1.jpg,ants\n", "<!doctype html>\n"
+    Path("labels.csv").write_text(table)
+    Path("mine.html").write_text(page)
+    err = run_command(f"resnet-recipes predict mine {GOOD} --csv labels.csv --gallery mine.html", 2)
+    assert "--csv labels.csv already exists, and nothing is overwritten" in err.err
+    assert "--csv labels2.csv" in err.err
+    assert "--gallery mine2.html" in err.err
+    assert (Path("labels.csv").read_text(), Path("mine.html").read_text()) == (table, page)
+    Path("own.csv").touch()
+    for name in ("labels2", "own", "labels2"):
+        run_command(f"resnet-recipes predict mine {GOOD} --csv {name}.csv --gallery mine2.html")
+        assert Path(f"{name}.csv").read_text().count("\n") == 2
+
+
 def test_predict_names_only_ten_unreadable_images(folder_with_weights, run_command):
     Path("bad").mkdir()
     for number in range(12):

@@ -21,7 +21,8 @@ _THUMBNAIL_SIZE = 160
 #: Characters of a table cell before it is wrapped.
 MAX_CELL_CHARACTERS = 24
 
-_HEAD = (
+#: Start of each page, which `is_ours` recognizes.
+HEAD = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="generator" content="resnet-recipes">'
 )
@@ -66,9 +67,9 @@ def build_page(title: str, sections: Sequence[PageSection]) -> str:
     return build_document(title, map(_format_section, sections), scripts)
 
 
-def is_ours(path: Path) -> bool:
-    """Return whether this program wrote a page, so that a new page may replace it."""
-    return path.is_file() and path.read_bytes().startswith(_HEAD.encode())
+def is_ours(path: Path, head: str = HEAD) -> bool:
+    """Return whether a file starts with `head`, so that a new page or table may replace it."""
+    return path.is_file() and path.read_bytes().startswith(head.encode())
 
 
 class Tile(NamedTuple):
@@ -100,7 +101,7 @@ def build_gallery(title: str, text: str, tiles: Sequence[Tile]) -> str:
 def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ()) -> str:
     """Return a self-contained HTML file from elements whose text is escaped."""
     parts = [
-        _HEAD,
+        HEAD,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape_html(title)}</title><style>{_read_file('page.css')}</style>"
         "</head><body><main>",
