@@ -10,6 +10,7 @@ from contextlib import suppress
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
+from stat import S_ISDIR
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem
@@ -32,6 +33,7 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # marks that spreadsheets w
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _MAX_BYTES = 1 << 30
 _MAX_LINE_BYTES = 1 << 20
+_MISSING, _FOLDER = -1, -2  # in place of a file size
 _TASK_SIZE = 1000  # file sizes per task; each task uses 1.5 kB
 
 
@@ -123,21 +125,19 @@ def make_listing(table: Path, rows: Sequence[TableRow], wrong: Sequence[Problem]
     some = [names[first : first + _TASK_SIZE] for first in range(0, len(names), _TASK_SIZE)]
     with ThreadPoolExecutor(READ_THREADS) as pool:
         sizes = list(chain(*pool.map(lambda part: _read_sizes(folder, part), some)))
-    if missing := [row for row, size in zip(rows, sizes, strict=True) if size < 0]:
-        clause = f"lists missing files, {len(missing):,} of {len(rows):,}: {_list_first(missing)}"
-        hint = Hint(f"paths are relative to {folder}")
-        problems.append(make_problem(table, clause, hint))
     first = {name: row for row, name in zip(reversed(rows), reversed(names), strict=True)}
-    if repeated := [row for row, name in zip(rows, names, strict=True) if row is not first[name]]:
-        clause = f"names images twice: {_list_first(repeated)}"
-        problems.append(make_problem(table, clause, _ROWS))
+    near, each = Hint(f"paths are relative to {folder}"), [*zip(rows, names, sizes, strict=True)]
+    for clause, hint, bad in (
+        ("lists missing files", near, [row for row, _, size in each if size == _MISSING]),
+        ("lists folders", _ROWS, [row for row, _, size in each if size == _FOLDER]),
+        ("names images twice", _ROWS, [row for row, name, _ in each if row is not first[name]]),
+    ):
+        if bad:
+            listed = join_first([f"{row.name} in line {row.line}" for row in bad])
+            clause = f"{clause}, {len(bad):,} of {len(rows):,}: {listed}"
+            problems.append(make_problem(table, clause, hint))
     NotReadyError.raise_if_any(problems)
     return Listing.build(folder, zip((row.label for row in rows), names, sizes, strict=True))
-
-
-def _list_first(rows: Sequence[TableRow]) -> str:
-    """Return the names and lines of the first few rows, and the number of the others."""
-    return join_first([f"{row.name} in line {row.line}" for row in rows])
 
 
 def _read(table: Path) -> _Cells:
@@ -198,11 +198,12 @@ def _make_relative(name: str, folder: str) -> str:
 
 
 def _read_sizes(folder: str, names: Sequence[str]) -> list[int]:
-    """Return the size of each file, -1 for missing files."""
+    """Return the size of each file, _MISSING or _FOLDER."""
     sizes = []
     for name in names:
         try:
-            sizes.append(os.stat(os.path.join(folder, name)).st_size)
+            status = os.stat(os.path.join(folder, name))
+            sizes.append(_FOLDER if S_ISDIR(status.st_mode) else status.st_size)
         except OSError:
-            sizes.append(-1)
+            sizes.append(_MISSING)
     return sizes

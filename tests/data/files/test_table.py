@@ -91,7 +91,8 @@ def test_table_split_is_column_or_first_folder(listed_images, text, splits):
             "path,label\na.jpg,x\nnone.jpg,y\n",
             "lists missing files, 1 of 2: none.jpg in line 3",
         ),
-        ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg in line 3"),
+        ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice, 1 of 2: ./a.jpg in line 3"),
+        ("path,label\na.jpg,x\n.,y\n", "lists folders, 1 of 2: . in line 3"),
     ],
 )
 def test_label_table_errors_name_their_line(listed_images, text, message):
@@ -113,7 +114,7 @@ def test_label_table_reports_all_kinds_of_rows(listed_images):
     assert clauses[1].startswith("has rows whose split is not training or validation: other")
     assert clauses[2].startswith("lists missing files, 9 of 12: none0.jpg in line 6, none1.jpg")
     assert clauses[2].endswith("none4.jpg in line 10 and 4 more")
-    assert clauses[3] == "names images twice: a.jpg in line 3"
+    assert clauses[3] == "names images twice, 1 of 12: a.jpg in line 3"
 
 
 @pytest.mark.timeout(30)
