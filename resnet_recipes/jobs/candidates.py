@@ -9,13 +9,12 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
-from PIL import Image
-
 from resnet_recipes import data
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
+from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
 from resnet_recipes.jobs.budget import fit_duration
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.measure import predict_time
@@ -235,6 +234,7 @@ def find_typical_size(config: DataConfig, facts: DataFacts) -> float:
         return 0.0
     files, sizes = Files.of(config, "train", facts.train_digest), []
     for index in range(0, len(files), max(1, -(-len(files) // MAX_MEASURED_IMAGES))):
-        with suppress(OSError), Image.open(files.path(index)) as image:
-            sizes.append(min(image.size))
+        with suppress(BadImageError):
+            image = Picture(read_file(files.path(index)))
+            sizes.append(min(image.height, image.width))
     return median(sizes) if sizes else 0.0

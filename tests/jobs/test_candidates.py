@@ -17,3 +17,15 @@ def test_typical_size_is_median_of_sixteen_images(tmp_path):
             Image.new("L", sizes[index % 4]).save(tmp_path / split / name / f"{index:02}.png")
     config = DataConfig(root=str(tmp_path))
     assert find_typical_size(config, survey_images(config)) == 250
+
+
+def test_typical_size_skips_images_beyond_limit(tmp_path, recwarn):
+    for name, size in {"a": (60, 50), "b": (10_000, 9_500), "c": (20_000, 12_000)}.items():
+        for split in ("train", "val"):
+            (tmp_path / split / name).mkdir(parents=True)
+            Image.new("1", size).save(tmp_path / split / name / "1.png")
+    config = DataConfig(root=str(tmp_path))
+    facts = survey_images(config)
+    recwarn.clear()
+    assert find_typical_size(config, facts) == 50
+    assert not [str(each.message) for each in recwarn if "Image size" in str(each.message)]

@@ -42,6 +42,7 @@ SUFFIXES = tuple(suffix for suffixes in KINDS.values() for suffix in suffixes)
 
 #: Limit of pixels; larger images are rejected before anything is allocated.
 MAX_PIXELS = 64_000_000
+_TOO_LARGE = f"has more than {MAX_PIXELS // 10**6} million pixels; save it smaller"
 
 #: Limit of bytes; larger files are rejected unread.
 MAX_IMAGE_BYTES = 1 << 28
@@ -128,10 +129,7 @@ class Picture(Pixels):
         self.width, self.height = self._image.size
         area = self.height * self.width
         if not 0 < area <= MAX_PIXELS:
-            raise BadImageError(
-                f"is {self.width} x {self.height} pixels; the limit is "
-                f"{MAX_PIXELS // 10**6} million"
-            )
+            raise BadImageError(_TOO_LARGE if area else "has no pixels")
         if (scans := count_passes(data)) > MAX_SCANS:
             raise BadImageError(f"has more than {MAX_SCANS} JPEG scans")
         if scans and area * max(scans, USUAL_SCANS) > MAX_PASSES:
@@ -243,6 +241,8 @@ def _open(data: bytes) -> Image.Image:
             return Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.UnidentifiedImageError:
         raise BadImageError(_identify(data)) from None
+    except Image.DecompressionBombError:  # the limit of Pillow is higher
+        raise BadImageError(_TOO_LARGE) from None
     except (OSError, SyntaxError):  # such as "Truncated File Read"
         raise BadImageError("is damaged or incomplete") from None
     except Exception as error:  # parsers in Pillow raise many types

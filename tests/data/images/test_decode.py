@@ -118,6 +118,13 @@ def test_progressive_jpeg_beyond_scan_limit_is_rejected():
             Picture(declare_size(data, *size))
 
 
+@pytest.mark.parametrize("size", [(8001, 8000), (10_000, 9_500), (20_000, 12_000)])
+def test_images_beyond_any_limit_get_same_advice(size):
+    # the second is beyond the limit at which Pillow warns, the third where it raises
+    with pytest.raises(BadImageError, match=r"^has more than 64 million pixels; save it smaller$"):
+        Picture(declare_size(encode_image(PHOTO), *size))
+
+
 def test_scan_count_ignores_thumbnails_and_orientation():
     thumbnail = encode_image(PHOTO.resize((40, 30)), progressive=True)
     turned = Image.Exif()
