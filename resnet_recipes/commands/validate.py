@@ -21,15 +21,18 @@ USAGE = Usage(
 )
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if an argument is a folder."""
+    if folder := next(filter(os.path.isdir, arguments.positional), ""):
+        command = shlex.join(["resnet-recipes", "validate", "--recipes", folder])
+        raise RecipeError.of(folder, None, "is a folder, not a recipe", command)
+
+
 def run(arguments: Arguments) -> int:
     """Compose each file. Raises the problems of all files."""
     from resnet_recipes.recipe.compose import add_location, compose
 
-    folder = arguments.recipes
-    library = Library(folder)
-    if typed_folder := next(filter(os.path.isdir, arguments.positional), ""):
-        command = shlex.join(["resnet-recipes", "validate", "--recipes", typed_folder])
-        raise RecipeError.of(typed_folder, None, "is a folder, not a recipe", command)
+    library = Library(arguments.recipes)
     names = arguments.positional or [str(path) for path in library.user.values()]
     errors = ErrorCollector()
     for name in names:
@@ -43,7 +46,7 @@ def run(arguments: Arguments) -> int:
             RecipeError.raise_if_any(add_location(conflict, document) for conflict in conflicts)
             print(f"{shorten_path(Path(name))}: ok")
     if not names:
-        print(f"no recipe to check in {folder or './recipes'}")
+        print(f"no recipe to check in {arguments.recipes or './recipes'}")
     try:
         errors.raise_if_any()
     except RecipeError as error:

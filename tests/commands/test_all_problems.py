@@ -63,6 +63,7 @@ stop no --foo | 2 | `no` unknown
 stop a --foo | 2 | runs/a unknown
 watch no --foo | 2 | `no` unknown
 watch images --foo | 2 | images unknown
+validate images --foo | 2 | images unknown
 train -m demo data=images seed=1,2 run=a --foo | 2 | run=a unknown
 train demo lr=\u22121 ... data=x\u00a0seed=3 # | 2 | lr= ... data=x #
 """
