@@ -74,4 +74,4 @@ def run(arguments: Arguments) -> int:
 def _read_parent(arguments: Arguments) -> Entry:
     """Return the recipe to inherit from. Raises RecipeError if it cannot be read."""
     name = arguments.positional[0].removeprefix("recipe=")
-    return Library(arguments.recipes).read_chain(name)[-1].entry
+    return Library(arguments.recipes).read_valid_chain(name)[-1].entry

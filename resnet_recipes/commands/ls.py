@@ -99,8 +99,7 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
         "group": "recipes" if is_packaged else "yours",
     }
     try:
-        links = library.read_chain(entry.name)
-        RecipeError.raise_if_any(one for link in links for one in link.document.problems)
+        links = library.read_valid_chain(entry.name)
     except RecipeError as error:
         return item | {"about": f"cannot be read: {error.problems[0].lines()[0]}"}
     head: dict[str, Any] = {}

@@ -27,7 +27,7 @@ def run(arguments: Arguments) -> int:
     """
     name = arguments.flags.get("--describe") or arguments.positional[0].removeprefix("recipe=")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for entry, document, _ in Library(arguments.recipes).read_chain(name):
+    for entry, document, _ in Library(arguments.recipes).read_valid_chain(name):
         hides = f", hides the packaged {entry.name}" if entry.shadows else ""
         print(f"# {entry.name}: {escape_controls(entry.path)} ({entry.origin}{hides})")
         print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")

@@ -173,6 +173,12 @@ class Library:
         except OSError:
             return False
 
+    def read_valid_chain(self, name: str) -> list[Link]:
+        """Return `read_chain(name)`. Raises RecipeError with the problems of all files."""
+        links = self.read_chain(name)
+        RecipeError.raise_if_any(one for link in links for one in link.document.problems)
+        return links
+
     def find_option(self, group: str, name: str) -> Entry:
         """Return an option of a group. Raises RecipeError with the existing names."""
         packaged = _find_files(find_packaged_folder() / group)

@@ -30,6 +30,14 @@ def test_show_prints_parents_before_a_recipe(run_subcommand, recipes):
     assert output.index("# mild: ") < output.index("# lamb: ") < output.index("# child: ")
 
 
+@pytest.mark.parametrize("command", ["show mine", "cp mine recipes/other.yaml"])
+def test_show_and_cp_report_unknown_parent(command, run_command, recipes):
+    (recipes / "mine.yaml").write_text("defaults: [hott]\n")
+    out, err = run_command(f"resnet-recipes {command}", 2)
+    assert "mine.yaml:1: unknown recipe hott; did you mean hot?" in err
+    assert not out
+
+
 @pytest.mark.parametrize("command", ["show nope", "job"])
 def test_valid_recipes_omit_unreadable_ones(command, run_command, recipes):
     (recipes / "mine.yaml").write_text("defaults: [mild]\nseed: 1\n")
