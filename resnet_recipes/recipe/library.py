@@ -7,6 +7,7 @@ import filecmp
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
@@ -126,15 +127,18 @@ class Library:
         return sorted(entry.name for entry in self.list_entries())
 
     def list_readable_names(self) -> list[str]:
-        """Return the names of the recipes whose own files can be read, sorted."""
-
-        def is_readable(entry: Entry) -> bool:
-            try:
-                return not read(entry).problems
-            except RecipeError:
-                return False
-
-        return sorted(entry.name for entry in filter(is_readable, self.list_entries()))
+        """Return the names of the recipes that can be read with all parents, sorted."""
+        parents: dict[str, set[str]] = {}
+        for entry in self.list_entries():
+            with suppress(RecipeError):
+                document = read(entry)
+                above = {name for group, name in _read_defaults(document) if not group}
+                if not document.problems:
+                    parents[entry.name] = above - {entry.name if entry.shadows else ""}
+        readable: set[str] = set()
+        while new := {name for name in parents if parents[name] <= readable} - readable:
+            readable |= new
+        return sorted(readable)
 
     def find(self, name: str) -> Entry:
         """Return the recipe with a name or path.

@@ -43,7 +43,12 @@ def test_valid_recipes_omit_unreadable_ones(command, run_command, recipes):
     (recipes / "mine.yaml").write_text("defaults: [mild]\nseed: 1\n")
     (recipes / "broken.yaml").write_text("name: [")
     (recipes / "orphan.yaml").write_text("defaults: [gone]\n")
+    (recipes / "circle.yaml").write_text("defaults: [circle]\n")
+    (recipes / "hot.yaml").write_text("defaults: [hot]\nseed: 1\n")
     valid = run_command(f"resnet-recipes {command}", 2).err.partition("valid: ")[2]
     assert ", mine, " in valid
+    assert ", hot, " in valid
     assert "broken" not in valid
+    assert "orphan" not in valid
+    assert "circle" not in valid
     assert "broken.yaml:2 is not YAML" in run_command("resnet-recipes show broken", 2).err
