@@ -50,8 +50,16 @@ def run(arguments: Arguments) -> int:
     try:
         errors.raise_if_any()
     except RecipeError as error:
-        raise type(error)(_name_file(problem, library) for problem in error.problems) from None
+        problems = sorted(error.problems, key=_find_place)
+        raise type(error)(_name_file(problem, library) for problem in problems) from None
     return ExitCode.DONE
+
+
+def _find_place(problem: Problem) -> tuple[str, int]:
+    """Return the file and line of a problem, to sort by; 0 without a line."""
+    place = (problem.where or problem.key).partition(": ")[0]
+    file, _, line = place.rpartition(":")
+    return (file, int(line)) if line.isdecimal() else (place, 0)
 
 
 def _name_file(problem: Problem, library: Library) -> Problem:

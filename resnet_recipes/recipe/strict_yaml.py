@@ -42,6 +42,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Sections that a recipe can select by name; each has a folder with its options.
 GROUPS = ("optimizer", "schedule")
 
+#: The short name of each setting that has one, including `epochs`.
+_SHORT_OF = {get_full_name(word): word for word in SHORT_NAMES}
+
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _CHOICE = re.compile(r"(override )?/?[a-z]{1,64}")  # a key in `defaults`, in the Hydra grammar
 _REFERENCE = re.compile(r"\$\{[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*\}")
@@ -75,7 +78,7 @@ class Document:
         """Return a value for `key`, or a change, as a line of this file; other advice as it is."""
         change = Change(f"{key}={fix}") if isinstance(fix, Value) else fix
         if not isinstance(change, Change):
-            return fix
+            return fix if "." in key else _SHORT_OF.get(fix, fix)
         *sections, name = (f"{change.key}.name" if change.key in GROUPS else change.key).split(".")
         line = f"{name}: {'null' if change[0] == '~' else change.value or repr('')}"
         while sections and (change.key in GROUPS or ".".join(sections) not in self.lines):
@@ -304,9 +307,8 @@ def _make_key_problem(name: str) -> Problem:
         fix: Fix = Hint(reduce(lambda inner, outer: f"{outer}: {{{inner}}}", sections[::-1], line))
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
-        settings = {get_full_name(word): word for word in SHORT_NAMES}
-        likely_name = find_closest(plain_name, [*settings, *SHORT_NAMES])
-        if not (fix := settings.get(likely_name, likely_name)):
+        likely_name = find_closest(plain_name, [*_SHORT_OF, *SHORT_NAMES])
+        if not (fix := _SHORT_OF.get(likely_name, likely_name)):
             unknown = Problem.unknown_setting(plain_name.strip("_"))
             return add_key_meaning(unknown)._replace(key=name)
     return Problem.unknown_setting(name, fix=fix)

@@ -92,6 +92,21 @@ def test_broken_reference_is_reported_in_one_line(run_command, recipes):
     assert "mine.yaml:2: seed: yes is read" in err
 
 
+def test_problems_of_a_file_are_sorted_by_line(run_command, recipes):
+    lines = ("defaults: [mild]", "epoch: 3", "optimizer: {lrr: 1}", "methods: {ema: off}")
+    (recipes / "mine.yaml").write_text("\n".join((*lines, *["# comment"] * 6, "batch_size: 8")))
+    err = run_command("resnet-recipes validate", 2).err
+    assert re.findall(r"mine.yaml:(\d+)", err) == ["2", "3", "4", "11"]
+
+
+def test_validate_suggests_short_names_at_the_top(run_command, recipes):
+    (recipes / "mine.yaml").write_text("epoch: 3\noptimizer: {lrr: 1}\nbatch_size: 8\n")
+    err = run_command("resnet-recipes validate", 2).err
+    assert "mine.yaml:1: unknown setting epoch; did you mean epochs?" in err
+    assert "mine.yaml:2: unknown setting optimizer.lrr; did you mean optimizer.lr?" in err
+    assert "mine.yaml:3: unknown setting batch_size; did you mean bs?" in err
+
+
 def test_unknown_parent_does_not_hide_other_mistakes(run_command, recipes):
     (recipes / "mine.yaml").write_text("defaults: [gone]\nepochs: many\nseed: yes\n")
     err = run_command("resnet-recipes validate", 2).err
