@@ -179,12 +179,13 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     if not config.sets_aside:
         yield from _find_split_differences(config.root, train, val)
     if len(train.classes) < 2:
+        folder = os.path.join(train.folder, train.classes[0])
         fix: Fix = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
-        if config.sets_aside and train.has_inner:
-            folder = os.path.join(train.folder, train.classes[0])
-            fix = (Value(folder), Hint("it makes each folder in it a class"))
+        if not os.path.isdir(folder):
+            fix = Hint("every row of the table has this label")
         elif train.has_inner:
-            fix = (Change("data.nested_classes=true"), Hint("it makes each inner folder a class"))
+            change = Value(folder) if config.sets_aside else Change("data.nested_classes=true")
+            fix = (change, Hint("it makes each inner folder a class"))
         yield make_problem(
             config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix
         )

@@ -217,6 +217,14 @@ def test_split_leaves_each_class_in_both_splits(flowers):
     assert "use:" not in message
 
 
+def test_table_of_one_class_is_explained(flowers):
+    images = [f"{path}" for path in flowers.glob("*/*")]
+    table = flowers.parent / "labels.csv"
+    table.write_text("path,label\n" + "".join(f"{path},roses\n" for path in images))
+    message = explain_rejected_folder(table, val_share=0.1)
+    assert message.endswith("needed\n    hint:  every row of the table has this label")
+
+
 def test_single_and_empty_classes_are_explained(flowers):
     for path in (flowers / "bee").iterdir():
         path.unlink()
@@ -228,7 +236,7 @@ def test_single_and_empty_classes_are_explained(flowers):
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
     message = explain_rejected_folder(root, val_share=0.1)
-    fix = f"use:   data={root}/train/insects\n    hint:  it makes each folder in it a class"
+    fix = f"use:   data={root}/train/insects\n    hint:  it makes each inner folder a class"
     assert f"has one class, insects; at least 2 are needed\n    {fix}" in message
     assert count_images(root / "train" / "insects", val_share=0.1)[2] == (
         "ant",
