@@ -12,7 +12,7 @@ import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import Change, Fix, Hint, Note, NotReadyError, Problem, Value
-from resnet_recipes.base.text import Say, do_nothing, format_bytes, join_first
+from resnet_recipes.base.text import Say, do_nothing, format_bytes, format_count, join_first
 from resnet_recipes.data.base import SAMPLE_SIZE, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import (
@@ -25,8 +25,10 @@ from resnet_recipes.data.files.class_folders import find_doubts, find_inner_fold
 from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, iterate_images
+from resnet_recipes.data.images.decode import SUFFIXES
 from resnet_recipes.data.root import (
     CONVERT_HINT,
+    DEBRIS,
     LAYOUT,
     SPLITS,
     TABLES,
@@ -96,7 +98,7 @@ def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, L
         len(train),
         len(val),
         train.classes,
-        (*_describe_source(root, parts), *_iterate_notes(config, train, val, has_table)),
+        (*_describe_source(root, parts, has_table), *_iterate_notes(config, train, val, has_table)),
         train.digest,
         val.digest,
         tuple(map(int, train.counts)),
@@ -273,11 +275,9 @@ def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[Note]
 def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[Note]:
     """Yield a note if some validation images are training images."""
     if (copies := find_copies(train, val)).paths:
-        is_one = len(copies.paths) == 1
-        same = "is identical to a training image" if is_one else "are identical to training images"
-        text = f"{len(copies.paths)} of the {copies.compared} compared validation images {same}"
+        share = f"{len(copies.paths)} of {copies.compared} compared, such as {copies.paths[0]}"
         command = f"resnet-recipes doctor data {shlex.quote(config.root)}"
-        yield Note(f"{text}: {copies.paths[0]}", command)
+        yield Note(f"validation images identical to training images: {share}", command)
 
 
 def _has_nested_classes(listing: Listing) -> bool:
@@ -290,14 +290,24 @@ def _has_nested_classes(listing: Listing) -> bool:
     return len(folders) == len({*folders}) and any(len(names) > 1 for names in inside)
 
 
-def _describe_source(root: Path, parts: dict[str, Part]) -> Iterator[Note]:
-    """Yield the source of labels if a folder also has tables."""
+def _describe_source(root: Path, parts: dict[str, Part], has_table: bool) -> Iterator[Note]:
+    """Yield the source of labels if a folder also has tables, and the images without a label."""
+    stray = sorted(
+        os.path.relpath(entry.path, root)
+        for folder in (() if has_table else {root, *(part.path for part in parts.values())})
+        for entry in os.scandir(folder)
+        if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(DEBRIS)
+        if entry.is_file()
+    )
+    if stray:
+        count = format_count(len(stray), "image")
+        yield Note(f"{count} outside class folders (ignored): {join_first(stray)}")
     labels = [
         str(part.path) if part.is_table else f"the names of folders in {part.path}"
         for part in parts.values()
     ]
     unread = [str(path) for path in _list_tables(root) if str(path) not in labels]
-    if unread or (root.is_dir() and any(part.is_table for part in parts.values())):
+    if unread or (root.is_dir() and has_table):
         unread_note = f", not from {join_first(unread)}" if unread else ""
         yield Note(f"labels come from {' and '.join(dict.fromkeys(labels))}{unread_note}")
 

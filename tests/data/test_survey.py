@@ -49,6 +49,17 @@ def test_flat_validation_suggests_sorting_by_a_list(copied_images):
     assert explain_rejected_folder(copied_images).endswith(command)
 
 
+def test_images_outside_class_folders_are_noted(copied_images):
+    def list_notes() -> list[str]:
+        return [note.text for note in data.survey_images(make_small_config(copied_images)).notes]
+
+    assert not [text for text in list_notes() if "outside" in text]
+    image = next((copied_images / "val").glob("*/*"))
+    for name in ("z.JPG", "train/a.jpg", "train/.hidden.jpg", "val/notes.txt"):
+        shutil.copy(image, copied_images / name)
+    assert "2 images outside class folders (ignored): train/a.jpg, z.JPG" in list_notes()
+
+
 def test_class_mismatches_are_reported_together(copied_images):
     shutil.move(copied_images / "val" / "bee", copied_images / "val" / "wasp")
     shutil.rmtree(copied_images / "train" / "cat")
