@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import compress
@@ -255,6 +255,11 @@ def _iterate_notes(
         yield Note(
             "some class folders contain folders, which can be classes", "data.nested_classes=true"
         )
+    similar = defaultdict[str, list[str]](list)
+    for name in train.classes:
+        similar[name.casefold().removesuffix(" - copy")].append(name)
+    for names in filter(lambda names: len(names) > 1, similar.values()):
+        yield Note(f"classes {' and '.join(names)} have almost the same name")
     yield from describe_imbalance(train.counts, config)
 
 

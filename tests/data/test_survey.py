@@ -49,15 +49,27 @@ def test_flat_validation_suggests_sorting_by_a_list(copied_images):
     assert explain_rejected_folder(copied_images).endswith(command)
 
 
-def test_images_outside_class_folders_are_noted(copied_images):
-    def list_notes() -> list[str]:
-        return [note.text for note in data.survey_images(make_small_config(copied_images)).notes]
+def list_notes(root: Path) -> list[str]:
+    return [note.text for note in data.survey_images(make_small_config(root)).notes]
 
-    assert not [text for text in list_notes() if "outside" in text]
+
+def test_similar_class_names_are_noted(copied_images):
+    assert not [text for text in list_notes(copied_images) if "same name" in text]
+    for split in ("train", "val"):
+        for name in ("Bee", "bee - Copy", "bees"):
+            shutil.copytree(copied_images / split / "bee", copied_images / split / name)
+    note = "classes Bee and bee and bee - Copy have almost the same name"
+    assert note in list_notes(copied_images)
+
+
+def test_images_outside_class_folders_are_noted(copied_images):
+    assert not [text for text in list_notes(copied_images) if "outside" in text]
     image = next((copied_images / "val").glob("*/*"))
     for name in ("z.JPG", "train/a.jpg", "train/.hidden.jpg", "val/notes.txt"):
         shutil.copy(image, copied_images / name)
-    assert "2 images outside class folders (ignored): train/a.jpg, z.JPG" in list_notes()
+    assert "2 images outside class folders (ignored): train/a.jpg, z.JPG" in list_notes(
+        copied_images
+    )
 
 
 def test_class_mismatches_are_reported_together(copied_images):
