@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -168,7 +168,13 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     Labels are positions in the sorted list, so one extra class shifts them.
     """
     in_train, in_val = ({*compress(one.classes, one.counts)} for one in (train, val))
-    if empty := _list_empty_folders(config.root, {*in_train, *in_val}, train, val):
+    if empty := sorted(
+        {
+            os.path.relpath(os.path.join(listing.folder, name), config.root)
+            for listing in (train, val)
+            for name in {*listing.classes} - in_train - in_val
+        }
+    ):
         these = "this folder" if len(empty) == 1 else "these folders"
         clause, hint = f"has no images in {join_first(empty)}", f"add images, or remove {these}"
         yield _make_empty_problem(config.root, clause, train.others + val.others, hint)
@@ -222,17 +228,6 @@ def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator
             Hint("rename or remove these classes, or add their images"),
         )
         yield make_problem(root, clause, hints)
-
-
-def _list_empty_folders(root: str, names: Collection[str], *listings: Listing) -> list[str]:
-    """Return the class folders, relative to `root`, of classes that are not in `names`."""
-    paths = {
-        os.path.relpath(os.path.join(listing.folder, name), root)
-        for listing in listings
-        for name in listing.classes
-        if name not in names
-    }
-    return sorted(paths)
 
 
 def _list_single_classes(config: DataConfig, train: Listing, val: Listing) -> list[str]:

@@ -69,15 +69,11 @@ def check_data(
         )
         return [make_finding(problem._replace(fix=tuple(commands)))]
     if betons and not any((root / split).is_dir() for split in SPLITS):
-        missing = [
-            split
+        return findings + [
+            Finding("fix", f"{root} has no {split}.beton", CONVERT_HINT)
             for split in SPLITS
-            if root / f"{split}.beton" not in betons and root not in betons
+            if {root, root / f"{split}.beton"}.isdisjoint(betons)
         ]
-        findings += [
-            Finding("fix", f"{root} has no {split}.beton", CONVERT_HINT) for split in missing
-        ]
-        return findings
     try:
         config = make_config(root, nested_classes)
         counts = [*_check_folders(config, compares=not images)]
