@@ -19,6 +19,7 @@ LAYOUT = (
 )
 SPLITS = ("train", "val")
 CONVERT_HINT = Hint("resnet-recipes convert SRC DST")
+WINDOWS_HINT = Hint("write / instead of \\; in WSL, C:\\ is /mnt/c/")
 
 #: Names for the splits, including Hugging Face keywords. The first that exists is used.
 SYNONYMS = {
@@ -173,6 +174,8 @@ def _explain_missing(root: Path) -> Problem:
         fix = Hint(f"there is no folder {there / wrong}") if rest else ()
     if root.match("data/demo"):
         fix = "resnet-train demo"
+    elif "\\" in wrong or wrong.endswith(":"):
+        fix = WINDOWS_HINT
     return _make_absent_problem(root, fix)
 
 

@@ -54,6 +54,8 @@ cifar/train/cat | is one class; use the folder containing train/ and val/ | data
 half | has only train.beton | hint:  resnet-recipes convert SRC DST
 data/demo | does not exist | resnet-train demo
 /nowhere/x | does not exist | there is no folder /nowhere
+C:\\Users\\me | does not exist | write / instead of \\; in WSL, C:\\ is /mnt/c/
+C:/Users/me | does not exist | in WSL, C:\\ is /mnt/c/
 """
     ),
 )

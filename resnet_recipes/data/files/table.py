@@ -17,7 +17,13 @@ from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.base.reading import open_regular, parse_json, read_bytes
 from resnet_recipes.base.text import format_count, join_first
 from resnet_recipes.data.files.listing import READ_THREADS, Listing
-from resnet_recipes.data.root import SYNONYMS, find_split_names, make_error, make_problem
+from resnet_recipes.data.root import (
+    SYNONYMS,
+    WINDOWS_HINT,
+    find_split_names,
+    make_error,
+    make_problem,
+)
 
 #: Files with labels next to the images, as in Hugging Face `imagefolder`.
 METADATA = ("metadata.csv", "metadata.jsonl")
@@ -126,7 +132,9 @@ def make_listing(table: Path, rows: Sequence[TableRow], wrong: Sequence[Problem]
     with ThreadPoolExecutor(READ_THREADS) as pool:
         sizes = list(chain(*pool.map(lambda part: _read_sizes(folder, part), some)))
     first = {name: row for row, name in zip(reversed(rows), reversed(names), strict=True)}
-    near, each = Hint(f"paths are relative to {folder}"), [*zip(rows, names, sizes, strict=True)]
+    each = [*zip(rows, names, sizes, strict=True)]
+    has_backslash = any("\\" in row.name for row in rows)
+    near = WINDOWS_HINT if has_backslash else Hint(f"paths are relative to {folder}")
     for clause, hint, bad in (
         ("lists missing files", near, [row for row, _, size in each if size == _MISSING]),
         ("lists folders", _ROWS, [row for row, _, size in each if size == _FOLDER]),

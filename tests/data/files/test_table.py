@@ -104,6 +104,14 @@ def test_label_table_errors_name_their_line(listed_images, text, message):
     assert all(problem.advice for problem in caught.value.problems)
 
 
+def test_label_table_with_backslashes_gets_hint(listed_images):
+    (listed_images / "labels.csv").write_text("path,label\nants\\a.jpg,ant\n")
+    with pytest.raises(NotReadyError, match=r"hint:  write / instead of \\; in WSL"):
+        table.make_listing(
+            listed_images / "labels.csv", table.read_rows(listed_images / "labels.csv")
+        )
+
+
 def test_label_table_reports_all_kinds_of_rows(listed_images):
     lines = ["path,label,split", "a.jpg,x,train", "a.jpg,y,train", "b.jpg,,train", "b.jpg,y,other"]
     lines += [f"none{number}.jpg,x,val" for number in range(9)]
