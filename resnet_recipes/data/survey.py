@@ -5,6 +5,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import compress
 from pathlib import Path
 
@@ -210,7 +211,7 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
 
 
 def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator[Problem]:
-    others, one_split = train.others + val.others, list[str]()
+    others, alone = train.others + val.others, dict[str, list[str]]()
     for split, here, other, there in (("train", train, "val", val), ("val", val, "train", train)):
         with_images = ({*compress(one.classes, one.counts)} for one in (here, there))
         missing = sorted(set.difference(*with_images))
@@ -220,14 +221,20 @@ def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator
             hint = f"add images to {other}, or remove these classes from {split}"
             yield _make_empty_problem(root, clause, others, hint)
         if absent := [name for name in missing if name not in there.classes]:
-            one_split.append(f"{join_first(absent)} only in {split}")
-    if one_split:
-        clause = f"has {' and '.join(one_split)}{_describe_unread(others)}"
-        hints = (
-            Hint("train and val need exactly the same class names"),
-            Hint("rename or remove these classes, or add their images"),
-        )
-        yield make_problem(root, clause, hints)
+            alone[split] = absent
+    if alone:
+        clauses = [f"{join_first(names)} only in {split}" for split, names in alone.items()]
+        clause = f"has {' and '.join(clauses)}{_describe_unread(others)}"
+        ours = {name.casefold(): name for name in alone.get("train", ())}
+        meant = [
+            f"{ours[near[0]]} for {name}"
+            for name in alone.get("val", ())[:5]
+            if (near := get_close_matches(name.casefold(), ours, 1, 0.8))
+        ]
+        need = "train and val need exactly the same class names"
+        hint = f"in val, did you mean {' and '.join(meant)}?" if meant else need
+        fix = "rename or remove these classes, or add their images"
+        yield make_problem(root, clause, (Hint(hint), Hint(fix)))
 
 
 def _list_single_classes(config: DataConfig, train: Listing, val: Listing) -> list[str]:

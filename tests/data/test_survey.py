@@ -49,6 +49,14 @@ def test_flat_validation_suggests_sorting_by_a_list(copied_images):
     assert explain_rejected_folder(copied_images).endswith(command)
 
 
+def test_misspelled_classes_get_suggestion(copied_images):
+    (copied_images / "val" / "bee").rename(copied_images / "val" / "Bees")
+    (copied_images / "val" / "ant").rename(copied_images / "val" / "ANT")
+    message = explain_rejected_folder(copied_images)
+    assert "has ant, bee only in train and ANT, Bees only in val" in message
+    assert "hint:  in val, did you mean ant for ANT and bee for Bees?" in message
+
+
 def list_notes(root: Path) -> list[str]:
     return [note.text for note in data.survey_images(make_small_config(root)).notes]
 
@@ -78,6 +86,7 @@ def test_class_mismatches_are_reported_together(copied_images):
     (copied_images / "train" / "cat").mkdir()
     message = explain_rejected_folder(copied_images)
     assert "has bee only in train and wasp only in val" in message
+    assert "did you mean" not in message
     assert "has no images in train/cat, but has some in val" in message
 
 
@@ -86,7 +95,7 @@ def test_class_spelled_in_two_ways_is_one_problem(copied_images):
     line, *hints = explain_rejected_folder(copied_images).splitlines()
     assert line.endswith(" has bee only in train and Bee only in val")
     assert [hint.strip() for hint in hints] == [
-        "hint:  train and val need exactly the same class names",
+        "hint:  in val, did you mean bee for Bee?",
         "hint:  rename or remove these classes, or add their images",
     ]
 
