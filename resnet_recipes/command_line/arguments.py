@@ -135,6 +135,12 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, list[Problem],
             unknown = _explain_unknown(name, " ".join(values), usage, argv)
             if problem := unknown or _explain_foreign(name, values, usage):
                 problems.append(problem._replace(key=typed))
+                # go on as if the suggestion were typed, which is then not missing
+                flag, *words = shlex.split("".join(problem.fixes[:1])) or [""]
+                if flag in usage.values:
+                    flags.setdefault(flag, " ".join(words))
+                elif usage.takes_images and _to_key(name) in IMAGE_FLAGS:
+                    positional += values
             else:
                 positional.append(_format_setting(name, values))
                 settings[positional[-1]] = typed
@@ -188,7 +194,8 @@ def _find_place(key: str, argv: Sequence[str]) -> int:
 
 def _complete_example(arguments: Sequence[str], usage: Usage) -> str:
     """Return the example of a command with the typed arguments, or the form of the command."""
-    if re.search("last|data=", usage.example):  # files that this machine may lack
+    needs_files = re.search("last|data=", usage.example)  # files that this machine may lack
+    if needs_files or len(arguments) > usage.positional[1]:
         return Hint(usage.line)
     program, command, *others = usage.example.split()
     others[: len(arguments)] = arguments[: len(others)]

@@ -101,7 +101,13 @@ def train(argv: Sequence[str]) -> int:
     if argv[0] in _VERSION or "--version" in argv:
         return _print_version()
     if "--list" in argv:
-        return run(["ls", *(argument for argument in argv if argument != "--list")])
+        accepted, others = get_usage("ls").values, [each for each in argv if each != "--list"]
+        RecipeError.raise_if_any(
+            Problem(each, None, "cannot be used with --list", kind=Kind.UNUSED)
+            for each in others
+            if each in get_usage("train").values and each not in accepted
+        )
+        return run(["ls", *others])
     if argv[0] not in Library().list_names():
         _reject_foreign_command(argv)
     arguments = _parse("train", argv)
@@ -184,9 +190,10 @@ def _find_unused_flags(arguments: Arguments) -> Iterator[Problem]:
         clause = "works only with a sweep"
         yield Problem("--parallel", arguments.flags["--parallel"], clause, "-m")
     if "--json" in arguments and _choose_module(arguments) == "train":
-        is_plain = not {"--cfg", "--check"} & arguments.flags.keys()
-        fix = "--dry-run" if is_plain else Hint("remove it")
-        yield Problem("--json", None, "needs --dry-run or --list", fix)
+        if others := sorted({"--cfg", "--check"} & arguments.flags.keys()):
+            yield Problem("--json", None, f"cannot be used with {others[0]}", kind=Kind.UNUSED)
+        else:
+            yield Problem("--json", None, "needs --dry-run or --list", "--dry-run")
 
 
 def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) -> None:
