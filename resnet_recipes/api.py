@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Command, Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, do_nothing
@@ -279,7 +279,8 @@ def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
     """Yield the problem of a recipe that one process cannot train."""
     if recipe.launch.gpus not in ("auto", 1):
         clause = Statement("train() uses one device")
-        fix = ("resnet-train --resume FOLDER", Hint("it trains what prepare(recipe) returns"))
+        command = Command("resnet-train --resume FOLDER")
+        fix = (command, Hint("it trains what prepare(recipe) returns"))
         yield Problem("launch.gpus", recipe.launch.gpus, clause, fix)
 
 
@@ -347,7 +348,7 @@ def evaluate(
     """
     arguments = _format_changes(changes, settings)
     network = _open(place, arguments)
-    data.require_trusted_url(network.recipe.data, arguments, "evaluate with")
+    data.require_trusted_url(network.recipe.data, arguments, Hint("evaluate with"))
     return network.evaluate()
 
 

@@ -19,6 +19,7 @@ from traceback import walk_tb
 from typing import NoReturn
 
 from resnet_recipes.base.errors import (
+    Command,
     ExitCode,
     Hint,
     NotReadyError,
@@ -104,13 +105,13 @@ def _describe_os_error(error: BaseException) -> str:
         processes = "\n  if processes are limited:  ulimit -u unlimited"
         return f"a thread cannot be started: {error}{processes}{memory}"
     if isinstance(error, ImportError) and _is_load_failure(error):
-        advice = format_advice("pip install --force-reinstall torch torchvision")
+        advice = format_advice(Command("pip install --force-reinstall torch torchvision"))
         return f"a library cannot be loaded: {error}\n      {advice}{memory}"
     if isinstance(error, RuntimeError) and _is_raised_by_import(error, "torchvision"):
         torch, torchvision = version("torch"), version("torchvision")
         build = torch.partition("+")[2]  # "cpu" or "cu126": PyPI has another
         index = f" --index-url https://download.pytorch.org/whl/{build}" if build else ""
-        advice = format_advice(f"pip install --upgrade torch torchvision{index}")
+        advice = format_advice(Command(f"pip install --upgrade torch torchvision{index}"))
         return f"torchvision {torchvision} does not fit torch {torch}\n      {advice}"
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited"

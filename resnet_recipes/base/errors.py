@@ -1,7 +1,7 @@
 """Errors that a user can act on: a `Problem` holds data, and only its `lines` form sentences.
 
 Code decides by `key`, `kind`, `valid` and the types of fixes, and never parses a message. A fix is
-a `Value`, a `Change`, or text to paste: a command, or arguments for one.
+a `Command`, a `Value`, a `Change`, or text to paste: arguments for a command.
 """
 
 import re
@@ -58,6 +58,15 @@ class Kind(StrEnum):
     UNUSED = "unused"  # it is not allowed or has no effect here: remove it
 
 
+class Command(str):
+    """A complete command to run: "resnet-train mild data=D"."""
+
+    @classmethod
+    def of(cls, *words: str) -> Self:
+        """Return the command of words, which are quoted for a shell."""
+        return cls(shlex.join(words))
+
+
 class Statement(str):
     """A clause with its own subject: "torch sees no GPU on this machine"."""
 
@@ -97,20 +106,11 @@ def list_advice(fix: Fix) -> tuple[str, ...]:
     return tuple(filter(None, (fix,) if isinstance(fix, str) else fix))
 
 
-#: A complete command: a program with arguments, perhaps after a variable.
-_COMMAND = re.compile(r"(?:[A-Z_]+=\S* )?(?:resnet-\w+|[a-z][a-z0-9]* \S)")
-
-
-def is_command(advice: str) -> bool:
-    """Return whether advice is a complete command, not arguments for one, nor a hint."""
-    return not isinstance(advice, Hint) and bool(_COMMAND.match(advice))
-
-
 def get_label(advice: str) -> str:
     """Return the label of a line of advice: try (a command), use (arguments), or hint."""
     if isinstance(advice, Hint):
         return "hint"
-    return "try" if is_command(advice) else "use"
+    return "try" if isinstance(advice, Command) else "use"
 
 
 def format_advice(advice: str) -> str:
@@ -216,7 +216,7 @@ class Problem(NamedTuple):
             return tuple(fix for fix in self.fixes[:1] if isinstance(fix, Value))
         if self.kind is not Kind.UNKNOWN or len(self.fixes) != 1:
             return ()
-        return () if is_command(self.fixes[0]) else self.fixes
+        return () if isinstance(self.fixes[0], Command) else self.fixes
 
     @property
     def _separator(self) -> str:

@@ -1,14 +1,13 @@
 """Optional packages, and the commands that install them."""
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Command, Problem
 
 _NAME = "resnet-recipes"
 
@@ -53,21 +52,21 @@ def find_lacking_packages(key: str, value: object, extra: str, *packages: str) -
         yield Problem(key, value, clause, suggest_install(extra))
 
 
-def suggest_install(extra: str) -> str:
+def suggest_install(extra: str) -> Command:
     """Return the command that installs an extra.
 
     It names the checkout that this package was installed from, because the package is not on any
     index. Without a checkout it names the packages of the extra.
     """
-    tool = "pip install" if find_spec("pip") else "uv pip install"
+    tool = ["pip", "install"] if find_spec("pip") else ["uv", "pip", "install"]
     if checkout := _find_checkout():
         path = "." if checkout == Path.cwd() else str(checkout)
-        return f"{tool} {shlex.quote(f'{path}[{extra}]')}"
+        return Command.of(*tool, f"{path}[{extra}]")
     requirements = [line.partition(";") for line in distribution(_NAME).requires or []]
     names = [
         name for name, _, when in requirements if when.split() == ["extra", "==", f'"{extra}"']
     ]
-    return f"{tool} {shlex.join(name.strip() for name in names)}"
+    return Command.of(*tool, *(name.strip() for name in names))
 
 
 def _find_checkout() -> Path | None:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from resnet_recipes.base.errors import (
+    Command,
     Fix,
     Hint,
     Kind,
@@ -73,7 +74,8 @@ def parse_path(key: str, text: str) -> Path:
             fix = f"{'data=' if key == 'data.root' else ''}{shlex.quote(rest)}"
         elif copy := _COPY_COMMANDS.get(scheme):
             target = rest.removeprefix("datasets/") if scheme == "hf" else text
-            fix = (copy.format(shlex.quote(target)), Hint("then use local instead of the address"))
+            command = Command(copy.format(shlex.quote(target)))
+            fix = (command, Hint("then use local instead of the address"))
         raise RecipeError.of(key, text, clause, fix)
     path = os.path.expanduser(text)  # Path.expanduser raises RuntimeError
     if path.startswith("~"):

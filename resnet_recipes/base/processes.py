@@ -12,7 +12,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import ModuleType
 from typing import Any, TypeVar
 
-from resnet_recipes.base.errors import Hint, NotReadyError
+from resnet_recipes.base.errors import Command, Hint, NotReadyError
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class ProcessPool(ProcessPoolExecutor):
             super().__init__(count, self._launcher, partial(_start, context, start))
         except OSError as error:  # semaphores are files in /dev/shm
             clause = f"cannot be written, and worker processes need it: {error.strerror}"
-            mount = "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"
+            mount = Command("mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm")
             fix = (mount, Hint("without processes: data.workers=0, convert workers=1"))
             raise NotReadyError.at("/dev/shm", clause, fix) from None
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import Change, Hint, Kind, Problem, Value, quote
+from resnet_recipes.base.errors import Change, Command, Hint, Kind, Problem, Value, quote
 from resnet_recipes.base.names import get_full_name
 
 #: In a word with fewer letters, only an extra letter counts as a typo.
@@ -106,6 +106,8 @@ def apply_translation(problem: Problem, translation: Translation) -> Problem:
     fix: str = translation.command
     if translation.has_placeholder:
         fix = Hint(fix)
+    elif words[0] == "resnet-recipes":
+        fix = Command(fix)
     elif len(words) == 1 and (words[0][0] == "~" or SETTING.fullmatch(words[0])):
         change = Change(words[0])
         is_other_value = problem.value is not None and change.key == problem.key

@@ -10,7 +10,17 @@ from pathlib import Path
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement, Value
+from resnet_recipes.base.errors import (
+    Change,
+    Command,
+    Fix,
+    Hint,
+    Kind,
+    Problem,
+    RecipeError,
+    Statement,
+    Value,
+)
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, list_keys
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
@@ -199,7 +209,7 @@ def _complete_example(arguments: Sequence[str], usage: Usage) -> str:
         return Hint(usage.line)
     program, command, *others = usage.example.split()
     others[: len(arguments)] = arguments[: len(others)]
-    return shlex.join([program, command, *others])
+    return Command.of(program, command, *others)
 
 
 def _explain_missing_value(flag: str, usage: Usage) -> Problem:
@@ -298,6 +308,8 @@ def _explain_flags(
 
 def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
     """Return the problem of a setting as a problem of the flag that was typed instead."""
+    if usage.opens_network:
+        problem = problem.replace_text("resnet-train ...", f"{' '.join(usage.command)} ...")
     kind, clause, valid = problem.kind, problem.clause, problem.valid
     fixes = (_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes)
     hints = (_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint))
@@ -327,20 +339,17 @@ def _suggest_setting(argument: str, flag: str, usage: Usage) -> Problem:
 
 def _name_option(problem: Problem, fix: str) -> str:
     """Return a fix; an option or a recipe that was typed without its key gets the key."""
-    if problem.typed == problem.value and "=" not in fix:
+    if problem.typed == problem.value and not isinstance(fix, Change | Command):
         problem, fix = problem._replace(typed=""), Value(fix)
     return problem.format_fix(fix)
 
 
 def _adapt_fix(fix: str, usage: Usage) -> str:
-    """Return a fix adapted to the command that the user typed; "" if it has no such flag."""
+    """Return a fix for the command that the user typed; "" if it is a flag of another command."""
     flag = fix.partition(" ")[0]
-    if flag.startswith("-") and flag not in usage.values:  # a flag of resnet-train
-        return f"resnet-train {fix}" if flag == "--resume" else ""
-    command = " ".join(usage.command) if usage.opens_network else "resnet-train"
-    if isinstance(fix, Hint):
-        return Hint(fix.replace("resnet-train ...", f"{command} ..."))
-    return fix.replace("resnet-train", command)
+    if not flag.startswith("-") or flag in usage.values:
+        return fix
+    return Command(f"resnet-train {fix}") if flag == "--resume" else ""
 
 
 def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem | None:
@@ -391,13 +400,13 @@ def _suggest_argument(key: str, value: str, usage: Usage, rest: Sequence[str]) -
     """
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
     if usage.opens_network and key == "model" and is_network and rest:
-        return shlex.join([*usage.command, *rest, f"model.name={value}"])
+        return Command.of(*usage.command, *rest, f"model.name={value}")
     if usage.opens_network and key in RUN_FLAGS:
-        return shlex.join([*usage.command, value or "last", *rest])
+        return Command.of(*usage.command, value or "last", *rest)
     if usage.takes_images and key in IMAGE_FLAGS:
-        form = shlex.join([*usage.command, *(rest or ["last"]), value or "IMAGE"])
+        form = Command.of(*usage.command, *(rest or ["last"]), value or "IMAGE")
         return form if value else Hint(form)
-    return "resnet-recipes --version" if key == "version" else ""
+    return Command("resnet-recipes --version") if key == "version" else ""
 
 
 def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Command, Problem, RecipeError
 
 #: Characters that look like other characters or are invisible, with their names.
 _LOOKALIKES = (
@@ -46,7 +46,7 @@ def reject_pasted(program: str, argv: Sequence[str]) -> None:
         arguments = arguments[: arguments.index("#")]
     if faults:
         *others, last = [Problem(key, None, clause) for key, clause in faults]
-        command = shlex.join([program, *arguments])
+        command = Command.of(program, *arguments)
         raise RecipeError([*others, last._replace(fix=command)])
 
 

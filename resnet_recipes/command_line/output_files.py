@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Command, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import find_free_path, parse_path
 
 
@@ -24,7 +24,7 @@ def require_folder(flag: str, name: str) -> None:
     """Raise NotReadyError if an output file cannot be created in its folder, before the work."""
     path = parse_path(flag, name)
     if not path.parent.is_dir():
-        fix = f"mkdir -p {shlex.quote(str(path.parent))}"
+        fix: str = Command.of("mkdir", "-p", str(path.parent))
         raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
     if path.is_dir():
         fix = f"{flag} {shlex.quote(str(find_free_path(path)))}"

@@ -1,7 +1,6 @@
 """Compose the recipe given by the arguments of a command."""
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
+    Command,
     Fix,
     Hint,
     Kind,
@@ -18,7 +18,6 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
-    is_command,
 )
 from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
@@ -150,10 +149,10 @@ def _check_machine(recipe: "Recipe", wrong: Iterable[str], arguments: Arguments)
         new_run.check(recipe, None, unused, needs_weights=not is_plan(arguments))
 
 
-def format_command(program: str, words: Sequence[str], arguments: Arguments) -> str:
+def format_command(program: str, words: Sequence[str], arguments: Arguments) -> Command:
     """Return the command of a program with these words and the typed flags."""
     flags = [text for item in arguments.flags.items() for text in item if text]
-    return shlex.join([*program.split(), *words, *flags])
+    return Command.of(*program.split(), *words, *flags)
 
 
 def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
@@ -187,7 +186,7 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
         candidates = find_candidates(changes, arguments.recipes, suitable)
     if not candidates.candidates:
         others = drop_arguments(changes, *BUDGET_KEYS)
-        fix = shlex.join(["resnet-recipes", "estimate", "mild", *others])
+        fix = Command.of("resnet-recipes", "estimate", "mild", *others)
         raise NotReadyError.of("budget", None, UNKNOWN_TIME, fix)
     names = [
         f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f}%, {accuracy.source})" if accuracy else "")
@@ -279,7 +278,7 @@ def check_recipe(arguments: Arguments) -> None:
 
 def _drop_command(problem: Problem) -> Problem:
     """Return a problem without a command that repeats other mistakes, if other advice is left."""
-    others = tuple(fix for fix in problem.advice if not is_command(fix))
+    others = tuple(fix for fix in problem.advice if not isinstance(fix, Command))
     return problem if others in ((), problem.advice) else problem._replace(fix=others)
 
 
@@ -308,7 +307,7 @@ def _check_name(arguments: Arguments) -> None:
         several = f"recipe={','.join(dict.fromkeys(names))}"
         others = [argument for argument in changes if argument not in recipes]
         single = format_command(arguments.command, [names[0], *others], arguments)
-        sweep = shlex.join(["resnet-train", "-m", several, *others])
+        sweep = Command.of("resnet-train", "-m", several, *others)
         fix = (single, sweep if select_arguments(others, *DATA_KEYS) else "")
         raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
     is_folder = os.path.isdir(names[0])
@@ -344,5 +343,5 @@ def complete_images(problems: Sequence[Problem], arguments: Arguments) -> Sequen
     if not (recipe and images and len(keys) == 1 and keys[0] in arguments.positional):
         return problems
     others = [each for each in arguments.positional if each not in keys]
-    command = [arguments.command, recipe, *drop_arguments(others, "recipe"), *images]
-    return [problems[0]._replace(fix=shlex.join(command))]
+    words = [arguments.command, recipe, *drop_arguments(others, "recipe"), *images]
+    return [problems[0]._replace(fix=Command.of(*words))]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from resnet_recipes.base import names
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
+    Command,
     Hint,
     Kind,
     NotReadyError,
@@ -100,7 +101,7 @@ def check_network(arguments: Sequence[str], usage: Usage) -> None:
     if weights and names.PUBLISHED_WEIGHTS.fullmatch(arguments[0]):
         rest = drop_arguments(arguments[1:], "model.weights")
         name, clause = f"model.name={arguments[0]}", "is the file of the network, and comes first"
-        fix = shlex.join([*usage.command, weights, name, *rest])
+        fix: str = Command.of(*usage.command, weights, name, *rest)
         fix = Hint(f"{fix} IMAGE ...") if usage.takes_images else fix
         with errors:
             raise RecipeError.of("model.weights", weights, clause, fix)
@@ -122,7 +123,7 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
         if not path.is_dir() or error.problems[0].fixes or not is_image(arguments[0]):
             raise
         images = arguments[0] if usage.takes_images else f"data={arguments[0]}"
-        form = Hint(shlex.join([*usage.command, "RUN", images]))
+        form = Hint(Command.of(*usage.command, "RUN", images))
         clause = "is a folder of images, not a run"
         raise RecipeError.of("RUN|FILE", arguments[0], clause, form) from None
     for note in iterate_notes(network.network):
@@ -136,7 +137,8 @@ def find_missing_network_problem(arguments: Sequence[str], example: str) -> Prob
         return None
     clause = "a run folder, a checkpoint or a weights file"
     works = "~" not in example and is_run(example.split()[2])  # needs no images, and there are runs
-    return Problem("RUN|FILE", None, clause, example if works else Hint(example), kind=Kind.MISSING)
+    fix = (Command if works else Hint)(example)
+    return Problem("RUN|FILE", None, clause, fix, kind=Kind.MISSING)
 
 
 def find_network_setting_problems(command: str, arguments: Iterable[str]) -> tuple[Problem, ...]:
@@ -192,7 +194,7 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
         clause = Statement("--resume names the run, and a run keeps its recipe")
         name = get_value(positional, "recipe")
         words = [word for item in arguments.flags.items() for word in item if word]
-        fix = shlex.join(["resnet-train", *words])
+        fix: str = Command.of("resnet-train", *words)
         errors, changes = ErrorCollector(), drop_arguments(positional, "recipe", *_NAMING)
         with errors:
             named = [("NAME", name)] if name else []

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Command, RecipeError
 from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.text import (
@@ -56,12 +56,12 @@ def check(arguments: Arguments) -> None:
     names = arguments.positional
     others = [name for name in names if not find_run_path("RUN", name)]
     if others and {*others} <= {*Library().list_names()}:
-        fix = shlex.join(["resnet-recipes", "diff", *names[:2]])
+        fix = Command.of("resnet-recipes", "diff", *names[:2])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
     for name, folder in zip(names, find_runs(names), strict=True):
         if not is_run(name) and any(folder.glob(f"*/{CONFIG}")):
-            fix = shlex.join([*LIST.split(), name])
+            fix = Command.of(*LIST.split(), name)
             raise RecipeError.of("RUN", name, "is a folder of runs, not a run", fix)
     if len({folder.resolve() for folder in find_runs(names)}) < 2:
         clause = "needs at least two different runs"

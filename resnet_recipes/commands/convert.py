@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, to_text
+from resnet_recipes.base.errors import Command, Hint, Kind, Problem, RecipeError, Value, to_text
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import find_closest, find_misspelled, make_unknown_problem
 from resnet_recipes.base.text import escape_controls, format_bytes, format_clock
@@ -77,7 +77,8 @@ def _complete_command(problem: Problem, paths: Sequence[str], others: Sequence[s
         words = [target, source]
     else:
         return problem
-    return problem._replace(fix=" ".join(filter(None, ["resnet-recipes convert", *words, rest])))
+    command = " ".join(filter(None, ["resnet-recipes convert", *words, rest]))
+    return problem._replace(fix=Command(command))
 
 
 def run(arguments: Arguments) -> int:
@@ -117,13 +118,9 @@ def _split(arguments: Arguments) -> tuple[Path, Path, list[str]]:
             if argument in typed_paths or not find_closest(argument.partition("=")[0], names)
         ]
     if len(typed_paths) != 2:
-        command = [
-            "resnet-recipes",
-            "convert",
-            *typed_paths,
-            *(f"{path}-ffcv" for path in typed_paths),
-        ]
-        fix = shlex.join(command) if len(typed_paths) == 1 else Hint(USAGE.line)
+        targets = (f"{path}-ffcv" for path in typed_paths)
+        command = Command.of("resnet-recipes", "convert", *typed_paths, *targets)
+        fix = command if len(typed_paths) == 1 else Hint(USAGE.line)
         raise RecipeError.of("COMMAND", "convert", "needs SRC and DST", fix)
     changes = [argument for argument in arguments.positional if argument not in typed_paths]
     source, target = map(parse_path, ("SRC", "DST"), typed_paths)

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from resnet_recipes.base.errors import Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest, find_part
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import show
 from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, RUN_HELP, Usage
 from resnet_recipes.commands.compare import format_comparison
-from resnet_recipes.jobs.lookup import LAST, ROOT, find_run_path
-from resnet_recipes.recipe.library import Library
+from resnet_recipes.jobs.lookup import LAST, LIST, ROOT, find_run_path
+from resnet_recipes.recipe.library import LIST_RECIPES, Library
 from resnet_recipes.report.comparison import find_differences, format_settings
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import iterate_newest_runs
@@ -36,8 +36,7 @@ def check(arguments: Arguments) -> None:
         if name in recipes or is_file or find_run_path("RECIPE|RUN", argument):
             continue
         leaf = name.rpartition("/")[2]
-        lists = ("resnet-recipes ls", "resnet-recipes runs")
-        fix = find_closest(leaf, names) or find_part(leaf, names) or lists
+        fix: Fix = find_closest(leaf, names) or find_part(leaf, names) or (LIST_RECIPES, LIST)
         problem = Problem("RECIPE|RUN", name, "unknown recipe or run", fix, typed=argument)
         problems.append(problem._replace(kind=Kind.UNKNOWN))
     RecipeError.raise_if_any(problems)

@@ -1,6 +1,5 @@
 """Run the module of a command, for `resnet-train` and `resnet-recipes`."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,7 @@ from types import ModuleType
 
 from resnet_recipes import __version__
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Command, ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import find_free_path, make_missing_data_problem
 from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
@@ -142,7 +141,7 @@ def run(argv: Sequence[str]) -> int:
     if name not in COMMANDS:
         if name in Library().list_names():
             clause = "is a recipe, not a command"
-            raise RecipeError.of("COMMAND", name, clause, shlex.join(["resnet-train", *argv]))
+            raise RecipeError.of("COMMAND", name, clause, Command.of("resnet-train", *argv))
         others = [argument for argument in rest if argument not in ("help", "--help", "-h")]
         _reject_foreign_command([name.lstrip("-"), *others], name)
         raise RecipeError(
@@ -151,7 +150,7 @@ def run(argv: Sequence[str]) -> int:
     usage = get_usage(name)
     if words := _move_run_first(usage, rest):
         clause = "is not a setting here; the run comes first"
-        fix = shlex.join(["resnet-recipes", name, *words])
+        fix = Command.of("resnet-recipes", name, *words)
         raise RecipeError.of(rest[0], None, clause, fix)
     if {"--help", "-h"} & set(rest):
         print(usage.format_page(get_page_width()), end="")
@@ -261,15 +260,15 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     missing = [word for word in words if word.isupper()][len(names) :]
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
     is_form = missing or Translation(tuple(flags)).has_placeholder
-    fix = shlex.join([*command, *rest])
+    fix: str = Command.of(*command, *rest)
     if is_form:
         others = [argument for argument in rest if argument not in names]
-        fix = Hint(shlex.join([*command, *names, *missing, *others]))
+        fix = Hint(Command.of(*command, *names, *missing, *others))
     if name == ours != "train":
         raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
     clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"
     near = find_misspelled(name, COMMANDS)
-    also = f"resnet-recipes {near}" if near not in ("", ours) else ""
+    also = Command(f"resnet-recipes {near}") if near not in ("", ours) else ""
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
     if rest:
         try:
@@ -278,7 +277,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
             if ours == "train":
                 check(arguments)
         except RecipeError as error:  # the fix would repeat these mistakes
-            form = Hint(f"{shlex.join(command)} ...")
+            form = Hint(f"{Command.of(*command)} ...")
             if [problem.key for problem in error.problems] == ["data.root"]:
                 unknown = unknown._replace(fix=(Hint(f"{fix} data=PATH"), also))
                 raise RecipeError([unknown]) from None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
+    Command,
     ExitCode,
     Hint,
     Kind,
@@ -15,7 +16,6 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
     format_advice,
-    is_command,
     list_advice,
 )
 from resnet_recipes.base.paths import parse_path
@@ -75,7 +75,7 @@ def check(arguments: Arguments) -> None:
         topics = ("data PATH", "native", "gpu", "run [PATH]")
         folder = get_value([topic], *DATA_KEYS) or topic
         is_folder = os.path.isdir(folder)
-        fix = f"resnet-recipes doctor data {shlex.quote(folder)}" if is_folder else ""
+        fix: str = Command.of("resnet-recipes", "doctor", "data", folder) if is_folder else ""
         near = find_misspelled(topic, (*_TOPICS, *_FOREIGN_TOPICS))
         fix = fix or _FOREIGN_TOPICS.get(near, near)
         raise RecipeError([Problem(topic, None, "unknown topic", fix, topics, Kind.UNKNOWN)])
@@ -87,7 +87,7 @@ def check(arguments: Arguments) -> None:
         elif unused:
             clause = Statement("`doctor` takes settings only with --network")
             folder = get_value(unused, *DATA_KEYS)
-            fix = shlex.join(["resnet-recipes", "doctor", topic, folder]) if folder else ""
+            fix = Command.of("resnet-recipes", "doctor", topic, folder) if folder else ""
             raise RecipeError.of(shlex.join(unused), None, clause, fix, Kind.UNUSED)
     with errors:
         _check_paths(topic, paths)
@@ -196,6 +196,6 @@ def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
         yield from wrap_text(finding.what, get_line_width(), f"{MARKS[finding.level]}  ", " " * 6)
         yield from (f"        {escape_controls(path)}" for path in finding.paths)
         for advice in list_advice(finding.fix):
-            if not isinstance(advice, Hint) and not is_command(advice):  # a setting of a run
+            if not isinstance(advice, Hint | Command):  # a setting of a run
                 advice = Hint(f"add {advice} to the command that trains")
             yield from wrap_text(format_advice(advice), get_line_width(), " " * 6, " " * 13)

@@ -1,7 +1,6 @@
 """`resnet-recipes eval RUN|FILE`: the accuracy of a trained network, by class and by image size."""
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     BadValidationImageError,
+    Command,
     Hint,
     NotReadyError,
     RecipeError,
@@ -100,9 +100,8 @@ def run(arguments: Arguments) -> int:
     recipe = networks[0].recipe
     data, sizes = recipe.data, recipe.evaluation.sizes
     for source, network in zip(sources, networks, strict=True):
-        require_trusted_url(
-            network.recipe.data, changes, shlex.join(["resnet-recipes", "eval", source])
-        )
+        command = Command.of("resnet-recipes", "eval", source)
+        require_trusted_url(network.recipe.data, changes, command)
     for flag in ("--png", "--images", "--gallery") if sizes else ():
         if flag in arguments:
             clause = f"is for one test size, but evaluation.sizes is {sizes}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Command, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import find_free_path, is_fetched, parse_new_path, parse_path
 from resnet_recipes.base.suggestions import (
     FOREIGN_FORMATS,
@@ -168,9 +168,9 @@ def _find_problems(
     folders = [each for each in rest[1:] if "=" not in each]  # RUN FOLDER
     folder = find_free_path(Path((folders or ["exported"])[0]))
     path = shlex.quote(flags.get("--out") or str(folder))
-    command = shlex.join([each for each in rest if each not in folders])
-    fix = f"resnet-recipes export {command} --to {to} --out {path}"
-    fix = fix if has_network and to in formats else ""
+    words = shlex.join([each for each in rest if each not in folders])
+    command = Command(f"resnet-recipes export {words} --to {to} --out {path}")
+    fix = command if has_network and to in formats else ""
     if "--to" not in flags:
         near = f"--to {to}" if rest != arguments.positional and to in formats else ""
         yield Problem("--to", None, "", near, tuple(formats), Kind.MISSING)

@@ -1,7 +1,6 @@
 """`resnet-recipes job --for ENGINE NAME [key=value ...]`: print a run or a sweep as a job."""
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import parse_budget, parse_time
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Command, Fix, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
@@ -89,7 +88,8 @@ def check(arguments: Arguments) -> None:
     """Raise RecipeError if the engine, the number of nodes, or a folder is wrong."""
     if not arguments.positional:
         names = tuple(Library().list_readable_names())
-        raise RecipeError([Problem("recipe", None, "", USAGE.example, names, Kind.MISSING)])
+        fix = Command(USAGE.example)
+        raise RecipeError([Problem("recipe", None, "", fix, names, Kind.MISSING)])
     nodes, changes = _split(arguments.positional)
     problems = [*_find_problems(nodes, changes), *_find_engine_problems(arguments)]
     if not problems:
@@ -267,7 +267,7 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
             first if first in engines else meanings[first].text if first in meanings else ""
         )
         if not engine and engine_name:
-            fix: Fix = shlex.join(["resnet-recipes", "job", "--for", engine_name, *rest])
+            fix: Fix = Command.of("resnet-recipes", "job", "--for", engine_name, *rest)
         else:
             fix = meanings[engine].text if engine in meanings else unknown.fix or _TORCHRUN
         yield unknown._replace(fix=fix)

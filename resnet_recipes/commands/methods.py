@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Command, RecipeError
 from resnet_recipes.base.suggestions import make_unknown_problem
 from resnet_recipes.base.text import format_facts, wrap_text
 from resnet_recipes.command_line.arguments import Arguments
@@ -26,7 +26,7 @@ def run(arguments: Arguments) -> int:
     if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
         if named := [name for name in names if name in cards]:  # as in: methods show mixup
-            problem = problem._replace(fix=f"resnet-recipes methods {' '.join(named)}")
+            problem = problem._replace(fix=Command.of("resnet-recipes", "methods", *named))
         raise RecipeError([problem._replace(valid=() if problem.fix else problem.valid)])
     for name in names:
         print("\n".join(_format_page(cards[name], width)))

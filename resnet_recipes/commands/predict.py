@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import (
+    Command,
+    ExitCode,
+    Hint,
+    Kind,
+    Problem,
+    RecipeError,
+    Statement,
+)
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.suggestions import IMAGE_FLAGS
@@ -128,7 +136,7 @@ def _split(positional: Sequence[str]) -> tuple[list[str], list[Path]]:
 def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     first, others = arguments.positional[:1], arguments.positional[1:]
     lacks_run = not has_images and any(map(is_image, first))  # the run is missing
-    command = shlex.join(["resnet-recipes", "predict", *([LAST] if lacks_run else []), *first])
+    command = Command.of("resnet-recipes", "predict", *([LAST] if lacks_run else []), *first)
     problem = find_missing_network_problem(
         [] if lacks_run else first, command if lacks_run else USAGE.example
     )
@@ -136,13 +144,15 @@ def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
         yield problem
     if not (has_images or lacks_run):
         typed = get_value(others, *IMAGE_FLAGS)  # source=photos
-        fix = f"{command} {shlex.quote(typed)}" if typed else Hint(f"{command} IMAGE ...")
+        fix: str = Hint(f"{command} IMAGE ...")
+        if typed:
+            fix = Command(f"{command} {shlex.quote(typed)}")
         fix = "" if problem else fix  # it has this advice already
         yield Problem("IMAGE", None, "pass files or folders", fix, kind=Kind.MISSING)
     if swapped := list(filter(is_run, others)):
         runs = [*filter(is_run, first), *swapped]
         rest = [argument for argument in arguments.positional if argument not in runs]
-        fix = shlex.join(["resnet-recipes", "predict", runs[0], *rest])
+        fix = Command.of("resnet-recipes", "predict", runs[0], *rest)
         clause = "is a run, and the run comes first"
         if len(runs) > 1:
             clause = "is a second run; pass one run, then images"

@@ -3,7 +3,7 @@
 import shlex
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Command, Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_count
 from resnet_recipes.command_line.arguments import Arguments
@@ -32,6 +32,7 @@ USAGE = Usage(
 )
 
 _PAGE = "report.html"  # the default of --out
+_PUBLISHED = Command("resnet-recipes report --published")
 
 
 def check(arguments: Arguments) -> None:
@@ -55,10 +56,7 @@ def check(arguments: Arguments) -> None:
     with errors:
         if arguments.positional and "--published" in flags:
             clause = "plots only published results, so it takes no runs"
-            fix = (
-                "resnet-recipes report --published",
-                shlex.join(["resnet-recipes", "report", *arguments.positional]),
-            )
+            fix = (_PUBLISHED, Command.of("resnet-recipes", "report", *arguments.positional))
             raise RecipeError.of("--published", None, clause, fix)
         find_runs(arguments.positional)
     errors.raise_if_any()
@@ -71,7 +69,7 @@ def run(arguments: Arguments) -> int:
     runs = list(iterate_records(sources))
     if not runs and "--published" not in arguments:
         where = " ".join(arguments.positional or ["runs"])
-        fix = ("resnet-recipes report --published", Hint("resnet-recipes report RUN"))
+        fix = (_PUBLISHED, Hint("resnet-recipes report RUN"))
         raise NotReadyError.of(where, None, "has no runs", fix)
     if runs and all(run.state == "unreadable" for run in runs):
         read_all([run.folder for run in runs])

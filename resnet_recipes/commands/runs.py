@@ -11,6 +11,7 @@ from itertools import starmap
 
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
+    Command,
     ExitCode,
     Hint,
     Kind,
@@ -84,7 +85,7 @@ def check(arguments: Arguments) -> None:
     if first == "rm":
         return
     if first in FOREIGN_COMMANDS and FOREIGN_COMMANDS[first].text == "runs rm" and rest:
-        fix = shlex.join(["resnet-recipes", "runs", "rm", *rest])
+        fix = Command.of("resnet-recipes", "runs", "rm", *rest)
         raise RecipeError.of(first, None, "unknown command", fix, Kind.UNKNOWN)
     (filters, sources), errors = _split(arguments.positional), ErrorCollector()
     order = arguments.flags.get("--sort", "name")
@@ -123,7 +124,7 @@ def run(arguments: Arguments) -> int:
     rows = [run.as_dict() | {"cost": run.cost(price)} for run in runs]
     where = f"no runs in {', '.join(sources)}"
     unmatched = f"{where} match {' '.join(map('='.join, filters))}"
-    none = [unmatched] if filters else [where, format_advice("resnet-train demo")]
+    none = [unmatched] if filters else [where, format_advice(Command("resnet-train demo"))]
     recipe = get_value(arguments.positional, "recipe")
     if near := find_misspelled(recipe, {run.recipe for run in every}) if recipe else "":
         none.append(format_advice(f"recipe={near}"))
@@ -205,7 +206,7 @@ def _find_state_problem(argument: str) -> Problem | None:
     """Return the problem of a state that was typed without `state=`; None for other arguments."""
     if argument not in STATES or find_run_path("RUN", argument):
         return None
-    fix = f"resnet-recipes runs state={argument}"
+    fix = Command(f"resnet-recipes runs state={argument}")
     return Problem("RUN", argument, "is a state, not a run", fix)
 
 

@@ -1,12 +1,11 @@
 """`resnet-recipes teach NAME data=PATH methods.distill.teacher=T`: store a teacher's outputs."""
 
-import shlex
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import RecipeError, format_advice
+from resnet_recipes.base.errors import Command, RecipeError, format_advice
 from resnet_recipes.base.text import escape_controls
 from resnet_recipes.command_line.arguments import Arguments, drop_arguments, get_value
 from resnet_recipes.command_line.printing import say
@@ -77,5 +76,5 @@ def _find_training_command(arguments: Arguments, path: Path) -> str:
     for more in ([], [f"{teacher}="]):  # a teacher in the recipe file is removed
         with suppress(RecipeError):
             compose_recipe(replace(arguments, positional=[f"recipe={name}", *words, *more]))
-            return shlex.join(["resnet-train", name, *words, *more, *flags])
+            return Command.of("resnet-train", name, *words, *more, *flags)
     return ""

@@ -1,11 +1,10 @@
 """`resnet-recipes validate [FILE ...]`: check recipe files without data or a GPU."""
 
 import os
-import shlex
 from pathlib import Path
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Command, ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.usage import RECIPES, Usage
@@ -24,7 +23,7 @@ USAGE = Usage(
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if an argument is a folder."""
     if folder := next(filter(os.path.isdir, arguments.positional), ""):
-        command = shlex.join(["resnet-recipes", "validate", "--recipes", folder])
+        command = Command.of("resnet-recipes", "validate", "--recipes", folder)
         raise RecipeError.of(folder, None, "is a folder, not a recipe", command)
 
 
@@ -69,5 +68,5 @@ def _name_file(problem: Problem, library: Library) -> Problem:
     near = find_closest(Path(str(problem.value)).stem, library.user)
     fix: str = Hint("`resnet-recipes cp NAME FILE` writes a recipe file")
     if near:
-        fix = shlex.join(["resnet-recipes", "validate", shorten_path(library.user[near])])
+        fix = Command.of("resnet-recipes", "validate", shorten_path(library.user[near]))
     return problem._replace(key="FILE", fix=fix)

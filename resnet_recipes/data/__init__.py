@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes.base.errors import Hint, Note, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Command, Hint, Note, NotReadyError, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, do_nothing
 from resnet_recipes.data import remote, synthetic
@@ -75,7 +75,7 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
         text = (
             f"JPEGs are decoded in Python, at less than 40% of the speed: the native decoder {why}"
         )
-        notes.append(Note(text, "resnet-recipes doctor native"))
+        notes.append(Note(text, Command("resnet-recipes doctor native")))
     else:
         details.append(f"JPEGs are decoded natively ({describe()})")
     notes += find_oversubscription(config)
@@ -98,7 +98,7 @@ def require_trusted_url(config: DataConfig, changes: Sequence[str], command: str
         return
     clause = "comes from the run folder alone, and none of its images are on this machine"
     settings = [shlex.quote(f"{short}={value}") for short, (_, value) in values.items()]
-    fix = (" ".join([command, *settings]).lstrip(), Hint("if you trust it"))
+    fix = (type(command)(" ".join([command, *settings]).lstrip()), Hint("if you trust it"))
     raise NotReadyError.of("data.root", config.root, clause, fix)
 
 

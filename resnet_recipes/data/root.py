@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, Value
+from resnet_recipes.base.errors import Command, Fix, Hint, Kind, NotReadyError, Problem, Value
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import join_first
 
@@ -155,7 +155,7 @@ def explain_unreadable(error: OSError) -> Problem:
     folder = Path(error.filename)
     fix = ""
     if isinstance(error, PermissionError):
-        fix = f"ls -ld {shlex.quote(str(folder))}"
+        fix = Command.of("ls", "-ld", str(folder))
     return make_problem(folder, f"cannot be read: {error.strerror}", fix)
 
 
@@ -173,7 +173,7 @@ def _explain_missing(root: Path) -> Problem:
     if not is_here and (rest or there == Path(there.anchor)):  # a listing from far away is noise
         fix = Hint(f"there is no folder {there / wrong}") if rest else ()
     if root.match("data/demo"):
-        fix = "resnet-train demo"
+        fix = Command("resnet-train demo")
     elif "\\" in wrong or wrong.endswith(":"):
         fix = WINDOWS_HINT
     return _make_absent_problem(root, fix)

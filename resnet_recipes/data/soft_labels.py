@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Command, NotReadyError
 from resnet_recipes.base.reading import make_read_error
 from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.tensors import read_tensors
 
-TEACH_COMMAND = "resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
+TEACH_COMMAND = Command("resnet-recipes teach NAME data=PATH methods.distill.teacher=T")
 
 #: Error message for a file with other tensors or metadata.
 FOREIGN_FILE_CLAUSE = "`resnet-recipes teach` did not write it, or another version did"

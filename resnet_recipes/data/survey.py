@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
-from resnet_recipes.base.errors import Change, Fix, Hint, Note, NotReadyError, Problem, Value
+from resnet_recipes.base.errors import Change, Command, Hint, Note, NotReadyError, Problem, Value
 from resnet_recipes.base.text import Say, do_nothing, format_bytes, format_count, join_first
 from resnet_recipes.data.base import SAMPLE_SIZE, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
@@ -44,7 +44,7 @@ _SUGGESTED_VAL_SHARE = 0.1
 
 #: How to read the photographs of an iPhone.
 _HEIC_ADVICE = (
-    "pip install pillow-heif",
+    Command("pip install pillow-heif"),
     Hint("makes .heic readable; rename JPEG files to .jpg"),
 )
 
@@ -122,7 +122,7 @@ def _find_part_problems(root: Path, parts: Mapping[str, Part]) -> Iterator[Probl
         clause = f"{clause}, and a table that is not read"
         yield make_problem(folder, clause, Change(f"data={tables[0]}"))
     elif folder != root and some_image.startswith("ILSVRC2012_val_"):
-        fix = f"resnet-recipes doctor data {quoted} --fix-val LOC_val_solution.csv"
+        fix = Command(f"resnet-recipes doctor data {quoted} --fix-val LOC_val_solution.csv")
         yield make_problem(folder, f"{clause}; Kaggle's list can sort them", fix)
     else:
         more = "or a table with the columns path and label: data=TABLE"
@@ -156,7 +156,8 @@ def _find_split_problems(
             _survey(replace(config, val_share=_SUGGESTED_VAL_SHARE), on_progress)
         except NotReadyError as error:  # the data has another error, which a fraction does not fix
             NotReadyError.raise_if_any(one for one in error.problems if one.key != "data.val_share")
-            fix: Fix = Hint(error.problems[0].about(f"data.val_share={_SUGGESTED_VAL_SHARE}"))
+            hint = Hint(error.problems[0].about(f"data.val_share={_SUGGESTED_VAL_SHARE}"))
+            fix: tuple[str, ...] = (hint,)
         else:
             hint = Hint("sets a tenth of each class aside for validation")
             fix = (Change(f"data.val_share={_SUGGESTED_VAL_SHARE}"), hint)
@@ -181,17 +182,17 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         yield _make_empty_problem(config.root, clause, train.others + val.others, hint)
     annotations = Path(config.root) / "val/val_annotations.txt"
     if in_val == {"images"} and annotations.is_file():  # Tiny ImageNet
-        command = ("resnet-recipes", "doctor", "data", config.root, "--fix-val", str(annotations))
+        words = ("resnet-recipes", "doctor", "data", config.root, "--fix-val", str(annotations))
         clause = "has no class folders in val; its list can sort the images"
-        yield make_problem(config.root, clause, shlex.join(command))
+        yield make_problem(config.root, clause, Command.of(*words))
         return
     if not config.sets_aside:
         yield from _find_split_differences(config.root, train, val)
     if len(train.classes) < 2:
         folder = os.path.join(train.folder, train.classes[0])
-        fix: Fix = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
+        fix: tuple[str, ...] = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
         if not os.path.isdir(folder):
-            fix = Hint("every row of the table has this label")
+            fix = (Hint("every row of the table has this label"),)
         elif train.has_inner:
             change = Value(folder) if config.sets_aside else Change("data.nested_classes=true")
             fix = (change, Hint("it makes each inner folder a class"))
@@ -283,7 +284,7 @@ def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[N
     """Yield a note if some validation images are training images."""
     if (copies := find_copies(train, val)).paths:
         share = f"{len(copies.paths)} of {copies.compared} compared, such as {copies.paths[0]}"
-        command = f"resnet-recipes doctor data {shlex.quote(config.root)}"
+        command = Command.of("resnet-recipes", "doctor", "data", config.root)
         yield Note(f"validation images identical to training images: {share}", command)
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base.errors import Hint, Problem, Statement, list_advice
+from resnet_recipes.base.errors import Command, Hint, Problem, Statement, list_advice
 from resnet_recipes.doctor import Finding
 
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -67,7 +67,7 @@ def _find_reason() -> Finding:
         return Finding("fix", f"{built} {'ROCm' if torch.version.hip else 'CPUs'}", PYTORCH)
     if visible is not None and visible.strip() in ("", "-1", "NoDevFiles"):  # Slurm sets the last
         what = f"CUDA_VISIBLE_DEVICES={visible!r} hides it"
-        return Finding("fix", what, "unset CUDA_VISIBLE_DEVICES")
+        return Finding("fix", what, Command("unset CUDA_VISIBLE_DEVICES"))
     if not driver:
         fix = Hint("start the container with --gpus all")
         return Finding("fix", "the driver's libcuda.so.1 is missing", fix)
@@ -75,7 +75,7 @@ def _find_reason() -> Finding:
         newest = f"{driver[0]}.{driver[1]}"
         what = f"its driver is too old: it supports CUDA {newest}, and {built} {torch.version.cuda}"
         return Finding("fix", what, Hint(f"update the driver, or {PYTORCH}"))
-    command = "python -c 'import torch; torch.cuda.init()'"
+    command = Command("python -c 'import torch; torch.cuda.init()'")
     return Finding("fix", "torch cannot use it", (command, Hint("this prints the reason")))
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import shlex
 import time
 import warnings
 from collections import defaultdict
@@ -13,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Value
+from resnet_recipes.base.errors import Command, Fix, Hint, NotReadyError, Value
 from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import find_parts, list_split
@@ -62,9 +61,10 @@ def check_data(
     betons = _find_betons(root)
     findings = list(check_betons(betons, images, progress))
     if not betons and (problem := find_root_problem(str(root.absolute()))):
-        command = ["resnet-recipes", "doctor", "data"]
         commands = (
-            shlex.join([*command, each]) if isinstance(each, Value) else each
+            Command.of("resnet-recipes", "doctor", "data", each)
+            if isinstance(each, Value)
+            else each
             for each in problem.advice
         )
         return [make_finding(problem._replace(fix=tuple(commands)))]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from resnet_recipes import ops
-from resnet_recipes.base.errors import Hint
+from resnet_recipes.base.errors import Command, Hint
 from resnet_recipes.base.text import format_bytes, get_first_line
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.doctor.cuda import (
@@ -41,8 +41,8 @@ def check_packages() -> Iterator[Finding]:
         torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         what = f"torchvision does not match torch {torch.__version__} ({get_first_line(error)})"
-        fix = "pip install --upgrade torch torchvision", Hint("install both from the same index")
-        yield Finding("fix", what, fix)
+        command = Command("pip install --upgrade torch torchvision")
+        yield Finding("fix", what, (command, Hint("install both from the same index")))
         return
     yield Finding(
         "ok", f"torch {torch.__version__} and torchvision {torchvision.__version__} are compatible"
@@ -150,7 +150,7 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
         yield Finding(
             "warn",
             f"GPU {device.index}: its speed could not be measured: {get_first_line(failure)}",
-            ("nvidia-smi", Hint("this shows what else uses its memory")),
+            (Command("nvidia-smi"), Hint("this shows what else uses its memory")),
         )
         return
     for what, speed, expected, unit in speeds:
@@ -158,7 +158,7 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
             f"GPU {device.index} {what} at {speed:.3g} {unit}; {gpu.name} should reach "
             f"{expected:.3g}"
         )
-        command = "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"
+        command = Command("nvidia-smi -q -d PERFORMANCE,POWER,CLOCK")
         fix = command, Hint("this shows heat, power and clocks, and nvidia-smi other programs")
         is_slow = speed < _MIN_SPEED_FRACTION * expected
         if is_slow:
@@ -171,7 +171,7 @@ def check_all_reduce(devices: list[torch.device]) -> Finding:
     """Check the result and the speed of an NCCL all-reduce over all GPUs."""
     size = 25_600_000  # values: the gradients of a ResNet-50
     why = "this shows why, and nvidia-smi topo -m how the GPUs are connected"
-    fix = "NCCL_DEBUG=INFO resnet-recipes doctor gpu", Hint(why)
+    fix = Command("NCCL_DEBUG=INFO resnet-recipes doctor gpu"), Hint(why)
     try:
         tensors = [
             torch.full((size,), float(index + 1), device=device)

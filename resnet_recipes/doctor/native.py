@@ -5,11 +5,12 @@ import subprocess
 from collections.abc import Iterator
 
 from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import Command
 from resnet_recipes.data.native import Engine, describe, find_engine_fault
 from resnet_recipes.doctor import Finding
 
 _COST = "images are decoded in Python instead, at less than 40% of the speed"
-_REINSTALL = "pip install --force-reinstall --no-deps ."
+_REINSTALL = Command("pip install --force-reinstall --no-deps .")
 
 
 def check_native() -> list[Finding]:
@@ -19,7 +20,8 @@ def check_native() -> list[Finding]:
     try:
         Engine(1).close()
     except OSError as error:
-        return [*_find_missing(), Finding("fix", f"the native decoder {error}", "ulimit -u")]
+        fix = Finding("fix", f"the native decoder {error}", Command("ulimit -u"))
+        return [*_find_missing(), fix]
     return [Finding("ok", f"the native decoder works ({describe()})")]
 
 
@@ -45,5 +47,5 @@ def _can_compile(compiler: str, source: str) -> bool:
 
 
 def _make_finding(what: str, debian: str, conda: str) -> Finding:
-    fix = f"sudo apt-get install {debian}", f"conda install -c conda-forge {conda}"
-    return Finding("warn", f"missing: {what}", fix)
+    tools = f"sudo apt-get install {debian}", f"conda install -c conda-forge {conda}"
+    return Finding("warn", f"missing: {what}", tuple(map(Command, tools)))

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base.cores import count_cores, get_available_memory
-from resnet_recipes.base.errors import Hint
+from resnet_recipes.base.errors import Command, Hint
 from resnet_recipes.base.paths import find_existing_parent
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.data.root import CONVERT_HINT
@@ -49,7 +49,7 @@ def _check_files() -> Finding:
     if soft != resource.RLIM_INFINITY and soft < _MIN_OPEN_FILES:
         limit = _MIN_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MIN_OPEN_FILES)
         what = f"a process may open {soft} files, too few for many loader workers"
-        return Finding("warn", what, f"ulimit -n {limit}")
+        return Finding("warn", what, Command(f"ulimit -n {limit}"))
     return Finding("ok", f"a process may open {soft} files")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import Hint, Kind, NotReadyError
+from resnet_recipes.base.errors import Command, Hint, Kind, NotReadyError
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.root import list_classes
@@ -38,7 +38,7 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     if not files:
         raise NotReadyError.at(val, "has no image files outside of class folders")
     if target.exists():
-        fix = (f"data={target}", f"rm -r {target}")
+        fix = (f"data={target}", Command(f"rm -r {target}"))
         raise NotReadyError.at(target, "already exists", fix)
     classes, class_of = list_classes(root / "train"), _read_classes(class_map, files, names)
     if missing := [file for file in files if file not in class_of]:

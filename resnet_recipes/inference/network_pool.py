@@ -1,7 +1,6 @@
 """Several networks, each evaluated on its own images, such as cross-validation folds."""
 
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
@@ -9,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from resnet_recipes.base.errors import Hint, RecipeError
+from resnet_recipes.base.errors import Command, Hint, RecipeError
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.inference.trained_network import EvaluationResult, TrainedNetwork
 from resnet_recipes.run_folder.metrics import Metrics
@@ -82,7 +81,7 @@ def check_pool(networks: Sequence[TrainedNetwork], sources: Sequence[str]) -> No
     if twice := len(paths) - len({*paths}):
         clause = f"have {twice:,} images in common; only runs on different images are pooled"
         are_runs = all(network.path and network.path.is_dir() for network in networks)
-        fix = shlex.join(["resnet-recipes", "compare", *sources]) if are_runs else ""
+        fix = Command.of("resnet-recipes", "compare", *sources) if are_runs else ""
         raise RecipeError.of("RUN", " ".join(sources), clause, fix)
 
 

@@ -1,7 +1,6 @@
 """A trained network with settings for evaluation and prediction."""
 
 import os
-import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -14,7 +13,7 @@ from torch import nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig, find_implied_settings
-from resnet_recipes.base.errors import Hint, Kind, NotReadyError, TrainingError
+from resnet_recipes.base.errors import Command, Hint, Kind, NotReadyError, TrainingError
 from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.images.decode import Pixels
@@ -143,7 +142,7 @@ class TrainedNetwork:
         local = _find_local_copy(config, fetches)
         try:
             if facts and has_facts:
-                fix = shlex.join(["rm", str(facts)])
+                fix = Command.of("rm", str(facts))
                 stored = data.DataFacts.read(facts, local.root, fix)
                 return data.open_eval(config, stored, batching)
             return open_labeled(local, about.classes, about.num_classes, batching)

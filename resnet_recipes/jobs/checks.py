@@ -1,9 +1,8 @@
 """Check a run before it starts: decode its images, and try its last steps."""
 
-import shlex
 from collections.abc import Iterator
 
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem
+from resnet_recipes.base.errors import Command, Hint, NotReadyError, Problem
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataConfig
@@ -84,5 +83,5 @@ def _find_unreadable(config: DataConfig, images: DecodedImages) -> Iterator[Prob
             yield Problem("data.root", config.root, clause, (skip, _format_doctor_command(config)))
 
 
-def _format_doctor_command(config: DataConfig) -> str:
-    return f"resnet-recipes doctor data {shlex.quote(config.root)}"
+def _format_doctor_command(config: DataConfig) -> Command:
+    return Command.of("resnet-recipes", "doctor", "data", config.root)

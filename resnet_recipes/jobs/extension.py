@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import (
+    Command,
     Hint,
     NotReadyError,
     NotYetError,
@@ -92,7 +93,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
         raise NotYetError.of(flag, None, clause, Hint("wait, then run the same command again"))
     if checkpoint is None:
         clause = f"has no checkpoint up to step {plan.stable_steps:,}, where this run cools down"
-        fix = format_resume(folder)
+        fix: str = format_resume(folder)
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(parent.epochs):g}"
         raise NotReadyError.of(flag, None, clause, fix)
@@ -117,7 +118,7 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
         path, epochs = shlex.quote(str(folder)), recipe.max_duration.removesuffix("ep")
         clause = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
         fix = (
-            f"resnet-train recipe={path}/{CONFIG} model.weights={path} epochs={epochs}",
+            Command(f"resnet-train recipe={path}/{CONFIG} model.weights={path} epochs={epochs}"),
             Hint(f"this starts a new run from the weights of {path}"),
         )
         if not (folder / WEIGHTS).exists():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import (
+    Command,
     ExitCode,
     Hint,
     Kind,
@@ -133,13 +134,13 @@ def _find_bad_variables(environment: Mapping[str, str]) -> Iterator[Problem]:
     invalid = {name: text for name, text in values.items() if not re.fullmatch("[0-9]{1,10}", text)}
     for name, text in invalid.items():
         clause = "must be a whole number; torchrun or srun sets it"
-        yield Problem(f"{name}={text}", None, clause, f"unset {name}")
+        yield Problem(f"{name}={text}", None, clause, Command(f"unset {name}"))
     if invalid:
         return
     for name, of in ("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
         if values.keys() >= {name, of} and int(values[name]) >= int(values[of]):
             clause = f"must be less than {of}={values[of]}"
-            yield Problem(f"{name}={values[name]}", None, clause, f"unset {name} {of}")
+            yield Problem(f"{name}={values[name]}", None, clause, Command(f"unset {name} {of}"))
     if not values.keys() >= {*_RANK}:
         return
     for name in ("MASTER_ADDR", "MASTER_PORT") if int(values["WORLD_SIZE"]) > 1 else ():
@@ -159,7 +160,7 @@ def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
 
     Raises NotReadyError if srun cannot have set its Slurm variables.
     """
-    fix = "unset SLURM_STEP_NUM_TASKS"
+    fix = Command("unset SLURM_STEP_NUM_TASKS")
     try:
         return _get_variables(slurm)
     except KeyError as error:
@@ -267,7 +268,8 @@ def _await_others(rendezvous: "Rendezvous", launcher: str, say: Say) -> None:
             clause = Statement(
                 f"not all of these ranks have started within {format_long_time(seconds)}"
             )
-            raise NotReadyError.of(key, count_started_ranks(), clause, f"unset {key}")
+            fix = Command(f"unset {key}")
+            raise NotReadyError.of(key, count_started_ranks(), clause, fix)
         if seconds > _SILENCE_SECONDS and not is_quiet:
             is_quiet = True
             say(
@@ -289,6 +291,5 @@ def _join_rendezvous(topic: str) -> "Rendezvous":
         address = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
         reason = get_first_line(error)
         clause = Statement(f"rank {os.environ['RANK']} cannot reach the others there: {reason}")
-        raise NotReadyError.of(
-            "MASTER_ADDR:MASTER_PORT", address, clause, "export MASTER_PORT=another"
-        ) from None
+        fix = Command("export MASTER_PORT=another")
+        raise NotReadyError.of("MASTER_ADDR:MASTER_PORT", address, clause, fix) from None

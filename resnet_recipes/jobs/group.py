@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import (
     STOPPED_CODES,
+    Command,
     ExitCode,
     NotReadyError,
     Problem,
@@ -113,11 +114,11 @@ def find_temporary_folder_problems() -> Iterator[Problem]:
         folder = tempfile.gettempdir()
     except OSError as error:
         clause: str = Statement(f"no folder for temporary files is writable: {error.strerror}")
-        yield Problem("TMPDIR", None, clause, "export TMPDIR=/a/writable/folder")
+        yield Problem("TMPDIR", None, clause, Command("export TMPDIR=/a/writable/folder"))
         return
     if len(os.fsencode(folder)) > MAX_TMPDIR:
         clause = f"is longer than {MAX_TMPDIR} bytes: sockets in it would exceed the system's limit"
-        yield Problem(f"TMPDIR={folder}", None, clause, "export TMPDIR=/tmp")
+        yield Problem(f"TMPDIR={folder}", None, clause, Command("export TMPDIR=/tmp"))
 
 
 def iterate_warnings(config: "LaunchConfig") -> Iterator[str]:

@@ -5,7 +5,7 @@ from shlex import quote
 from typing import NamedTuple, Self
 
 from resnet_recipes.base.cores import estimate_speedup
-from resnet_recipes.base.errors import Note, TrainingError
+from resnet_recipes.base.errors import Command, Note, TrainingError
 from resnet_recipes.data.loading.slots import count_workers
 from resnet_recipes.data.native import find_engine_fault
 from resnet_recipes.data.sample import Sample
@@ -105,7 +105,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
         if faster.loader_images_per_second and saved_minutes > 0:
             return Gain(shortest, memory, max(shortest, now - saved_minutes), "cache=auto")
     folder = quote(data.root.rstrip("/"))
-    smaller = f"resnet-recipes convert {folder} {folder}-beton write_mode=jpg levels=2"
+    smaller = Command(f"resnet-recipes convert {folder} {folder}-beton write_mode=jpg levels=2")
     has_folder = data.root and plan.facts.backend == "torchvision"
     return Gain(shortest, None, now, smaller if has_folder else "")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, Statement, Value
+from resnet_recipes.base.errors import Command, Hint, Kind, NotReadyError, Problem, Statement, Value
 from resnet_recipes.base.paths import find_similar_path, parse_path
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_closest
 from resnet_recipes.network import hub
@@ -16,7 +16,7 @@ from resnet_recipes.run_folder.runs import iterate_newest_runs
 
 ROOT = Path("runs")
 LAST = "last"  # the run that was most recently started, or resumed with changed settings
-LIST = "resnet-recipes runs"
+LIST = Command("resnet-recipes runs")
 
 
 def find_runs(arguments: Iterable[str], key: str = "RUN") -> list[Path]:
@@ -67,9 +67,8 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
     """Return the problem of an argument that is not a run, with the most similar name."""
     runs = [folder.name for folder in iterate_newest_runs(ROOT)]
     if argument == LAST or (argument == str(ROOT) and not runs):
-        return Problem(
-            key, argument, Statement("there are no runs in ./runs yet"), "resnet-train demo"
-        )
+        clause = Statement("there are no runs in ./runs yet")
+        return Problem(key, argument, clause, Command("resnet-train demo"))
     name = re.sub(r"\.(pth?|safetensors)$", "", argument.rpartition("/")[2])
     name = meaning.text if (meaning := FOREIGN_VALUES["RUN"].get(name)) else name
     others = () if not runs or name in FOREIGN_COMMANDS else (LAST,)  # such as `runs list`

@@ -22,7 +22,7 @@ from resnet_recipes import __version__, data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Statement, Value
+from resnet_recipes.base.errors import Command, Hint, NotReadyError, RecipeError, Statement, Value
 from resnet_recipes.base.paths import find_folder_problem, is_fetched
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
@@ -139,7 +139,7 @@ def check_extended(run: RunConfig) -> None:
     """Raise RecipeError if the run to extend does not exist."""
     folder = Path(run.root, run.extends)
     if run.extends and not (folder / CONFIG).is_file():
-        fix = f"resnet-recipes runs {shlex.quote(run.root)}"
+        fix = Command.of("resnet-recipes", "runs", run.root)
         clause = Statement(f"there is no run {folder}")
         raise RecipeError.of("run.extends", run.extends, clause, fix)
 
@@ -253,7 +253,7 @@ def _is_free(folder: Path) -> bool:
 
 def _make_taken_error(folder: Path) -> RecipeError:
     if is_running(folder):
-        watch = f"resnet-recipes watch {shlex.quote(str(folder))}"
+        watch = Command.of("resnet-recipes", "watch", str(folder))
         fix = (watch, Hint("or choose another name"))
         return NotReadyError.of("run.name", folder.name, f"is already running in {folder}", fix)
     names = (f"{folder.name}{number}" for number in itertools.count(2))

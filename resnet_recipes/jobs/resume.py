@@ -10,6 +10,7 @@ from resnet_recipes import data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import (
     STOPPED_CODES,
+    Command,
     Fix,
     Hint,
     Kind,
@@ -29,6 +30,7 @@ from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.data.tensors import read_tensors
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import count_ranks, find_group_problems
+from resnet_recipes.jobs.lookup import LIST
 from resnet_recipes.planning.disk import find_lack_of_space
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
@@ -182,7 +184,7 @@ def _check_results(folder: Path) -> None:
     else:
         return
     has_checkpoint = any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
-    command = f"rm {shlex.quote(str(folder / SUMMARY))} && {format_resume(folder)}"
+    command = Command(f"rm {shlex.quote(str(folder / SUMMARY))} && {format_resume(folder)}")
     raise NotReadyError([damage._replace(fix=command if has_checkpoint else "")])
 
 
@@ -197,7 +199,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         if folder.is_file():
             clause = "is a file, not a run folder"
         is_inside = (folder.parent / CONFIG).is_file()  # weights or a checkpoint of a run
-        fix = f"--resume {shlex.quote(str(folder.parent))}" if is_inside else "resnet-recipes runs"
+        fix = f"--resume {shlex.quote(str(folder.parent))}" if is_inside else LIST
         raise NotReadyError.of("--resume", str(folder), clause, fix)
     if os.path.lexists(folder / TASK):
         clause = f"is the folder of a measurement or a check ({TASK}), which cannot be resumed"
@@ -215,10 +217,10 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     recipe = replace(recipe, run=original.run)
     advice: Fix = (
         format_resume(folder),
-        Hint(f"or start a new run: {shlex.join(['resnet-train', str(config), *settings])}"),
+        Hint(f"or start a new run: {Command.of('resnet-train', str(config), *settings)}"),
     )
     if (folder / SUMMARY).exists():
-        advice = shlex.join(["resnet-train", str(config), f"model.weights={folder}", *settings])
+        advice = Command.of("resnet-train", str(config), f"model.weights={folder}", *settings)
     changed = find_changed_settings(asdict(original), recipe)
     problems = [*wrong, *(problem._replace(fix=advice) for problem in changed)]
     if recipe.launch.budget:
@@ -323,11 +325,11 @@ def _find_missing_data_problem(recipe: Recipe, folder: Path) -> Problem | None:
         problem = find_root_problem(root)
     if problem is None:
         return None
-    command = format_resume(folder, " data=")
     if suggestion := next((fix for fix in problem.fixes if isinstance(fix, Value)), ""):
-        fix = f"{command}{shlex.quote(suggestion)}", Hint("if the images were moved")
-        return problem._replace(fix=fix)
-    return problem._replace(fix=Hint(f"if the images were moved: {command}PATH"))
+        command = format_resume(folder, f" data={shlex.quote(suggestion)}")
+        return problem._replace(fix=(command, Hint("if the images were moved")))
+    command = format_resume(folder, " data=PATH")
+    return problem._replace(fix=Hint(f"if the images were moved: {command}"))
 
 
 def iterate_unfinished_runs(root: Path) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
+from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeError
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.paths import find_folder_problem, parse_new_path, parse_path
 from resnet_recipes.base.reading import make_read_error
@@ -142,7 +142,7 @@ def run_task(process: RankProcess) -> int:
         raise make_read_error(Path(task["part"]), error) from None
     if about != describe_file(plan, task["cycle"], rank.device.type):
         clause = "was replaced after it was checked"
-        raise NotReadyError.at(plan.teachers[0].key, clause, "run the same command again")
+        raise NotReadyError.at(plan.teachers[0].key, clause, Hint("run the same command again"))
     with show_progress(process, "storing the outputs of the teacher", "batches") as progress:
         plan = make_cycle(plan, task["cycle"])
         if not write_soft_labels(plan, rank, arrays, progress, lambda: interruption.is_requested):

@@ -8,7 +8,7 @@ from dataclasses import is_dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
-from resnet_recipes.base.errors import Change, NotReadyError, Problem, Statement
+from resnet_recipes.base.errors import Change, Command, NotReadyError, Problem, Statement
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import get_first_line
 from resnet_recipes.methods.base import Method
@@ -32,7 +32,7 @@ def find_plug_ins(used_names: Collection[str]) -> Iterator[type[Method]]:
         except (Exception, SystemExit) as error:  # third-party code may raise any exception
             fault = f"cannot be used: {_describe(error)}"
         if fault:
-            fix = f"pip uninstall {entry.dist.name if entry.dist else 'it'}"
+            fix = Command(f"pip uninstall {entry.dist.name if entry.dist else 'it'}")
             raise NotReadyError.of(f"method {entry.name}", entry.value, fault, fix)
         names.add(cls.name)
         yield cls

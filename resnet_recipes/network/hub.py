@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.request import Request, urlopen
 
 from resnet_recipes.base import atomic, names
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Value
+from resnet_recipes.base.errors import Command, Hint, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.base.extras import find_lacking_packages
 from resnet_recipes.base.paths import get_cache_folder
 
@@ -41,7 +41,7 @@ def fetch(address: str) -> Path:
     """
     name = parse_repository("load", address)
     path, etag = get_copy_path(name), get_copy_path(name).with_suffix(".etag")
-    with _open_hub(address, f"hf download {name} {HUB_WEIGHTS}") as hub:
+    with _open_hub(address, Command.of("hf", "download", name, HUB_WEIGHTS)) as hub:
         from huggingface_hub import hf_hub_url
 
         metadata = hub.get_hf_file_metadata(
@@ -79,9 +79,8 @@ def push(folder: Path, address: str) -> str:
     Raises RecipeError if `address` is not a repository, NotReadyError if the Hub fails.
     """
     name = parse_repository("--push", address)
-    with _open_hub(
-        address, f"the export is complete; to repeat:  hf upload {name} {folder}"
-    ) as hub:
+    upload = Command.of("hf", "upload", name, str(folder))
+    with _open_hub(address, upload, Hint("the export is complete")) as hub:
         hub.create_repo(name, exist_ok=True)
         hub.upload_folder(repo_id=name, folder_path=folder, commit_message="Export a network")
         return f"{hub.endpoint}/{name}"
@@ -93,8 +92,8 @@ def find_missing_packages() -> Iterator[Problem]:
 
 
 @contextmanager
-def _open_hub(address: str, repeat: str) -> Iterator["HfApi"]:
-    """Yield a client of the Hub. Raises NotReadyError if it fails; `repeat` is a command to try."""
+def _open_hub(address: str, *repeat: str) -> Iterator["HfApi"]:
+    """Yield a client of the Hub. Raises NotReadyError if it fails; `repeat` is a fix."""
     NotReadyError.raise_if_any(find_missing_packages())
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
@@ -112,5 +111,5 @@ def _open_hub(address: str, repeat: str) -> Iterator["HfApi"]:
             403: "cannot be written to with this token",
             404: "does not exist, or has no " + HUB_WEIGHTS,
         }.get(status, f"cannot be accessed: {reason}")
-        fix = "hf auth login" if status in (401, 403) else repeat
+        fix = Command("hf auth login") if status in (401, 403) else repeat
         raise NotReadyError.at(address, clause, fix) from None

@@ -14,6 +14,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import (
+    Command,
     Fix,
     Hint,
     Kind,
@@ -159,9 +160,8 @@ def _find_in_torchvision_cache(weights: str, name: str, model: ModelConfig | Non
         raise NotReadyError.at(weights, "has no such weights", others)
     member = members.__members__.get(name, members.DEFAULT)
     path = Path(torch.hub.get_dir()) / "checkpoints" / member.url.rpartition("/")[2]
-    download = (
-        f"python3 -c \"import torchvision; torchvision.models.{network}(weights='{member.name}')\""
-    )
+    code = f"import torchvision; torchvision.models.{network}(weights='{member.name}')"
+    download = Command(f'python3 -c "{code}"')
     if not path.is_file():
         clause = f"is not on this machine: {path} does not exist"
         raise AbsentError.at(
@@ -198,6 +198,6 @@ def _find_in_hub_cache(weights: str, name: str) -> Path:
             fix = (Value(f"timm:{network}.{near[0]}"), valid)
             raise NotReadyError.at(weights, f"has an unknown tag, {tag}", fix)
         clause = f"is not on this machine: {repository} has no model.safetensors"
-        download = f"pip install huggingface_hub && hf download {name} model.safetensors"
+        download = Command(f"pip install huggingface_hub && hf download {name} model.safetensors")
         raise AbsentError.at(weights, clause, download)
     return files[-1]

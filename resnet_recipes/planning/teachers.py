@@ -14,6 +14,7 @@ import torch
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import (
     Change,
+    Command,
     Hint,
     Kind,
     NotReadyError,
@@ -103,7 +104,7 @@ def open_teachers(
             raise _suggest_export(problem, source) from None
         if key in digests and digests[key] != _compute_digest(network):
             clause = "was replaced after it was checked"
-            raise NotReadyError.of(key, source, clause, "run the same command again")
+            raise NotReadyError.of(key, source, clause, Hint("run the same command again"))
         yield OpenTeacher(method, network)
 
 
@@ -125,7 +126,7 @@ def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
     if not any(isinstance(line, NamingHint | Change) for line in problem.advice):
         return error
     export = f"resnet-recipes export {shlex.quote(source)} {{}} --to safetensors --out teacher"
-    commands = tuple(export.format(name) for name in problem.fixes)
+    commands = tuple(Command(export.format(name)) for name in problem.fixes)
     about = "teacher/model.safetensors, which describes its network"
     hint = Hint(f"{'it' if commands else export.format('model.name=timm:NAME')} writes {about}")
     others = [each for each in problem.advice if commands and isinstance(each, Hint)]

@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes import backbones
-from resnet_recipes.base.errors import (
-    Change,
-    Hint,
-    Kind,
-    Problem,
-    RecipeError,
-    Value,
-    to_text,
-)
+from resnet_recipes.base.errors import Change, Hint, Kind, Problem, RecipeError, Value, to_text
 from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name, list_keys
 from resnet_recipes.base.suggestions import (

@@ -19,6 +19,7 @@ from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.duration import find_epochs_rule
 from resnet_recipes.base.errors import (
     Change,
+    Command,
     Fix,
     Hint,
     Kind,
@@ -36,6 +37,7 @@ from resnet_recipes.recipe.strict_yaml import GROUPS, Document, parse_scalar, sh
 from resnet_recipes.run_folder import CONFIG
 
 USER_FOLDER = Path("recipes")
+LIST_RECIPES = Command("resnet-recipes ls")
 MAX_PARENTS = 7  # files that a recipe may inherit from
 
 _CASE = Hint("rename the file: recipe names have lower-case letters, digits and '_'")
@@ -160,7 +162,7 @@ class Library:
         elif name in NETWORKS:
             clause, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
         elif os.path.isfile(name):
-            clause, fix = "is a file, but recipe files end in .yaml", "resnet-recipes ls"
+            clause, fix = "is a file, but recipe files end in .yaml", LIST_RECIPES
         elif name in self.user:
             clause = f"is not a valid name, although {shorten_path(self.user[name])} exists"
             fix = _CASE
@@ -242,7 +244,7 @@ class Library:
             raise RecipeError.of("recipe", name, Statement("recipe files end in .yaml"), fix)
         if not os.path.isfile(path):  # Path.is_file raises an error for long names
             is_recipe = path.stem in {*self.user, *self.packaged}
-            fix = Value(path.stem) if is_recipe else "resnet-recipes ls"
+            fix = Value(path.stem) if is_recipe else LIST_RECIPES
             raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
         if self.user.get(path.stem) == path:
             return self.find(path.stem)

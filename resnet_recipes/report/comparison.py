@@ -8,7 +8,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from resnet_recipes.base import duration
-from resnet_recipes.base.errors import NotReadyError, Problem, Statement
+from resnet_recipes.base.errors import Command, NotReadyError, Problem, Statement
 from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
@@ -186,7 +186,7 @@ def _find_own_settings(
 def read_all(folders: Sequence[Path]) -> list[RunRecord]:
     """Read run folders. Raises NotReadyError, which names all folders without a readable run."""
     runs = [read_run(folder) or RunRecord(folder=folder, state="unreadable") for folder in folders]
-    fix = "resnet-recipes runs"
+    fix = Command("resnet-recipes runs")
     NotReadyError.raise_if_any(
         Problem(
             str(run.folder),

@@ -20,6 +20,7 @@ from resnet_recipes.base.errors import (
     STOPPED_CODES,
     BadTrainingImageError,
     BadValidationImageError,
+    Command,
     ExitCode,
     Fix,
     Hint,
@@ -112,14 +113,14 @@ RESUME_SETTINGS = {
 }
 
 
-def format_resume(folder: Path | str, settings: str = "") -> str:
+def format_resume(folder: Path | str, settings: str = "") -> Command:
     """Return the command that resumes a run, with `settings` after a space."""
-    return f"resnet-train --resume {shlex.quote(str(folder))}{settings}"
+    return Command(f"resnet-train --resume {shlex.quote(str(folder))}{settings}")
 
 
 def suggest_restart(folder: Path) -> Fix:
     """Return the command that trains with the recipe of a run again."""
-    return shlex.join(["resnet-train", str(folder / CONFIG)]), Hint("this starts a new run")
+    return Command.of("resnet-train", str(folder / CONFIG)), Hint("this starts a new run")
 
 
 @dataclass(frozen=True)

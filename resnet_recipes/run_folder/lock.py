@@ -4,7 +4,6 @@ import errno
 import fcntl
 import json
 import os
-import shlex
 import socket
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self, TextIO
 
-from resnet_recipes.base.errors import Hint, NotReadyError, TrainingError
+from resnet_recipes.base.errors import Command, Hint, NotReadyError, TrainingError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.run_folder import LOCK
 
@@ -58,7 +57,8 @@ def find_holder(folder: Path) -> int:
     if not isinstance(pid, int) or not _has_open(pid, folder / LOCK):
         host = facts.get("host", socket.gethostname())
         if host == socket.gethostname():
-            raise NotReadyError.at(folder, "is not running", "resnet-recipes runs state=running")
+            fix = Command("resnet-recipes runs state=running")
+            raise NotReadyError.at(folder, "is not running", fix)
         raise NotReadyError.at(folder, f"was started on {host}, so it cannot be stopped from here")
     return pid
 
@@ -147,9 +147,9 @@ class LockedFolder(HeldFolder):
                 if not _try_lock(self._lock):
                     self._lock.seek(0)
                     clause = f"is in use by {_describe_holder(self._lock.read())}"
-                    run = shlex.quote(str(path))
-                    stop = Hint(f"`resnet-recipes stop {run}` saves and ends it")
-                    fix = (f"resnet-recipes watch {run}", stop)
+                    stop = Command.of("resnet-recipes", "stop", str(path))
+                    watch = Command.of("resnet-recipes", "watch", str(path))
+                    fix = (watch, Hint(f"`{stop}` saves and ends it"))
                     raise NotReadyError.at(path, clause, fix)
                 if not self.is_in_place:
                     clause = "was replaced by another command of the same name"

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import Hint, TrainingError
+from resnet_recipes.base.errors import Command, Hint, TrainingError
 from resnet_recipes.methods.optimizers.base import Scaling, read_scaling
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -34,7 +34,7 @@ NOT_FINITE_FIX = (
         "usual causes are a learning rate that is too high (halve optimizer.lr), a warm-up that "
         "is too short, or damaged images"
     ),
-    "resnet-recipes doctor data PATH",
+    Command("resnet-recipes doctor data PATH"),
 )
 
 

@@ -1,8 +1,14 @@
 """Problems as text, and the errors that carry them."""
 
+import copy
+import json
 import pickle
 
+import pytest
+
 from resnet_recipes.base.errors import (
+    Change,
+    Command,
     Hint,
     Note,
     NotReadyError,
@@ -10,6 +16,8 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
     TrainingError,
+    Value,
+    get_label,
 )
 
 
@@ -54,3 +62,37 @@ def test_address_without_secrets_is_printed_unchanged():
 def test_alternatives_of_a_note_have_their_own_label():
     rows = Note("it is slow", ("a=1", "b=2", Hint("wait"), "c=3")).list_rows()
     assert [label for label, _ in rows] == ["note", "use", "or", "hint", "or"]
+
+
+@pytest.mark.parametrize(
+    ("advice", "label"),
+    [
+        (Command("python3.11 -m x"), "try"),
+        (Command("nvidia-smi"), "try"),
+        (Hint("resnet-recipes show NAME"), "hint"),
+        (Value("golden retriever"), "use"),
+        (Change("data=my images"), "use"),
+        ("data folder", "use"),
+    ],
+)
+def test_label_depends_on_type_of_advice(advice, label):
+    assert get_label(advice) == label
+
+
+def test_command_quotes_its_words():
+    assert Command.of("rm", "a b") == "rm 'a b'"
+
+
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        lambda problem: problem.replace_text("/here/", ""),
+        lambda problem: problem._replace(key="data"),
+        lambda problem: pickle.loads(pickle.dumps(problem)),
+        copy.deepcopy,
+    ],
+)
+def test_copied_problem_keeps_its_command(repeat):
+    problem = repeat(Problem("a", None, "is damaged", (Command.of("rm", "/here/a"), Hint("b"))))
+    assert [*map(type, problem.advice)] == [Command, Hint]
+    assert json.dumps(problem.fixes[0]).startswith('"rm ')

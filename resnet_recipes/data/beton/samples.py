@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
+from resnet_recipes.base.errors import Command, Fix, Hint, NotReadyError, Problem, Value
 from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import make_half_source
@@ -114,7 +114,9 @@ def _open_small_level(beton: Beton, small: Beton) -> Beton:
         is_same &= small.sidecar.source_sha256 == make_half_source(beton.sidecar.source_sha256)
     if not is_same or small.checksums is None:
         clause = f"does not hold the images of {beton.path.name} at half their size"
-        raise NotReadyError.at(small.path, clause, (Hint("convert again"), f"rm {small.path}"))
+        raise NotReadyError.at(
+            small.path, clause, (Hint("convert again"), Command(f"rm {small.path}"))
+        )
     return small
 
 

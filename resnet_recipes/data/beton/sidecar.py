@@ -3,13 +3,12 @@
 import base64
 import json
 import os
-import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import Hint, NotReadyError, to_text
+from resnet_recipes.base.errors import Command, Hint, NotReadyError, to_text
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.root import SPLITS
 
@@ -41,7 +40,7 @@ class Sidecar:
         """Return the content of the sidecar."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
-    def make_repair_command(self, beton: Path) -> str:
+    def make_repair_command(self, beton: Path) -> Command:
         """Return the command that makes a damaged file again, and keeps the damaged one."""
         target = beton.parent if self.split else beton
         options = [
@@ -49,9 +48,9 @@ class Sidecar:
             for key, value in self.options.items()
             if key != "workers"
         ]
-        move = shlex.join(["mv", str(beton), f"{beton}.damaged"])
-        convert = ["resnet-recipes", "convert", str(self.source), str(target), *options]
-        return f"{move} && {shlex.join(convert)}"
+        move = Command.of("mv", str(beton), f"{beton}.damaged")
+        convert = Command.of("resnet-recipes", "convert", str(self.source), str(target), *options)
+        return Command(f"{move} && {convert}")
 
 
 def make_half_source(source_sha256: str) -> str:
@@ -93,7 +92,7 @@ def read_sidecar(beton: Path) -> Sidecar | None:
     except (NotReadyError, ValueError, TypeError, KeyError) as error:
         reason = error.problems[0].about("it") if isinstance(error, NotReadyError) else error
         hint = Hint("or convert again: without this file, classes have numbers as names")
-        fix = (shlex.join(["rm", str(path)]), hint)
+        fix = (Command.of("rm", str(path)), hint)
         clause = f"is not the sidecar of a .beton file ({reason})"
         raise NotReadyError.at(path, clause, fix) from error
     return sidecar

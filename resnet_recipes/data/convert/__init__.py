@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, TrainingError
+from resnet_recipes.base.errors import Command, Hint, NotReadyError, Problem, TrainingError
 from resnet_recipes.base.paths import find_existing_parent
 from resnet_recipes.base.processes import ProcessPool
 from resnet_recipes.base.text import Progress, format_bytes
@@ -184,7 +184,7 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
 
 def _suggest_fixes(split: Split) -> tuple[str, str]:
     """Return how to continue after an unreadable image; `doctor data` does not read shards."""
-    check = f"resnet-recipes doctor data {shlex.quote(split.source.path)}"
+    check = Command.of("resnet-recipes", "doctor", "data", split.source.path)
     return "on_bad_image=skip", "" if isinstance(split.source.images, Shards) else check
 
 

@@ -198,7 +198,7 @@ def _read_tar(path: Path) -> Iterator[ShardSample]:
             yield _make_sample(path, key, [*group])
     except ValueError as error:
         clause = f"cannot be read as a tar file: {error}"
-        raise NotReadyError.at(path, clause, "download it or make it again") from None
+        raise NotReadyError.at(path, clause, Hint("download it or make it again")) from None
 
 
 def _split_name(member: Member) -> tuple[str, str]:

@@ -1,13 +1,12 @@
 """The image files of a split as a source; all workers share the list in memory."""
 
 import os
-import shlex
 from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
 
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError
+from resnet_recipes.base.errors import Command, Fix, Hint, NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.files.listing import Listing
@@ -95,7 +94,7 @@ class Files:
     def fix(self) -> Fix:
         """Return the fix for an unreadable image."""
         skip = Hint("data.on_bad_image=skip replaces bad training images")
-        check = f"resnet-recipes doctor data {shlex.quote(self._root)}"
+        check = Command.of("resnet-recipes", "doctor", "data", self._root)
         return (skip, check) if self._split == "train" else check
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:

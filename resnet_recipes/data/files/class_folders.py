@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from resnet_recipes.base.errors import Change, Hint, Problem
+from resnet_recipes.base.errors import Change, Command, Hint, Problem
 from resnet_recipes.base.text import join_first
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import (
@@ -74,10 +74,10 @@ def _make_repetition_problem(
         return make_problem(root, f"{clause}: a split for each class", (Hint(LAYOUT), *_CLASSES))
     if pair := _choose_pair(listing, similar):
         links = (
-            f"ln -s {shlex.quote(name)} {shlex.quote(str(root / split))}"
+            Command.of("ln", "-s", name, str(root / split))
             for split, name in zip(SPLITS, pair, strict=True)
         )
-        fix = (" && ".join(links), Hint("if they are splits"))
+        fix: tuple[str, ...] = (Command(" && ".join(links)), Hint("if they are splits"))
     else:
         path = shlex.quote(str(root / similar[0]))
         fix = (f"data={path} data.val_share=0.1", Hint("to train on one of them"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import Hint, NotReadyError
+from resnet_recipes.base.errors import Command, Hint, NotReadyError
 from resnet_recipes.base.reading import MAX_BYTES
 from resnet_recipes.data.files import table
 from resnet_recipes.data.remote.base import ForbiddenError, RemoteFile, Store
@@ -139,7 +139,7 @@ def _parse_sums(store: Store, head: RemoteFile) -> dict[str, str]:
     matches = [re.fullmatch(r"([0-9a-fA-F]{64}) [ *](.+)", line) for line in lines if line.strip()]
     if not all(matches):
         number = matches.index(None) + 1
-        fix = f"sha256sum * > {SUMS}"
+        fix = Command(f"sha256sum * > {SUMS}")
         raise store.make_error(head.name, f"line {number} is not a SHA-256 and a name", fix)
     sums = {os.path.normpath(match[2]): match[1].lower() for match in matches if match}
     sums.pop(SUMS, None)  # the shell creates it, still empty, before it expands `*`
