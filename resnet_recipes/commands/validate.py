@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import Command, ExitCode, Hint, Kind, Problem, R
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.usage import RECIPES, Usage
-from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.library import USER_FOLDER, Library
 from resnet_recipes.recipe.strict_yaml import shorten_path
 
 USAGE = Usage(
@@ -32,7 +32,8 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.recipe.compose import add_location, compose
 
     library = Library(arguments.recipes)
-    names = arguments.positional or [str(path) for path in library.user.values()]
+    others = (arguments.recipes or USER_FOLDER).glob("*.yml")  # reported as misnamed
+    names = arguments.positional or [*map(str, (*library.user.values(), *others))]
     errors = ErrorCollector()
     for name in names:
         with errors:

@@ -168,6 +168,8 @@ class Library:
             fix = _CASE
         if fix:
             raise RecipeError.of("recipe", name, clause, fix)
+        if os.path.isfile(path := self._folder / f"{name}.yml"):
+            return self._find_file(str(path))
         raise _make_unknown_error("recipe", name, self.list_readable_names())
 
     def _is_copy(self, name: str) -> bool:
@@ -239,13 +241,14 @@ class Library:
 
     def _find_file(self, name: str) -> Entry:
         path = parse_path("recipe", name).absolute()
-        if path.suffix == ".yml":
-            fix = Hint(f"rename it to {path.stem}.yaml")
-            raise RecipeError.of("recipe", name, Statement("recipe files end in .yaml"), fix)
         if not os.path.isfile(path):  # Path.is_file raises an error for long names
             is_recipe = path.stem in {*self.user, *self.packaged}
             fix = Value(path.stem) if is_recipe else LIST_RECIPES
             raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
+        if path.suffix == ".yml":
+            old, clause = shorten_path(path), f"must be renamed to {path.stem}.yaml"
+            fix = Command.of("mv", "-n", old, str(Path(old).with_suffix(".yaml")))
+            raise RecipeError.of(old, None, clause, fix)
         if self.user.get(path.stem) == path:
             return self.find(path.stem)
         return Entry(path.stem, path, "file")

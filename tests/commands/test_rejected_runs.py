@@ -39,7 +39,7 @@ def assert_explained(run_command, arguments: str, *phrases: str) -> None:
 recipe= | recipe= is missing
 recipe=../x | unknown recipe ../x
 recipe=/etc/passwd | recipe files end in .yaml
-recipe=a.yml | rename it to a.yaml
+recipe=a.yml | does not exist
 recipe=mild '' | '' is empty
 recipe=mild recipe=hot | a run uses one recipe
 lr=1 | recipe | is missing

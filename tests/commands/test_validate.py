@@ -107,6 +107,16 @@ def test_validate_suggests_short_names_at_the_top(run_command, recipes):
     assert "mine.yaml:3: unknown setting batch_size; did you mean bs?" in err
 
 
+@pytest.mark.parametrize(
+    "command", ["recipes validate", "recipes show x", "train x data=here", "train recipes/x.yml"]
+)
+def test_recipe_that_ends_in_yml_must_be_renamed(command, run_command, recipes):
+    (recipes / "x.yml").write_text("defaults: [mild]\n")
+    err = run_command(f"resnet-{command}", 2).err
+    assert "recipes/x.yml must be renamed to x.yaml\n" in err
+    assert "try:   mv -n recipes/x.yml recipes/x.yaml\n" in err
+
+
 def test_unknown_parent_does_not_hide_other_mistakes(run_command, recipes):
     (recipes / "mine.yaml").write_text("defaults: [gone]\nepochs: many\nseed: yes\n")
     err = run_command("resnet-recipes validate", 2).err
