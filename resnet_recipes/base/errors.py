@@ -258,7 +258,7 @@ def quote(argument: str) -> str:
 def to_text(value: object) -> str:
     """Return a value as written on the command line, without secrets; long values are cut."""
     text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
-    text = str(list(value)) if isinstance(value, tuple) else text
+    text = str(list(value)).replace("'", "") if isinstance(value, list | tuple) else text
     text = mask_secrets(text.lower() if isinstance(value, bool) else text)
     return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
 

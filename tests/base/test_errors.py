@@ -96,3 +96,8 @@ def test_copied_problem_keeps_its_command(repeat):
     problem = repeat(Problem("a", None, "is damaged", (Command.of("rm", "/here/a"), Hint("b"))))
     assert [*map(type, problem.advice)] == [Command, Hint]
     assert json.dumps(problem.fixes[0]).startswith('"rm ')
+
+
+def test_lists_are_printed_as_typed():
+    assert str(Problem("methods", ["ema", "sam"], "")) == "methods=[ema, sam] is not valid"
+    assert str(Problem("stairs", (["0ep", 1.0],), "")) == "stairs=[[0ep, 1.0]] is not valid"
