@@ -223,7 +223,7 @@ class _Reader:
         """
         tree = self._read_value(root, "") if isinstance(root, yaml.MappingNode) else {}
         if not self.problems and not tree:
-            clause = Statement("a recipe is a mapping of settings, as in 'name: mine'")
+            clause = Statement("a recipe consists of settings, one per line")
             self.stop(1, clause, "defaults: [mild]")
         return tree
 

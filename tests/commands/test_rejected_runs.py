@@ -168,7 +168,7 @@ name: [mine | recipes/mine.yaml | not YAML
 """
         ),
         (BOMB, "recipes/mine.yaml:1", "anchors"),
-        ("", "recipes/mine.yaml:1", "a mapping of settings"),
+        ("", "recipes/mine.yaml:1", "a recipe consists of settings"),
     ],
 )
 def test_invalid_recipe_file_is_reported_with_line(run_command, row):
