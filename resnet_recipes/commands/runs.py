@@ -157,7 +157,7 @@ def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
     names = ", ".join(folder.name for folder in folders)
     with ExitStack() as locks:
         for folder in folders:
-            locks.enter_context(LockedFolder(folder))
+            locks.enter_context(LockedFolder(folder, must_end=True))
         if (
             not is_confirmed
             and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES

@@ -133,11 +133,11 @@ class LockedFolder(HeldFolder):
     The kernel releases RUN/lock when the process ends for any reason. The file remains.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, must_end: bool = False):
         """Acquire the lock.
 
         Raises NotReadyError if another process holds it, which is named, or if the folder was
-        replaced or cannot be locked.
+        replaced or cannot be locked. With `must_end`, the suggestion ends that process.
         """
         super().__init__(path)
         with ExitStack() as stack:
@@ -149,7 +149,7 @@ class LockedFolder(HeldFolder):
                     clause = f"is in use by {_describe_holder(self._lock.read())}"
                     stop = Command.of("resnet-recipes", "stop", str(path))
                     watch = Command.of("resnet-recipes", "watch", str(path))
-                    fix = (watch, Hint(f"`{stop}` saves and ends it"))
+                    fix = stop if must_end else (watch, Hint(f"`{stop}` saves and ends it"))
                     raise NotReadyError.at(path, clause, fix)
                 if not self.is_in_place:
                     clause = "was replaced by another command of the same name"

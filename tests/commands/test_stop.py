@@ -86,6 +86,8 @@ def test_runs_rm_keeps_all_if_one_runs(live_run, run_command):
     result = run_command("resnet-recipes runs rm other first --yes", 3)
     assert not result.out
     assert f"runs/first is in use by process {process.pid} on" in result.err
+    assert "try:   resnet-recipes stop runs/first\n" in result.err
+    assert "watch" not in result.err
     assert folder.exists()
     assert other.exists()
 
