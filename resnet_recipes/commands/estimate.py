@@ -374,4 +374,5 @@ def _format_problems(candidates: "Candidates", budget: str) -> Iterator[str]:
     for name, problem in candidates.weights_problems.items() if candidates.candidates else ():
         first, *advice = problem.lines()
         yield from wrap_text(f"{name}: {first}", get_width(), rest="    ")
-        yield from (f"    {line}" for line in advice)
+        for line in advice:
+            yield from wrap_text(line, get_width(), " " * 4, " " * 11)

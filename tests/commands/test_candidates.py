@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes import data
+from resnet_recipes.commands import estimate
 from resnet_recipes.doctor import cuda
 from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.recipe.library import Library
@@ -236,6 +237,14 @@ def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_c
     assert "small: data.train_size is for smaller images than these, of 200 px" in output
     assert "finetune: model.weights=torchvision is not on this machine: " in output
     assert "try: python3 -c" in output
+
+
+def test_hint_below_the_candidates_is_wrapped(large_images, run_command, monkeypatch):
+    monkeypatch.setattr(estimate, "get_width", lambda: 80)
+    out = run_command(f"resnet-recipes estimate {OWN}").out
+    hint = "hint:  or copy" + out.partition("hint:  or copy")[2]
+    assert "\n           " in hint
+    assert max(map(len, f"    {hint}".splitlines())) <= 80
 
 
 def test_candidates_report_a_missing_weights_file(small_images, run_command, monkeypatch):
