@@ -43,6 +43,7 @@ from resnet_recipes.command_line.recipe_arguments import compose_recipe, has_rec
 from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, Scope, Usage
 from resnet_recipes.commands.runs import read_price
 from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.sections import LaunchConfig
 
 if TYPE_CHECKING:
     from resnet_recipes.jobs.candidates import Candidate, Candidates
@@ -85,6 +86,14 @@ def check(arguments: Arguments) -> None:
         _read_count(arguments)
     with errors:
         _read_reach(arguments)
+    with errors:
+        budget, reach = (arguments.flags.get(flag, "") for flag in ("--within", "--reach"))
+        launch = LaunchConfig(budget=budget, price=1.0)  # the price is checked later
+        problems = [_name_flags(each.under("launch"), budget) for each in launch.problems()]
+        if budget and reach:
+            clause = "asks for the least time, and --within gives a time"
+            problems.append(Problem("--reach", reach, clause, Hint("remove one of them")))
+        RecipeError.raise_if_any(problems)
     errors.raise_if_any()
 
 
@@ -275,15 +284,12 @@ def _name_flags(problem: Problem, budget: str) -> Problem:
 def _read_reach(arguments: Arguments) -> float | None:
     """Return the required accuracy in percent.
 
-    Raises RecipeError if it is not a percentage, or if --within is given.
+    Raises RecipeError if it is not a percentage.
     """
     text = arguments.flags.get("--reach")
     if text is None:
         return None
     number = text.removesuffix("%")
-    if "--within" in arguments:
-        clause = "asks for the least time, and --within gives a time"
-        raise RecipeError.of("--reach", text, clause, Hint("remove one of them"))
     if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
         is_fraction = re.fullmatch(r"0?\.\d+", text) and float(number) >= 0.01
         fix = f"--reach {100 * float(number):g}" if is_fraction else "--reach 78"

@@ -247,6 +247,13 @@ def test_hint_below_the_candidates_is_wrapped(large_images, run_command, monkeyp
     assert max(map(len, f"    {hint}".splitlines())) <= 80
 
 
+def test_estimate_reports_all_wrong_flags(run_command):
+    err = run_command("resnet-recipes estimate data=x --within 2 --reach 101", 2).err
+    assert "--within 2 must be a time" in err
+    assert "--reach 101 must be a percentage" in err
+    assert "--reach 101 asks for the least time" in err
+
+
 def test_candidates_report_a_missing_weights_file(small_images, run_command, monkeypatch):
     Path("recipes").mkdir()
     Path("recipes/a.yaml").write_text("defaults: [small]\nmodel: {weights: /none.pt}\n")
