@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import random
 import time
 import warnings
 from collections import defaultdict
@@ -9,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from PIL import Image
 
 from resnet_recipes.base.errors import Command, Fix, Hint, NotReadyError, Value
@@ -171,23 +171,17 @@ def decode_some(
 
     Raises like `list_split`.
     """
-    listings = {split: list_split(config, split) for split in splits}
-    ends = np.cumsum([len(listing) for listing in listings.values()])
-    total = int(ends[-1])
-    order = np.random.default_rng(0).permutation(total).tolist()
+    files = [(split, path) for split in splits for path in list_split(config, split).paths]
+    random.Random(0).shuffle(files)
     bad: dict[str, list[str]] = {split: [] for split in splits}
     count, end = 0, time.monotonic() + seconds
-    while count < total and time.monotonic() < end:
-        files = []
-        for index in order[count : count + _BLOCK_IMAGES]:
-            split = splits[np.searchsorted(ends, index, "right")]
-            first = ends[splits.index(split)] - len(listings[split])
-            files.append((split, listings[split].path(index - int(first))))
-        results = run_checks(files, lambda file: check_image(file[1]), do_nothing)
-        for (split, path), result in zip(files, results, strict=True):
+    while count < len(files) and time.monotonic() < end:
+        block = files[count : count + _BLOCK_IMAGES]
+        results = run_checks(block, lambda file: check_image(file[1]), do_nothing)
+        for (split, path), result in zip(block, results, strict=True):
             bad[split] += [f"{path}, which {result.bad}"] if result.bad else []
-        count += len(files)
-    return DecodedImages(bad, count, total)
+        count += len(block)
+    return DecodedImages(bad, count, len(files))
 
 
 class CheckedImage(NamedTuple):
