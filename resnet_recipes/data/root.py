@@ -165,7 +165,7 @@ def _explain_missing(root: Path) -> Problem:
     names = {name.lower(): name for name in _list_folders(there)}
     for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.7):
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
-            return _make_absent_problem(root, Value(meant))
+            return Problem("data.root", str(root), "", Value(meant), kind=Kind.ABSENT)
     is_here = there.absolute() == Path.cwd()
     subject = "the current folder" if is_here else there
     listed = join_first(sorted(names.values()))
@@ -176,11 +176,7 @@ def _explain_missing(root: Path) -> Problem:
         fix = Command("resnet-train demo")
     elif "\\" in wrong or wrong.endswith(":"):
         fix = WINDOWS_HINT
-    return _make_absent_problem(root, fix)
-
-
-def _make_absent_problem(root: Path, fix: Fix) -> Problem:
-    return make_problem(root, "", fix)._replace(kind=Kind.ABSENT)
+    return Problem("data.root", str(root), "", fix, kind=Kind.ABSENT)
 
 
 def _explain_file(root: Path) -> Problem:
