@@ -23,7 +23,7 @@ from resnet_recipes.data.beton.samples import (
     open_samples,
 )
 from resnet_recipes.data.files.class_folders import find_doubts, find_inner_folders
-from resnet_recipes.data.files.copies import find_copies
+from resnet_recipes.data.files.copies import MAX_VAL_IMAGES, find_copies
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, iterate_images
 from resnet_recipes.data.images.decode import SUFFIXES
@@ -282,8 +282,9 @@ def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[Note]
 
 def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[Note]:
     """Yield a note if some validation images are training images."""
-    if (copies := find_copies(train, val)).paths:
-        share = f"{len(copies.paths)} of {copies.compared} compared, such as {copies.paths[0]}"
+    if copies := find_copies(train, val):
+        compared = min(len(val), MAX_VAL_IMAGES)
+        share = f"{len(copies)} of {compared} compared, such as {copies[0]}"
         command = Command.of("resnet-recipes", "doctor", "data", config.root)
         yield Note(f"validation images identical to training images: {share}", command)
 

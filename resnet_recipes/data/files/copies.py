@@ -1,33 +1,25 @@
 """Find validation images that are copies of training images, from a small sample."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import numpy as np
 
 from resnet_recipes.data.files.listing import READ_THREADS, Listing
 from resnet_recipes.data.images.decode import BadImageError, read_file
 
-_MAX_VAL_IMAGES = 32  # validation images that are read
+MAX_VAL_IMAGES = 32  # validation images that are read
 _MAX_COMPARED = 5  # training images of the same size that are read for each
 _MAX_CANDIDATES = 1000  # training images of the same size whose names are compared
 _HEAD_BYTES = 8  # bytes at the start of a file; all zero if its content has not been fetched yet
 
 
-class Copies(NamedTuple):
-    """The copies among the validation images that were read."""
-
-    paths: list[str]
-    compared: int
-
-
-def find_copies(train: Listing, val: Listing) -> Copies:
-    """Return the copies among a sample of the validation images, evenly spread.
+def find_copies(train: Listing, val: Listing) -> list[str]:
+    """Return the copies in an evenly spread sample of at most MAX_VAL_IMAGES validation images.
 
     A training image is read only if its size equals that of a validation image; an image of the
     same name is read first.
     """
-    last, count = len(val) - 1, min(len(val), _MAX_VAL_IMAGES)
+    last, count = len(val) - 1, min(len(val), MAX_VAL_IMAGES)
     chosen = np.unique(np.linspace(0, last, count).astype(int)).tolist()
 
     def is_copy(index: int) -> bool:
@@ -39,8 +31,7 @@ def find_copies(train: Listing, val: Listing) -> Copies:
 
     with ThreadPoolExecutor(READ_THREADS) as pool:
         are_copies = list(pool.map(is_copy, chosen))
-    paths = [val.path(index) for index, copied in zip(chosen, are_copies, strict=True) if copied]
-    return Copies(paths, len(are_copies))
+    return [val.path(index) for index, copied in zip(chosen, are_copies, strict=True) if copied]
 
 
 def _is_among(path: str, others: list[str]) -> bool:

@@ -67,11 +67,11 @@ def test_images_of_equal_size_are_compared_by_name(tmp_path, monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (8, 8), (number, 0, 255)).save(path)
     train, val = (Listing.of(tmp_path / split) for split in ("train", "val"))
-    assert len(find_copies(train, val).paths) == 32
+    assert len(find_copies(train, val)) == 32
     assert len(read) == 2 * 32
     for path in (tmp_path / "train").glob("*/*"):
         Image.new("RGB", (8, 8), (0, 1, 2)).save(path)
-    assert not find_copies(train, val).paths
+    assert not find_copies(train, val)
     assert len(read) <= 2 * 32 + 32 * 6
 
 
@@ -89,4 +89,4 @@ def test_unfetched_or_unreadable_files_are_not_copies(copied_folder):
 
 def test_find_copies_skips_the_image_itself(image_folder):
     listing = Listing.of(image_folder / "train")
-    assert find_copies(listing, listing).paths == []
+    assert find_copies(listing, listing) == []
