@@ -16,21 +16,33 @@ USAGE = Usage(
 )
 
 
-def run(arguments: Arguments) -> int:
-    """Print one line per method and optimizer, or the complete card of one of them."""
-    from resnet_recipes.methods import ORDER
-    from resnet_recipes.methods.optimizers import OPTIMIZERS
-
-    names, width = arguments.positional, get_page_width()
-    cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if a method is unknown."""
+    cards, names = _list_items(), arguments.positional
     if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
         if named := [name for name in names if name in cards]:  # as in: methods show mixup
             problem = problem._replace(fix=Command.of("resnet-recipes", "methods", *named))
         raise RecipeError([problem._replace(valid=() if problem.fix else problem.valid)])
-    for name in names:
+
+
+def _list_items() -> dict[str, type]:
+    """Return all methods and optimizers by name."""
+    from resnet_recipes.methods import ORDER
+    from resnet_recipes.methods.optimizers import OPTIMIZERS
+
+    return {item.name: item for item in (*ORDER, *OPTIMIZERS)}
+
+
+def run(arguments: Arguments) -> int:
+    """Print one line per method and optimizer, or the complete card of one of them."""
+    from resnet_recipes.methods import ORDER
+    from resnet_recipes.methods.optimizers import OPTIMIZERS
+
+    width, cards = get_page_width(), _list_items()
+    for name in arguments.positional:
         print("\n".join(_format_page(cards[name], width)))
-    if not names:
+    if not arguments.positional:
         order = f"Methods are listed in the order they run. For details, run: {USAGE.example}"
         lines = [*_list_cards(ORDER, width), "", *wrap_text(order, width), ""]
         lines += ["Optimizers, chosen by optimizer.name:", "", *_list_cards(OPTIMIZERS, width)]

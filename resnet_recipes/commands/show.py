@@ -8,7 +8,7 @@ import textwrap
 from resnet_recipes.base.text import escape_controls
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.usage import RECIPES, Usage
-from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.library import Library, Link
 
 USAGE = Usage(
     "resnet-recipes show NAME",
@@ -20,14 +20,23 @@ USAGE = Usage(
 )
 
 
+def check(arguments: Arguments) -> None:
+    """Raise RecipeError if the recipe or one of its parents cannot be read."""
+    _read_chain(arguments)
+
+
+def _read_chain(arguments: Arguments) -> list[Link]:
+    name = arguments.flags.get("--describe") or arguments.positional[0].removeprefix("recipe=")
+    return Library(arguments.recipes).read_valid_chain(name)
+
+
 def run(arguments: Arguments) -> int:
     """Print a recipe's file with its path, after the files that it inherits from.
 
     On a terminal, long lines are folded.
     """
-    name = arguments.flags.get("--describe") or arguments.positional[0].removeprefix("recipe=")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for entry, document, _ in Library(arguments.recipes).read_valid_chain(name):
+    for entry, document, _ in _read_chain(arguments):
         hides = f", hides the packaged {entry.name}" if entry.shadows else ""
         print(f"# {entry.name}: {escape_controls(entry.path)} ({entry.origin}{hides})")
         print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")

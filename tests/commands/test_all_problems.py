@@ -44,6 +44,8 @@ job --for slurm mild nodes=0 lr=-1 --time x --foo | 2 | nodes data lr --time unk
 teach small lr=-1 data=images --top 0 --cycle x --out images | 2 | lr --top --cycle --out
 train --check --resume auto demo lr=-1 | 2 | --check lr
 runs no --sort x foo=1 --price y --foo | 2 | `no` --sort unknown --price unknown
+show demmo --foo | 2 | unknown unknown
+methods mixupp --foo | 2 | unknown unknown
 cp no images --foo | 2 | `images` unknown unknown
 eval no data.eval_size=x --png x.txt --foo | 2 | `no` data.eval_size --png unknown
 train demo data=images lr=-1 run=a gpus=8 methods.distill={} | 2 | lr run gpus methods.distill
