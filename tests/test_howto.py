@@ -67,7 +67,7 @@ def test_examples_in_contributing_pages_pass_their_tests(forks, tmp_path):
         assert result.returncode == 0, result.stdout + result.stderr
     names = [name for _, name, _ in GUIDES.values()]
     (tmp_path / "run_tests.py").write_text(RUN.format(tests=tests, names=" or ".join(names)))
-    code, out, err = forks.run(tmp_path, "run_tests").wait()
+    code, out, err = forks.run(tmp_path, "run_tests").wait(timeout=300)  # a suite of its own
     assert code == 0, out + err
     passed = [sum(name in line for line in out.splitlines() if "PASSED" in line) for name in names]
     assert passed[0] > 15
