@@ -74,3 +74,8 @@ def test_convert_takes_paths_with_an_equals_sign(run_subcommand, run_command, im
         "did you mean shuffle=true?"
         in run_command(f"resnet-recipes {arguments} shufle=true", 2).err
     )
+
+
+def test_swapped_paths_suggest_the_command_in_order(run_command, image_folder):
+    err = run_command(f"resnet-recipes convert new {image_folder} workers=1", 3).err
+    assert f"try:   resnet-recipes convert {image_folder} new workers=1\n" in err
