@@ -19,6 +19,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
+from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
     DATA_KEYS,
@@ -255,7 +256,8 @@ def has_recipe(arguments: Arguments) -> bool:
 def check_recipe(arguments: Arguments) -> None:
     """Raise RecipeError unless the arguments give one recipe that exists, or a budget.
 
-    The error includes the problems of the settings, which are checked with the recipe mild.
+    The error includes the problems of the settings, checked with the recipe that was most likely
+    meant, or mild.
     """
     try:
         _check_name(arguments)
@@ -266,7 +268,11 @@ def check_recipe(arguments: Arguments) -> None:
         root = get_value(changes, *DATA_KEYS)
         if not drop_arguments(changes, *DATA_KEYS) and (not root or os.path.exists(root)):
             raise  # nothing else can be wrong, and a check takes seconds
-        complete = replace(arguments, positional=["recipe=mild", *changes])
+        typed = get_value(arguments.positional, "recipe")
+        readable = Library(arguments.recipes).list_readable_names()
+        likely = [each for each in (typed, *settings) if each in readable]
+        recipe = [*likely, find_misspelled(typed, readable) or "mild"][0]
+        complete = replace(arguments, positional=[f"recipe={recipe}", *changes])
         errors = ErrorCollector()
         with errors:
             check_settings(complete)

@@ -203,7 +203,7 @@ def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) 
     if not usage.takes_recipe or {"--describe", "--completion"} & flags:
         return
     arguments = resolve_weights(replace_extend(name_recipe(arguments)))
-    if "--resume" in arguments:
+    if "--resume" in arguments and "-m" not in arguments:
         check_resumed(arguments)
         return
     # the argument may be the value of an unknown flag

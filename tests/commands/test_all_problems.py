@@ -44,6 +44,7 @@ job --for slurm mild nodes=0 lr=-1 --time x --foo | 2 | nodes data lr --time unk
 teach small lr=-1 data=images --top 0 --cycle x --out images | 2 | lr --top --cycle --out
 train --check --resume auto demo lr=-1 | 2 | --check lr
 runs no --sort x foo=1 --price y --foo | 2 | `no` --sort unknown --price unknown
+train -m demo lr=0.1,0.2 run=a --resume auto --foo | 2 | run=a --resume unknown
 show demmo --foo | 2 | unknown unknown
 methods mixupp --foo | 2 | unknown unknown
 cp no images --foo | 2 | `images` unknown unknown
@@ -96,3 +97,8 @@ def test_same_mistake_in_two_files_is_two_problems(run_command):
     err = run_command("resnet-recipes validate a.yaml b.yaml", 2).err
     assert "a.yaml:2: batch.global_size=-1" in err
     assert "b.yaml:2: batch.global_size=-1" in err
+
+
+def test_misspelled_recipe_is_checked_as_the_likely_one(run_command):
+    err = run_command("resnet-train finetun data.backend=synthetic lr=fast", 2).err
+    assert "hint:  finetune uses lr=0.01\n" in err
