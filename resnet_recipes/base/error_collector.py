@@ -1,8 +1,13 @@
 """Run several checks, and raise all of their problems at once."""
 
+from collections.abc import Callable, Iterable
 from types import TracebackType
+from typing import TypeVar
 
 from resnet_recipes.base.errors import Problem, RecipeError
+
+Given = TypeVar("Given")
+Read = TypeVar("Read")
 
 
 class ErrorCollector:
@@ -41,3 +46,13 @@ class ErrorCollector:
         if self._errors:
             kind = type(min(self._errors, key=lambda error: error.exit_code))
             raise kind(self.problems)
+
+
+def collect(read: Callable[[Given], Iterable[Read]], items: Iterable[Given]) -> list[Read]:
+    """Return the results of `read` for all items. Raises one error with the problems of all."""
+    errors, results = ErrorCollector(), list[Read]()
+    for item in items:
+        with errors:
+            results += read(item)
+    errors.raise_if_any()
+    return results

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resnet_recipes.base import names
-from resnet_recipes.base.error_collector import ErrorCollector
+from resnet_recipes.base.error_collector import ErrorCollector, collect
 from resnet_recipes.base.errors import (
     Command,
     Hint,
@@ -35,11 +35,11 @@ from resnet_recipes.jobs.lookup import (
     LIST,
     ROOT,
     find_network,
+    find_run,
     find_run_path,
-    find_runs,
     make_missing_run_problem,
 )
-from resnet_recipes.report.comparison import read_settings
+from resnet_recipes.report.comparison import check_settings_file, read_all
 from resnet_recipes.run_folder import CONFIG, WEIGHTS
 from resnet_recipes.run_folder.runs import RunRecord, iterate_runs, read_run
 
@@ -58,30 +58,32 @@ class Resumption(NamedTuple):
     changes: "RunChanges"
 
 
-def iterate_records(arguments: Iterable[str]) -> Iterator[RunRecord]:
-    """Yield the runs given by arguments: runs, and folders of runs.
+def list_records(arguments: Iterable[str]) -> list[RunRecord]:
+    """Return the runs given by arguments: runs, and folders of runs.
 
     A run whose recipe cannot be read has the state "unreadable".
 
-    Raises NotReadyError if a folder cannot be listed.
+    Raises NotReadyError with every folder that does not exist or cannot be listed.
     """
-    for folder in find_runs(arguments):
+
+    def read(argument: str) -> Iterator[RunRecord]:
+        folder = find_run(argument)
         one = read_run(folder)
         try:
-            yield from map(_check_settings_file, [one] if one else iterate_runs(folder))
+            yield from map(check_settings_file, [one] if one else iterate_runs(folder))
         except OSError as error:
             clause = f"cannot be listed: {error.strerror}"
             raise NotReadyError.at(folder, clause, LIST) from None
 
+    return collect(read, arguments)
 
-def _check_settings_file(run: RunRecord) -> RunRecord:
-    try:
-        if run.state != "unreadable":
-            read_settings(run.folder)
-    except NotReadyError as error:
-        reason = error.problems[0].about(CONFIG)
-        return RunRecord(folder=run.folder, state="unreadable", reason=reason)
-    return run
+
+def read_runs(arguments: Iterable[str]) -> list[RunRecord]:
+    """Read the runs given by arguments.
+
+    Raises NotReadyError with every run that does not exist or cannot be read.
+    """
+    return collect(lambda argument: read_all([find_run(argument)]), arguments)
 
 
 def check_network(arguments: Sequence[str], usage: Usage) -> None:
@@ -203,7 +205,7 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
                 Problem(key, value or None, clause, fix, kind=Kind.UNUSED) for key, value in named
             )
         with errors:
-            (resumed,) = find_runs([run_name], "--resume")
+            resumed = find_run(run_name, "--resume")
             if errors.problems:
                 check_resume(resumed, changes, _print_nothing)
         errors.raise_if_any()
@@ -254,7 +256,7 @@ def replace_extend(arguments: Arguments) -> Arguments:
         clause = "resumes a run, and --extend starts a new one"
         raise RecipeError.of("--resume", resumed, clause, Hint("remove one of them"))
     _reject_last("--extend", name, arguments, "--extend NAME")
-    (folder,) = find_runs([name], "--extend")
+    folder = find_run(name, "--extend")
     if not (folder / CONFIG).is_file():
         clause = f"is not a run folder: it has no {CONFIG}"
         raise NotReadyError.of("--extend", name, clause, LIST)

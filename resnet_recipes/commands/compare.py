@@ -17,10 +17,10 @@ from resnet_recipes.base.text import (
 )
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
-from resnet_recipes.command_line.run_arguments import is_run
+from resnet_recipes.command_line.run_arguments import read_runs
 from resnet_recipes.command_line.usage import CSV, JSON, RUN_HELP, Usage
 from resnet_recipes.commands.runs import format_run_epochs
-from resnet_recipes.jobs.lookup import LIST, find_run_path, find_runs
+from resnet_recipes.jobs.lookup import LIST, find_run_path
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
@@ -28,12 +28,10 @@ from resnet_recipes.report.comparison import (
     SeedGroup,
     find_differences,
     group_seeds,
-    read_all,
     read_machine,
     read_settings,
 )
 from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
-from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.runs import RunRecord, read_image_facts
 
@@ -59,19 +57,15 @@ def check(arguments: Arguments) -> None:
         fix = Command.of("resnet-recipes", "diff", *names[:2])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
-    for name, folder in zip(names, find_runs(names), strict=True):
-        if not is_run(name) and any(folder.glob(f"*/{CONFIG}")):
-            fix = Command.of(*LIST.split(), name)
-            raise RecipeError.of("RUN", name, "is a folder of runs, not a run", fix)
-    if len({folder.resolve() for folder in find_runs(names)}) < 2:
+    if len({run.folder.resolve() for run in read_runs(names)}) < 2:
         clause = "needs at least two different runs"
         raise RecipeError.of("COMMAND", shlex.join(["compare", *names]), clause, LIST)
 
 
 def run(arguments: Arguments) -> int:
     """Print the differences in settings, machines and results of two or more runs."""
-    distinct = {folder.resolve(): folder for folder in find_runs(arguments.positional)}
-    runs = read_all(list(distinct.values()))
+    distinct = {run.folder.resolve(): run for run in read_runs(arguments.positional)}
+    runs = list(distinct.values())
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     settings = [read_settings(run.folder) for run in runs]
     tables = {

@@ -8,10 +8,9 @@ from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_count
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import open_output
-from resnet_recipes.command_line.run_arguments import is_run, iterate_records
+from resnet_recipes.command_line.run_arguments import is_run, list_records
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.commands.runs import read_price
-from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
 from resnet_recipes.report.page.html import build_page, is_ours
@@ -58,7 +57,7 @@ def check(arguments: Arguments) -> None:
             clause = "plots only published results, so it takes no runs"
             fix = (_PUBLISHED, Command.of("resnet-recipes", "report", *arguments.positional))
             raise RecipeError.of("--published", None, clause, fix)
-        find_runs(arguments.positional)
+        list_records(arguments.positional)
     errors.raise_if_any()
 
 
@@ -66,13 +65,13 @@ def run(arguments: Arguments) -> int:
     """Write the page; with --png also write each plot as an image."""
     price = read_price(arguments.flags.get("--price"))
     sources = [] if "--published" in arguments else arguments.positional or ["runs"]
-    runs = list(iterate_records(sources))
+    runs = list_records(sources)
     if not runs and "--published" not in arguments:
         where = " ".join(arguments.positional or ["runs"])
         fix = (_PUBLISHED, Hint("resnet-recipes report RUN"))
         raise NotReadyError.of(where, None, "has no runs", fix)
     if runs and all(run.state == "unreadable" for run in runs):
-        read_all([run.folder for run in runs])
+        read_all(run.folder for run in runs)
     sections = list(build_sections(runs, price))
     title = format_count(len(runs), "run")
     if "--published" in arguments:

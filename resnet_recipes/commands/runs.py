@@ -36,7 +36,7 @@ from resnet_recipes.base.text import (
 )
 from resnet_recipes.command_line.arguments import Arguments, get_value
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
-from resnet_recipes.command_line.run_arguments import iterate_records
+from resnet_recipes.command_line.run_arguments import list_records
 from resnet_recipes.command_line.usage import CSV, JSON, Scope, Usage
 from resnet_recipes.jobs.lookup import LIST, ROOT, find_run_path, find_runs
 from resnet_recipes.run_folder.ending import format_resume
@@ -99,7 +99,7 @@ def check(arguments: Arguments) -> None:
         read_price(arguments.flags.get("--price"))
     with errors:
         RecipeError.raise_if_any(map(_find_state_problem, sources))
-        find_runs(sources)
+        list_records(sources)
     errors.raise_if_any()
 
 
@@ -111,7 +111,7 @@ def run(arguments: Arguments) -> int:
     order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
     sources = sources or [str(ROOT)]
     has_none = sources == [str(ROOT)] and not os.path.lexists(ROOT)
-    every = [] if has_none else list(iterate_records(sources))
+    every = [] if has_none else list_records(sources)
     runs = [
         run
         for run in every

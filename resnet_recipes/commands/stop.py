@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import ExitCode, NotReadyError
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import say
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
-from resnet_recipes.jobs.lookup import find_runs
+from resnet_recipes.jobs.lookup import find_run
 from resnet_recipes.run_folder import EXIT, STOP
 from resnet_recipes.run_folder.ending import format_resume, read_ending, write_ending
 from resnet_recipes.run_folder.lock import find_holder, is_running
@@ -32,7 +32,7 @@ _REASON = "`resnet-recipes stop`"
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError unless the argument is a run whose process can be stopped."""
-    (folder,) = find_runs(arguments.positional)
+    folder = find_run(*arguments.positional)
     record = read_run(folder)
     if record and record.resumable:
         clause = f"is {record.state} at {record.progress}"
@@ -42,7 +42,7 @@ def check(arguments: Arguments) -> None:
 
 def run(arguments: Arguments) -> int:
     """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
-    (folder,) = find_runs(arguments.positional)
+    folder = find_run(*arguments.positional)
     process = find_holder(folder)
     with suppress(OSError):  # a full disk must not prevent the stop
         (folder / STOP).write_text(_REASON)

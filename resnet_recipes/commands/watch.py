@@ -18,9 +18,8 @@ from resnet_recipes.base.text import (
 )
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import get_width
+from resnet_recipes.command_line.run_arguments import read_runs
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
-from resnet_recipes.jobs.lookup import find_runs
-from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import Record, filter_kind, get_top1, read_metrics
@@ -49,13 +48,13 @@ READ_INTERVAL_SECONDS = 1.0
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError unless the argument is a run that can be read."""
-    read_all(find_runs(arguments.positional))
+    read_runs(arguments.positional)
 
 
 def run(arguments: Arguments) -> int:
     """Show the run until it ends or Ctrl-C is pressed."""
-    (folder,) = find_runs(arguments.positional)
-    (record,) = read_all([folder])
+    (record,) = read_runs(arguments.positional)
+    folder = record.folder
     if "--once" in arguments:
         for line in _format_lines(record, read_metrics(folder / METRICS)):
             print("\n".join(wrap_text(line, get_width(), rest="    ")))

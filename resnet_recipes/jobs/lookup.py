@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.error_collector import collect
 from resnet_recipes.base.errors import Command, Hint, Kind, NotReadyError, Problem, Statement, Value
 from resnet_recipes.base.paths import find_similar_path, parse_path
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_closest
@@ -19,32 +20,33 @@ LAST = "last"  # the run that was most recently started, or resumed with changed
 LIST = Command("resnet-recipes runs")
 
 
-def find_runs(arguments: Iterable[str], key: str = "RUN") -> list[Path]:
-    """Return the path for each argument.
+def find_runs(arguments: Iterable[str]) -> list[Path]:
+    """Return the path for each argument. Raises the errors of `find_run` for all of them."""
+    return collect(lambda argument: [find_run(argument)], arguments)
 
-    Raises RecipeError for the first argument that is not a local path. Raises NotReadyError for all
-    paths that do not exist, with the most similar names.
+
+def find_run(argument: str, key: str = "RUN") -> Path:
+    """Return the path that an argument names.
+
+    Raises RecipeError if it is not a local path, and NotReadyError with the most similar name if it
+    does not exist.
     """
-    paths = [(argument, find_run_path(key, argument)) for argument in arguments]
-    NotReadyError.raise_if_any(
-        make_missing_run_problem(key, argument) for argument, path in paths if path is None
-    )
-    return [path for _, path in paths if path]
+    if path := find_run_path(key, argument):
+        return path
+    raise NotReadyError([make_missing_run_problem(key, argument)])
 
 
 def find_network(argument: str, key: str) -> Path:
     """Return the path of a run or a file; a published network name is returned unchanged.
 
-    Raises the errors of `find_runs`, and RecipeError for an invalid name on the Hub.
+    Raises the errors of `find_run`, and RecipeError for an invalid name on the Hub.
     """
     if argument.startswith("hf:"):
         hub.parse_repository(key, argument)
     if argument in NETWORKS and not find_run_path(key, argument):
         raise NotReadyError.of(key, argument, "", Value(f"torchvision:{argument}"), Kind.ABSENT)
     return (
-        Path(argument)
-        if names.PUBLISHED_WEIGHTS.fullmatch(argument)
-        else find_runs([argument], key)[0]
+        Path(argument) if names.PUBLISHED_WEIGHTS.fullmatch(argument) else find_run(argument, key)
     )
 
 

@@ -8,7 +8,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from resnet_recipes.base import duration
-from resnet_recipes.base.errors import Command, NotReadyError, Problem, Statement
+from resnet_recipes.base.error_collector import collect
+from resnet_recipes.base.errors import Command, NotReadyError, Statement
 from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
@@ -183,18 +184,27 @@ def _find_own_settings(
             yield f"no {name.partition('.')[0]}"
 
 
-def read_all(folders: Sequence[Path]) -> list[RunRecord]:
+def read_all(folders: Iterable[Path]) -> list[RunRecord]:
     """Read run folders. Raises NotReadyError, which names all folders without a readable run."""
-    runs = [read_run(folder) or RunRecord(folder=folder, state="unreadable") for folder in folders]
-    fix = Command("resnet-recipes runs")
-    NotReadyError.raise_if_any(
-        Problem(
-            str(run.folder),
-            None,
-            Statement(run.reason) if run.reason else "is not a run folder",
-            fix,
-        )
-        for run in runs
-        if run.state == "unreadable"
-    )
-    return runs
+
+    def read(folder: Path) -> list[RunRecord]:
+        run, fix = read_run(folder), Command("resnet-recipes runs")
+        if run and (run := check_settings_file(run)).state != "unreadable":
+            return [run]
+        clause = Statement(run.reason) if run else "is not a run folder"
+        if not run and any(folder.glob(f"*/{CONFIG}")):
+            clause, fix = "is a folder of runs, not a run", Command.of(*fix.split(), str(folder))
+        raise NotReadyError.at(folder, clause, fix)
+
+    return collect(read, folders)
+
+
+def check_settings_file(run: RunRecord) -> RunRecord:
+    """Return a run, whose state is "unreadable" if its recipe is."""
+    try:
+        if run.state != "unreadable":
+            read_settings(run.folder)
+    except NotReadyError as error:
+        reason = error.problems[0].about(CONFIG)
+        return RunRecord(folder=run.folder, state="unreadable", reason=reason)
+    return run

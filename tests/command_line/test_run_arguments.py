@@ -7,7 +7,7 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.command_line.arguments import Arguments
-from resnet_recipes.command_line.run_arguments import iterate_records, resolve_weights
+from resnet_recipes.command_line.run_arguments import list_records, resolve_weights
 from resnet_recipes.jobs.lookup import find_runs
 from tests.checks import get_error
 from tests.run_folders import create_run_folder
@@ -120,8 +120,8 @@ def test_find_runs_without_runs_suggests_the_demo(argument):
         find_runs([argument])
 
 
-def test_iterate_records_accepts_runs_and_folders(runs):
-    assert [one.name for one in iterate_records(["last", "runs"])] == ["alpha", "alpha", "beta"]
+def test_list_records_accepts_runs_and_folders(runs):
+    assert [one.name for one in list_records(["last", "runs"])] == ["alpha", "alpha", "beta"]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,10 @@ ls --csv ~nobodyx/x.csv --foo | 2 | --csv unknown
 ls mild --foo | 2 | mild unknown
 diff mildd a --foo | 2 | unknown unknown
 compare no a --foo | 2 | `no` unknown
+compare no images c | 3 | `no` images runs/c:
+report no a c.txt | 3 | `no` `c.txt`
+report no images/a.txt a | 3 | `no` images/a.txt
+runs no images/a.txt | 3 | `no` images/a.txt
 stop no --foo | 2 | `no` unknown
 stop a --foo | 2 | runs/a unknown
 watch no --foo | 2 | `no` unknown
@@ -81,6 +85,8 @@ def test_command_reports_all_problems_at_once(run_command, line, code, subjects)
     create_run_folder(Path("runs"), "a")
     create_run_folder(Path("runs"), "b")
     create_run_folder(Path("runs"), "d", state="stopped")
+    Path("images/a.txt").touch()
+    Path(create_run_folder(Path("runs"), "c"), "config.yaml").write_text("{")
     err = run_command(f"resnet-recipes {line}", int(code)).err
     assert err.startswith(f"error: {len(subjects.split())} problems\n")
     assert all(f"\n  {subject}" in err for subject in subjects.split())
