@@ -44,7 +44,8 @@ WARMUP_FRACTION = 0.23  # fraction of the run in which the learning rate rises
 FIRST_LR_FACTOR, LAST_LR_FACTOR = 0.2, 0.07  # learning rates at start and end, relative to PEAK_LR
 LOOKAHEAD_STEPS = 5  # steps between updates of the slow weights
 
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+MEAN = (0.4914, 0.4822, 0.4465)
+STD = (0.2470, 0.2435, 0.2616)
 
 SMALL_EPOCH_PFLOPS = 0.0105
 SMALL = ["small", "precision.dtype=bf16", "model.width=0.25", "evaluation.flip=true"]
@@ -135,7 +136,8 @@ def generate_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, T
 
     Half of the images are flipped horizontally, the other half in the next epoch.
     """
-    device, pixels = images.device, torch.arange(32, device=images.device)
+    device = images.device
+    pixels = torch.arange(32, device=images.device)
     flipped = torch.rand(len(images), device=device) < 0.5
     padded = F.pad(images, (MAX_SHIFT_PIXELS,) * 4, "reflect")
     while True:
@@ -245,7 +247,8 @@ def main() -> None:
     images, labels, val_images, val_labels = (
         tensor.to(device) for split in ("train", "val") for tensor in load_pixels(data, split)
     )
-    images, val_images = normalize(images), normalize(val_images)
+    images = normalize(images)
+    val_images = normalize(val_images)
     rows = []
     for epochs in map(float, arguments.epochs.split(",")):
         airbench_top1, small_top1 = [], []
@@ -261,7 +264,8 @@ def main() -> None:
             small_top1.append(summary["raw_top1_percent"])
             cost = f"{summary['training_pflops']:.2f} PFLOPs"
             print(f"small, {cost}, seed {seed}: {small_top1[-1]:.2f}%", flush=True)
-        ours, peer = statistics.mean(small_top1), statistics.mean(airbench_top1)
+        ours = statistics.mean(small_top1)
+        peer = statistics.mean(airbench_top1)
         case = f"small / airbench94, {pflops:.2f} PFLOPs"
         row = {"case": case, "ours": ours, "peer": peer, "ratio": ours / peer}
         rows.append(row | {"unit": "top-1 percent"})

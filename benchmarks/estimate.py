@@ -43,7 +43,8 @@ class Case:
     """A recipe at an image size; all cases share a folder and a cache of measurements."""
 
     def __init__(self, name: str, size: int, ranks: int, data: Path, folder: Path):
-        self.name, self.folder = f"{name} {size} px, {ranks} rank{'s' * (ranks > 1)}", folder
+        self.name = f"{name} {size} px, {ranks} rank{'s' * (ranks > 1)}"
+        self.folder = folder
         sizes = (f"data.{key}={size}" for key in ("train_size", "eval_resize", "eval_size"))
         rank_settings = ["launch.device=cpu", f"gpus={ranks}"] if ranks > 1 else []
         self.settings = [
@@ -78,7 +79,8 @@ def measure_error(case: Case) -> dict[str, object]:
     summary = case.train(EPOCHS)
     minutes = report["training_minutes"], *report["bounds_minutes"], report["evaluation_minutes"]
     estimated, low, high, evaluation = (60 * each for each in minutes)
-    trained, evaluated = summary["training_seconds"], summary["evaluation_seconds"]
+    trained = summary["training_seconds"]
+    evaluated = summary["evaluation_seconds"]
     error_percent = 100 * (estimated / trained - 1)
     print(
         f"{case.name:<22} estimated {estimated:6.1f} s ({low:.1f} to {high:.1f}), trained "

@@ -233,15 +233,18 @@ def make_stage(arguments: list[str], steps: int, size: int = 224) -> list[str]:
 def train(images: Path, stages: list[list[str]], arguments: argparse.Namespace) -> dict[str, str]:
     """Train each stage from the previous weights; return the results of the last stage."""
     # os.times() includes children that have ended
-    start, cpu_start = time.monotonic(), sum(os.times()[:4])
+    start = time.monotonic()
+    cpu_start = sum(os.times()[:4])
     runs = arguments.work.absolute() / "runs"
-    settings, pflops = list_common_settings(arguments.weights), 0.0
+    settings = list_common_settings(arguments.weights)
+    pflops = 0.0
     for stage in stages:
         paths = [f"data.root={images.absolute()}", f"run.root={runs}"]
         run = rr.train(rr.compose("finetune", *settings, *stage, *paths))
         settings.append(f"model.weights={run.folder}")
         pflops += run.summary["training_pflops"]
-    seconds, wall = sum(os.times()[:4]) - cpu_start, time.monotonic() - start
+    seconds = sum(os.times()[:4]) - cpu_start
+    wall = time.monotonic() - start
     summary = run.summary
     shutil.rmtree(runs)
     prefix = "" if "top1_percent" in summary else "raw_"

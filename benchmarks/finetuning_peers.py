@@ -89,7 +89,8 @@ def measure(loop: Callable[[FineTuning], float], tuning: FineTuning) -> dict[str
     random.seed(tuning.seed)
     torch.manual_seed(tuning.seed)
     # os.times() includes children that have ended
-    start, cpu_start = time.monotonic(), sum(os.times()[:4])
+    start = time.monotonic()
+    cpu_start = sum(os.times()[:4])
     top1 = loop(tuning)
     return {
         "top1_percent": f"{top1:.3f}",
@@ -203,8 +204,10 @@ def fit_linear_classifier(tuning: FineTuning) -> float:
         compute_features(model, open_folder(tuning, name, make_val_transform()))
         for name in ("train", "val")
     )
-    mean, std = train.mean(0), train.std(0) + 1e-6
-    train, val = (train - mean) / std, (val - mean) / std
+    mean = train.mean(0)
+    std = train.std(0) + 1e-6
+    train = (train - mean) / std
+    val = (val - mean) / std
     head = nn.Linear(train.shape[1], 2)
     optimizer = torch.optim.LBFGS(head.parameters(), max_iter=200)
 

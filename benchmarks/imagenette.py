@@ -82,7 +82,8 @@ def main() -> None:
 def measure(arm: str, training: Training) -> dict[str, str]:
     """Return the accuracy and cost of an arm."""
     # os.times() includes children that have ended
-    start, cpu_start = time.monotonic(), sum(os.times()[:4])
+    start = time.monotonic()
+    cpu_start = sum(os.times()[:4])
     result = (
         train_with_fastai(training) if arm == "fastai" else train_with_resnet_recipes(arm, training)
     )

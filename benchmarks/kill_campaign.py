@@ -63,7 +63,8 @@ class CampaignRun:
     """A run that can be started, resumed and observed."""
 
     def __init__(self, root: Path, name: str):
-        self.root, self.folder = root, root / "runs" / name
+        self.root = root
+        self.folder = root / "runs" / name
 
     def start(self, *changes: str) -> None:
         """Start or resume the run with the same command."""
@@ -236,7 +237,8 @@ def run_campaign(root: Path, kills: int, seed: int) -> list[Outcome]:
     """Inject the faults one after the other; start a new run when one has finished."""
     rng = random.Random(seed)
     expected_digests = train_uninterrupted(root)
-    outcomes, names = [], count()
+    outcomes = []
+    names = count()
     run = CampaignRun(root, f"killed{next(names)}")
     while len(outcomes) < kills:
         run.start()

@@ -25,7 +25,8 @@ BATCH = 50
 
 def measure_epochs(config: DataConfig, facts: data.DataFacts, count: int) -> list[float]:
     """Return the CPU seconds per image in each of `count` epochs."""
-    steps, seconds_per_image = facts.train_examples // BATCH, []
+    steps = facts.train_examples // BATCH
+    seconds_per_image = []
     with closing(data.open_train(config, facts, Batching(0, 1, BATCH, BATCH, seed=0))) as loader:
         batches = loader.batches()
         next(batches)
@@ -68,7 +69,8 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=352, help="longer side of images in memory")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     arguments = parser.parse_args()
-    sizes, rows = [int(size) for size in arguments.sizes.split(",")], []
+    sizes = [int(size) for size in arguments.sizes.split(",")]
+    rows = []
     print(f"{'images per CPU-second':<56}{'predicted':>10}{'measured':>10}{'error':>9}")
     for folder in arguments.folders:
         for row in measure_rows(folder.absolute(), sizes, arguments.memory):

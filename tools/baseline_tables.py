@@ -83,7 +83,8 @@ def make_pytorch_v2() -> dict:
 
 def make_timm(epochs: int, lr: float, decay: float, size: int) -> dict:
     """Return the table of timm CosineLRScheduler as in its train.py, and of its groups."""
-    optimizer, numbers = make_optimizer(lr), iter(range(1, epochs + 1))
+    optimizer = make_optimizer(lr)
+    numbers = iter(range(1, epochs + 1))
     scheduler = CosineLRScheduler(
         optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4
     )
@@ -117,7 +118,8 @@ def make_mlperf(batch: int, lr: float, epochs: int) -> dict:
     Its warm-up is not part of the decay.
     """
     steps = IMAGENET_IMAGES // batch
-    warmup, total = 2 * steps, epochs * steps
+    warmup = 2 * steps
+    total = epochs * steps
 
     def compute_lr(step: int) -> float:
         if step < warmup:

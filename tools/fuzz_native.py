@@ -103,10 +103,12 @@ def mutate(data: np.ndarray, rng: np.random.Generator, header_bytes: int) -> np.
     """
     for _ in range(rng.integers(1, 5)):
         start = int(rng.integers(min(header_bytes, len(data)) if rng.random() < 0.5 else len(data)))
-        kind, length = rng.integers(8), rng.integers(1, 40)
+        kind = rng.integers(8)
+        length = rng.integers(1, 40)
         markers = np.flatnonzero((data[:-1] == 0xFF) & (data[1:] & 0xF8 == 0xD0))
         if kind > 5:
-            start, length = rng.choice(markers) if len(markers) else start, 2
+            start = rng.choice(markers) if len(markers) else start
+            length = 2
         elif kind < 3:
             length = 1
         piece = data[start : start + length]
@@ -151,7 +153,8 @@ def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> It
 
 def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
     """Decode mutated JPEGs, cropped to random boxes and as for evaluation."""
-    originals, counts = make_jpegs(rng), Counter()
+    originals = make_jpegs(rng)
+    counts = Counter()
     sizes = np.array([read_frame_size(original)[:2] for original in originals])
 
     def make_images() -> Images:
@@ -161,7 +164,9 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
         return Images(sources, sizes[chosen], np.zeros(100, bool))
 
     for _ in range(0, count, 100):
-        images, halves, corner = make_images(), make_images(), rng.uniform(0, 20, (100, 2))
+        images = make_images()
+        halves = make_images()
+        corner = rng.uniform(0, 20, (100, 2))
         small = halves.make_small_levels(rng)
         has_small = small["data"][:, None] != 0
         rest = np.where(has_small, images.sizes[:, ::-1] - corner, rng.uniform(1, 60, (100, 2)))
@@ -186,15 +191,19 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
             path = folder / split / f"class{number % 2}" / f"{number}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             make_picture(rng).save(path, quality=80)
-    options, converted = ConvertOptions(workers=1, levels=2), folder / "converted"
+    options = ConvertOptions(workers=1, levels=2)
+    converted = folder / "converted"
     convert(folder, converted, options, lambda done, total: None)
-    path, counts = converted / "train.beton", Counter()
+    path = converted / "train.beton"
+    counts = Counter()
     for _ in range(count):
         beton, half = (open_mutated(original, rng) for original in (path, get_half_path(path)))
         counts["rejected when opened"] += (beton is None) + (half is None)
         if beton is not None:
-            images, halves = read_samples(beton), read_samples(half or beton)
-            corner, fraction = np.zeros((len(beton), 2)), rng.choice([0.5, 1], (len(beton), 2))
+            images = read_samples(beton)
+            halves = read_samples(half or beton)
+            corner = np.zeros((len(beton), 2))
+            fraction = rng.choice([0.5, 1], (len(beton), 2))
             rest = np.maximum(images.sizes[:, ::-1] * fraction, 1)
             columns = {
                 "size": images.sizes,
@@ -243,7 +252,8 @@ def main() -> None:
         }
         os.execve(sys.executable, sys.orig_argv, environment)
     native.load_library = lambda: load_library(SANITIZED_LIBRARY)
-    start, rng = time.monotonic(), np.random.default_rng(arguments.seed)
+    start = time.monotonic()
+    rng = np.random.default_rng(arguments.seed)
     with tempfile.TemporaryDirectory() as folder, closing(Engine(2)) as engine:
         print_counts(f"{arguments.jpegs} JPEGs", fuzz_jpegs(engine, arguments.jpegs, rng))
         print_counts(

@@ -264,7 +264,8 @@ def _format_card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str
 def _format_table(prefix: str, section: type, omitted: Collection[str] = ()) -> Iterator[str]:
     """Yield a table of settings: the first sentence of each comment, and the others below it."""
     yield "| key | value | default | meaning |\n|---|---|---|---|"
-    types, limits = get_type_hints(section), get_limits(section)
+    types = get_type_hints(section)
+    limits = get_limits(section)
     notes = []
     for row in list_settings(section):
         if row.name in omitted:

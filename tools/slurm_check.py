@@ -64,7 +64,8 @@ class Cluster:
         os.environ["SLURM_CONF"] = str(Path("slurm.conf").absolute())
 
     def __enter__(self) -> "Cluster":
-        folder, host = Path.cwd(), socket.gethostname().partition(".")[0]
+        folder = Path.cwd()
+        host = socket.gethostname().partition(".")[0]
         for name in ("state", "spool"):
             Path(name).mkdir()
         key = folder / "munge.key"
@@ -129,7 +130,8 @@ def wait_for_end(number: str, runs: dict[str, Path]) -> list[dict[str, str]]:
 
     Returns the Slurm records of each task.
     """
-    is_requeued, restarts = False, dict.fromkeys(runs, "0")
+    is_requeued = False
+    restarts = dict.fromkeys(runs, "0")
     while True:
         descriptions = {task: run_command("scontrol", "show", "job", "-o", task) for task in runs}
         jobs = {

@@ -60,7 +60,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def run_call(name: str, arguments: argparse.Namespace, log: RowLog) -> None:
     """Run the parts of a call that fit into the remaining time."""
-    call, factor = CALLS[name], QUICK_TIME_FACTOR if arguments.quick else 1
+    call = CALLS[name]
+    factor = QUICK_TIME_FACTOR if arguments.quick else 1
     deadline = time.monotonic() + factor * call.seconds
     print(f"{name}: at most {factor * call.seconds} s")
     for part in call.parts:

@@ -18,7 +18,8 @@ from resnet_recipes.planning.roofline import (
     iterate_convolutions,
 )
 
-SIZES, BATCH = (224, 88, 176), 256
+SIZES = (224, 88, 176)
+BATCH = 256
 
 
 def measure_rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
@@ -45,10 +46,8 @@ def _measure(
 ) -> Iterator[dict]:
     """Yield the rows of a convolution's operations."""
     gpu = find_gpu(device)
-    flops, moved_bytes = (
-        batch * shape.flops,
-        2 * (batch * (shape.input_elements + shape.output_elements)),
-    )
+    flops = batch * shape.flops
+    moved_bytes = 2 * (batch * (shape.input_elements + shape.output_elements))
     least_seconds = max(flops / gpu.flops, moved_bytes / gpu.traffic) if gpu else 0.0
     for kind, call in list_calls(shape, *make_operands(shape, batch, device)).items():
         seconds = measure_seconds(call, device, times=3, repeats=repeats)
@@ -103,7 +102,8 @@ def list_calls(
     shape: Convolution, images: Tensor, weights: Tensor, upstream: Tensor
 ) -> dict[str, Callable[[], Tensor]]:
     """Return the three operations of a convolution, without the gradient of the images."""
-    stride, padding = [shape.stride] * 2, [shape.kernel // 2] * 2
+    stride = [shape.stride] * 2
+    padding = [shape.kernel // 2] * 2
 
     def compute_gradient(position: int) -> Tensor:
         # the placeholder for images in torch.nn.grad is not channels_last, which causes copies

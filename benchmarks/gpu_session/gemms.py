@@ -67,7 +67,8 @@ def multiply(left: Tensor, right: Tensor, parts: int, tile: Tile) -> Tensor:
 
     With several `parts`, each sums a part of K in float32, and torch adds them.
     """
-    (rows, inner), columns = left.shape, right.shape[1]
+    rows, inner = left.shape
+    columns = right.shape[1]
     dtype = left.dtype if parts == 1 else torch.float32
     out = torch.empty((parts, rows, columns), device=left.device, dtype=dtype)
     grid = triton.cdiv(columns, tile.columns), triton.cdiv(rows, tile.rows), parts
@@ -125,13 +126,13 @@ def list_products(
 
 def _measure(case: str, shape: Convolution, batch: int, device: torch.device) -> Iterator[dict]:
     """Yield the row of each operation: the fastest tile, and cuDNN."""
-    gpu, operands = find_gpu(device), make_operands(shape, batch, device)
-    flops, moved_bytes = (
-        batch * shape.flops,
-        2 * (batch * (shape.input_elements + shape.output_elements)),
-    )
+    gpu = find_gpu(device)
+    operands = make_operands(shape, batch, device)
+    flops = batch * shape.flops
+    moved_bytes = 2 * (batch * (shape.input_elements + shape.output_elements))
     least_seconds = max(flops / gpu.flops, moved_bytes / gpu.traffic) if gpu else 0.0
-    products, calls = list_products(*operands), list_calls(shape, *operands)
+    products = list_products(*operands)
+    calls = list_calls(shape, *operands)
     for kind, product in products.items():
         seconds = {
             tile: measure_seconds(partial(product, tile), device, times=3, repeats=5)

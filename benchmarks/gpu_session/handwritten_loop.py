@@ -55,7 +55,8 @@ def make_handwritten_loop(
     """
     torch.backends.cudnn.benchmark = True
     model = model.to(device, memory_format=torch.channels_last).train()
-    weights, normalize = MasterWeights(model, dtype), make_normalizer(device)
+    weights = MasterWeights(model, dtype)
+    normalize = make_normalizer(device)
     optimizer = torch.optim.SGD(
         weights.trained, lr=0.01, momentum=0.9, weight_decay=5e-5, fused=True
     )

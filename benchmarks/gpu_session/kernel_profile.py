@@ -9,7 +9,8 @@ from faults import measure_or_report_fault
 from torch.profiler import ProfilerActivity, profile
 from training_loops import make_loop
 
-SIZES, BATCH = (176, 224, 88), 256
+SIZES = (176, 224, 88)
+BATCH = 256
 WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
 
 #: Patterns of kernel names: ours, torch, cuDNN and cuBLAS. The first match is used.
@@ -42,14 +43,18 @@ def _profile(name: str, size: int, device: torch.device, quick: bool) -> Iterato
 
 def _measure_kernels(case: str, events: list, device: torch.device) -> Iterator[dict]:
     """Yield microseconds per step of every kernel, copy and fill on the device."""
-    times, counts, kinds = Counter(), Counter(), Counter()
+    times = Counter()
+    counts = Counter()
+    kinds = Counter()
     for event in events:
-        name, microseconds = event.name, event.time_range.elapsed_us() / STEPS
+        name = event.name
+        microseconds = event.time_range.elapsed_us() / STEPS
         if event.device_type.name.lower() == device.type and not name.startswith("Optimizer."):
             times[name] += microseconds
             counts[name] += 1 / STEPS
             kinds[classify(name)] += microseconds
-    total, unit = times.total(), {"unit": "us a step"}
+    total = times.total()
+    unit = {"unit": "us a step"}
     yield {
         "case": f"{case}: kernels, copies, fills",
         "value": counts.total(),

@@ -59,7 +59,8 @@ def _measure_operation(
     case: Case, name: str, batch: int, size: int, device: torch.device
 ) -> Iterator[dict]:
     """Yield the row of one form of an operation, forward and backward."""
-    generator, gpu = torch.Generator(device).manual_seed(0), find_gpu(device)
+    generator = torch.Generator(device).manual_seed(0)
+    gpu = find_gpu(device)
     x = torch.randn(batch, case.channels, size, size, generator=generator, device=device)
     x = x.to(choose_dtype(device), memory_format=torch.channels_last).requires_grad_()
     arguments = case.arguments(x)
@@ -78,7 +79,8 @@ def _measure_operation(
         times=3,
         repeats=repeats,
     )
-    moved_bytes, predicted = case.accesses * x.nbytes, None
+    moved_bytes = case.accesses * x.nbytes
+    predicted = None
     if gpu and name == "fused":
         predicted = (
             moved_bytes

@@ -51,11 +51,13 @@ def _check_nan(device: torch.device) -> dict:
 
 def _check_determinism(device: torch.device) -> dict:
     """Repeat BatchNorm next to a busy stream; all results must be bit-identical."""
-    norm, stream = Norm.of(nn.BatchNorm2d(64, device=device)), torch.cuda.Stream(device)
+    norm = Norm.of(nn.BatchNorm2d(64, device=device))
+    stream = torch.cuda.Stream(device)
     noise = torch.randn(2048, 2048, device=device)
     x = torch.randn(64, 64, 56, 56, device=device).bfloat16()
     leaf = x.contiguous(memory_format=torch.channels_last).requires_grad_()
-    wrong, first = torch.zeros((), device=device), None
+    wrong = torch.zeros((), device=device)
+    first = None
     for _ in range(300):
         with torch.cuda.stream(stream):
             torch.mm(noise, noise)

@@ -22,6 +22,7 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
 
 
 def _measure_speed(measure: Callable[[], float], unit: str, device: torch.device) -> Iterator[dict]:
-    gpu, speed = find_gpu(device), measure()
+    gpu = find_gpu(device)
+    speed = measure()
     predicted = gpu and (gpu.traffic if unit == "TB/s" else gpu.flops) / 1e12
     yield {"value": speed / 1e12, "unit": unit, "predicted": predicted}

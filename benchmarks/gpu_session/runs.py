@@ -107,7 +107,8 @@ class LimitedReporter(TimingReporter):
 
 def make_facts(recipe: Recipe) -> DataFacts:
     """Return the facts of a dataset with enough images."""
-    size, names = recipe.batch.global_size, tuple(map(str, range(CLASSES)))
+    size = recipe.batch.global_size
+    names = tuple(map(str, range(CLASSES)))
     return DataFacts("synthetic", Path("memory"), 10_000 * size, size, names)
 
 

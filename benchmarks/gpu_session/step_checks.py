@@ -153,7 +153,8 @@ def _check_replay(name: str, dtype: str, device: torch.device) -> dict:
     recipe = make_recipe(name, 64, 16, True, precision={"dtype": dtype}, **SAM_SETTINGS)
     messages: list[str] = []
     with patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
-        replayed, plain = make_run(recipe, device), make_run(recipe, device)
+        replayed = make_run(recipe, device)
+        plain = make_run(recipe, device)
         replayed.notes.listen(messages.append)
         messages.clear()  # notes from building the run
         plain.graphs = None
@@ -165,7 +166,8 @@ def _check_replay(name: str, dtype: str, device: torch.device) -> dict:
 def _check_all_reduce(device: torch.device) -> dict:
     """Check that steps in an NCCL group of one rank are bit-identical to steps without one."""
     recipe = make_recipe("medium", 64, 16, True, precision={"dtype": "fp32"}, **SAM_SETTINGS)
-    alone, grouped = make_run(recipe, device), make_run(recipe, device)
+    alone = make_run(recipe, device)
+    grouped = make_run(recipe, device)
     alone.graphs = grouped.graphs = None  # a graph would keep the all-reduce of a single process
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group(

@@ -34,7 +34,8 @@ def measure_rows(device: torch.device, quick: bool, name: str, turn: str = "") -
 
 def _measure(name: str, size: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield first step, speed and memory of a training loop at one size."""
-    steps, text = make_loop(name, size, batch, device, quick), f"{size} px, {batch}"
+    steps = make_loop(name, size, batch, device, quick)
+    text = f"{size} px, {batch}"
     _, first = time_steps(steps, 1, device)  # this time includes compilation and algorithm search
     yield {"case": f"{text}: {name}, first step", "value": first, "unit": "s"}
     rounds, count, warm_up = (1, 1, 1) if quick else (ROUNDS, STEPS, WARM_UP)

@@ -34,7 +34,8 @@ def make_loop(name: str, size: int, batch: int, device: torch.device, quick: boo
     library, *traits = name.split(", ")
     if library == "ours":
         return _make_ours(traits, size, batch, device, quick)
-    loader, modes = OneBatchLoader(size, batch, device), MODES & set(traits)
+    loader = OneBatchLoader(size, batch, device)
+    modes = MODES & set(traits)
     network = _build_network(library, traits, quick).to(device, memory_format=torch.channels_last)
     if not modes:
         keep_blur_filters(network)
@@ -59,7 +60,8 @@ def _make_ours(
 
 def _build_network(library: str, traits: list[str], quick: bool) -> nn.Module:
     """Return the torchvision network, optionally with BlurPool, or the timm network."""
-    name, is_blurred = "resnet18" if quick else "resnet50", "blurred" in traits
+    name = "resnet18" if quick else "resnet50"
+    is_blurred = "blurred" in traits
     if library == "timm":
         import timm
 
@@ -94,7 +96,8 @@ def make_composer_loop(model: nn.Module, loader: OneBatchLoader) -> Steps:
     It is transcribed, because the package needs an older torch. It blurs with depthwise
     convolutions, the optimizer loops over weights, and EMA loops over weights every 20 steps.
     """
-    average_model, done = copy.deepcopy(model), count(1)
+    average_model = copy.deepcopy(model)
+    done = count(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.875, foreach=False)
 
     @torch.no_grad()
@@ -131,7 +134,8 @@ def make_fp16_loop(
     """
     device = loader.batch.labels.device
     dtype = torch.float16 if device.type == "cuda" else torch.bfloat16
-    scaler, normalize = torch.amp.GradScaler(device.type), make_normalizer(device)
+    scaler = torch.amp.GradScaler(device.type)
+    normalize = make_normalizer(device)
     model.train()
 
     def take_steps(steps: int) -> None:

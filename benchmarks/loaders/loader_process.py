@@ -51,7 +51,8 @@ class LoaderProcess:
 
     def _wait_until_idle(self) -> float:
         """Wait for a second without activity; return the CPU seconds used so far."""
-        seconds, idle_checks = read_cpu_seconds(self._process.pid), 0
+        seconds = read_cpu_seconds(self._process.pid)
+        idle_checks = 0
         while idle_checks < 4:
             time.sleep(0.25)
             now = read_cpu_seconds(self._process.pid)

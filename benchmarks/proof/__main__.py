@@ -171,7 +171,8 @@ def format_intervals(differences: list[Difference]) -> Table:
 
 def draw_figures(cells: list[Cell], arguments: argparse.Namespace) -> list[Figure]:
     """Return the plots of accuracy against PFLOPs and, if they were measured, minutes."""
-    name, recipes = arguments.png.stem, arguments.recipes.split(",")
+    name = arguments.png.stem
+    recipes = arguments.recipes.split(",")
     plots = [draw_figure(name, cells, recipes, ("pflops", "training PFLOPs"))]
     if arguments.minutes:
         timed = read_measured_cells(cells, arguments.minutes)

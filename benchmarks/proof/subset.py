@@ -23,7 +23,8 @@ def main() -> None:
     names = sorted(path.parent.name for path in arguments.tiny.glob("train/*/images"))
     if not (names and (arguments.tiny / "val" / "val_annotations.txt").is_file()):
         parser.exit(2, f"{arguments.tiny} is not Tiny ImageNet as Stanford distributes it\n")
-    classes, count = names[arguments.first :: 10], 0
+    classes = names[arguments.first :: 10]
+    count = 0
     for split, source, name in list_images(arguments.tiny, set(classes)):
         target = arguments.out / split / name / source.name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -155,7 +155,8 @@ def _compute_difference(first: Cell, second: Cell, comparisons: int) -> Differen
     mean = fmean(points) if points else math.nan
     half, p, result = None, None, "not settled"
     if len(points) > 1:
-        tail, degrees = (1 - CONFIDENCE) / comparisons / 2, len(points) - 1
+        tail = (1 - CONFIDENCE) / comparisons / 2
+        degrees = len(points) - 1
         error = stdev(points) / math.sqrt(len(points))
         half = compute_quantile(1 - tail, degrees) * error
         p = 2 * (1 - compute_student_cdf(abs(mean) / error, degrees)) if error else float(mean == 0)

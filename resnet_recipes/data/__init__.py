@@ -70,7 +70,8 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
         if not has_betons:
             details.append("images are decoded from their files: no train.beton and val.beton")
     facts = survey_betons(config) if backend == "ffcv" else survey_files(config, on_progress)
-    notes, details = [*facts.notes], [*details, *facts.details]
+    notes = [*facts.notes]
+    details = [*details, *facts.details]
     if why := find_engine_fault():
         text = (
             f"JPEGs are decoded in Python, at less than 40% of the speed: the native decoder {why}"
@@ -148,7 +149,8 @@ def open_eval(config: DataConfig, facts: DataFacts, batching: Batching) -> EvalL
     if facts.backend == "synthetic":
         images = SyntheticBatches(facts.eval_examples, len(facts.classes), epoch=-1)
         return EvalLoader(config, batching, images)
-    source, name = _open_source(config, facts, "val"), _make_name(config, facts, "val")
+    source = _open_source(config, facts, "val")
+    name = _make_name(config, facts, "val")
     return EvalLoader(config, batching, build_eval_pipeline(source, config, batching, name))
 
 

@@ -184,7 +184,8 @@ def compute_torchvision_crops(
     height, width = np.split(sizes.astype(np.float64), 2, axis=1)
     area_fraction, aspect, down, right = np.moveaxis(make_attempts(uniforms, scale, ratio), 2, 0)
     area = height * width * area_fraction
-    tried_width, tried_height = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
+    tried_width = np.rint(np.sqrt(area * aspect))
+    tried_height = np.rint(np.sqrt(area / aspect))
     fits = (tried_width > 0) & (tried_width <= width)
     fits &= (tried_height > 0) & (tried_height <= height)
     top = np.floor(down * (height - tried_height + 1))

@@ -99,7 +99,9 @@ def _draw_pattern(
     texture: str, size: tuple[int, int], middle: tuple[float, float], rng: np.random.Generator
 ) -> np.ndarray:
     """Return a pattern of random angle and period as opacity, float32 [height, width] in 0..1."""
-    angle, period, phase = rng.uniform(0, 2 * np.pi), rng.uniform(13, 20), rng.uniform(0, 2 * np.pi)
+    angle = rng.uniform(0, 2 * np.pi)
+    period = rng.uniform(13, 20)
+    phase = rng.uniform(0, 2 * np.pi)
     across, down = (
         np.arange(length, dtype=np.float32) - np.float32(center)
         for length, center in zip(size, middle, strict=True)
@@ -122,7 +124,8 @@ def _draw_outline(
         corners = np.concatenate([quarter * turn for turn in (1, 1j, -1, -1j)])
     else:
         corners = np.exp(2j * np.pi * np.linspace(0, 1, 3 if shape == "triangle" else 40, False))
-    turn, squeeze = rng.uniform(0, 2 * np.pi), rng.uniform(0.85, 1.0, 2)
+    turn = rng.uniform(0, 2 * np.pi)
+    squeeze = rng.uniform(0.85, 1.0, 2)
     turned = corners * np.exp(1j * turn)
     return [
         tuple(2 * (middle + radius * squeeze * (corner.real, corner.imag))) for corner in turned

@@ -67,7 +67,8 @@ def generate_train_batches(
             rows = positions // config.repeats
             copies = before[rows] + positions % config.repeats
             yield BatchOrder(crop_epoch, order[rows], copies, image_size)
-        epoch, first = epoch + 1, 0
+        epoch += 1
+        first = 0
 
 
 def generate_epoch_batches(

@@ -61,7 +61,8 @@ def find_root_problem(path: str) -> Problem | None:
             return explain_unreadable(error)
         return None if root.suffix.lower() in TABLES else _explain_file(root)
     betons = [split for split in SPLITS if f"{split}.beton" in names]
-    folders, split_names = find_split_folders(root), {*chain(*SYNONYMS.values())}
+    folders = find_split_folders(root)
+    split_names = {*chain(*SYNONYMS.values())}
     tables = [Path(name).stem.lower() for name in names if name.lower().endswith(TABLES)]
     is_split = bool(folders or split_names & {*tables})
     if {"images", "labels"} <= {*_list_folders(root / "train" if is_split else root)}:

@@ -94,7 +94,8 @@ class Sample(NamedTuple):
                     shapes[index] = picture.height, picture.width
         images = facts.train_examples + facts.eval_examples
         if not shapes:
-            source, shapes = None, {0: PHOTOGRAPH_SIZE}
+            source = None
+            shapes = {0: PHOTOGRAPH_SIZE}
         return cls(source, np.array([*shapes]), np.array([*shapes.values()]), images, disk, {})
 
     def estimate_bytes(self, longest: int) -> int:
@@ -123,7 +124,9 @@ class Sample(NamedTuple):
     ) -> CropSeconds:
         name = f"resnet-recipes sample {os.getpid()}"
         batching = Batching(0, 1, _CROPS_AT_ONCE, 1, seed=0)
-        laps, read, end = np.zeros(3), 0, time.monotonic() + MAX_CROP_SECONDS
+        laps = np.zeros(3)
+        read = 0
+        end = time.monotonic() + MAX_CROP_SECONDS
         with closing(build_train_pipeline(source, config, batching, augment, name)) as pipeline:
             while read < len(self.indices) and (not read or time.monotonic() < end):
                 some = self.indices[read : read + _CROPS_AT_ONCE]

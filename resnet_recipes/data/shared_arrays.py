@@ -27,7 +27,8 @@ class SharedArrays:
 
     def __init__(self, **layout: tuple[npt.DTypeLike, tuple[int, ...]]):
         """Allocate zeros; `layout` gives each array's dtype and shape."""
-        self.layout, descriptor = layout, os.memfd_create("resnet-recipes")
+        self.layout = layout
+        descriptor = os.memfd_create("resnet-recipes")
         os.ftruncate(descriptor, count_layout_bytes(layout))
         self._attach(descriptor)
 
@@ -39,7 +40,8 @@ class SharedArrays:
         written, so the layout may be larger than the memory.
         """
         shared = cls.__new__(cls)
-        shared.layout, size = layout, count_layout_bytes(layout)
+        shared.layout = layout
+        size = count_layout_bytes(layout)
         with lock_name(name):
             if (descriptor := _open_existing(name, size)) is None:
                 descriptor = os.memfd_create(name)

@@ -52,7 +52,8 @@ class SoftLabelStorage:
         """
         self._storage.fill(rows)
         index = rows.crop_epoch, rows.copies, rows.indices
-        values, classes = self._arrays.values[index], self._arrays.classes[index]
+        values = self._arrays.values[index]
+        classes = self._arrays.classes[index]
         spread_probabilities(values, classes, self._soft_labels.temperature, rows.soft_labels)
 
 
@@ -91,11 +92,13 @@ def spread_probabilities(
     With all outputs, they are bit-identical to torch softmax; else the other classes share the
     remaining probability equally.
     """
-    rows, values = np.arange(len(out))[:, None], values.astype(np.float32)
+    rows = np.arange(len(out))[:, None]
+    values = values.astype(np.float32)
     if others := out.shape[1] - values.shape[1]:
         probabilities = np.exp(values)
         rest = np.maximum(1 - probabilities.sum(1, keepdims=True), _MIN_PROBABILITY) / others
-        probabilities, rest = probabilities ** (1 / temperature), rest ** (1 / temperature)
+        probabilities = probabilities ** (1 / temperature)
+        rest = rest ** (1 / temperature)
         total = probabilities.sum(1, keepdims=True) + others * rest
         out[:] = rest / total
         out[rows, classes] = probabilities / total
@@ -176,7 +179,8 @@ def map_soft_labels(path: Path, mode: Literal["r", "r+"] = "r") -> SoftLabelsFil
     read.
     """
     tensors, about = read_tensors(path)
-    start, parts = os.path.getsize(path), []
+    start = os.path.getsize(path)
+    parts = []
     try:
         for name in reversed(SoftLabelArrays._fields):
             part = tensors[name].numpy()
@@ -199,7 +203,8 @@ def make_header(about: dict[str, str], shape: tuple[int, int, int, int], classes
     header: dict[str, Any] = {"__metadata__": about}
     start = end = 0
     for name, (dtype, size) in make_layout(shape, classes).items():
-        start, end = end, end + prod(size) * dtype.itemsize
+        start = end
+        end = end + prod(size) * dtype.itemsize
         code = f"{dtype.kind.upper()}{8 * dtype.itemsize}"
         header[name] = {"dtype": code, "shape": size, "data_offsets": [start, end]}
     text = json.dumps(header)

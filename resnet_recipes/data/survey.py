@@ -68,7 +68,8 @@ def survey_files(
 
 
 def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, Listing]:
-    root, parts = Path(config.root), find_parts(Path(config.root))
+    root = Path(config.root)
+    parts = find_parts(root)
     NotReadyError.raise_if_any(_find_part_problems(root, parts))
     NotReadyError.raise_if_any(_find_split_problems(config, parts, on_progress))
     train, val = listings = [list_split(config, split, on_progress) for split in SPLITS]
@@ -114,8 +115,10 @@ def _find_part_problems(root: Path, parts: Mapping[str, Part]) -> Iterator[Probl
     flat = [part.path for part in parts.values() if not (part.is_table or list_classes(part.path))]
     if not flat:
         return
-    folder, clause = flat[0] if len(flat) == 1 else root, "contains images without class folders"
-    some_image, quoted = next(iterate_images(folder), None), shlex.quote(str(root))
+    folder = flat[0] if len(flat) == 1 else root
+    clause = "contains images without class folders"
+    some_image = next(iterate_images(folder), None)
+    quoted = shlex.quote(str(root))
     if some_image is None:
         yield make_problem(folder, "has no images", Hint(LAYOUT))
     elif tables := [*_list_tables(flat[0]), *_list_tables(root)]:
@@ -178,7 +181,8 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         }
     ):
         these = "this folder" if len(empty) == 1 else "these folders"
-        clause, hint = f"has no images in {join_first(empty)}", f"add images, or remove {these}"
+        clause = f"has no images in {join_first(empty)}"
+        hint = f"add images, or remove {these}"
         yield _make_empty_problem(config.root, clause, train.others + val.others, hint)
     annotations = Path(config.root) / "val/val_annotations.txt"
     if in_val == {"images"} and annotations.is_file():  # Tiny ImageNet
@@ -212,7 +216,8 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
 
 
 def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator[Problem]:
-    others, alone = train.others + val.others, dict[str, list[str]]()
+    others = train.others + val.others
+    alone = dict[str, list[str]]()
     for split, here, other, there in (("train", train, "val", val), ("val", val, "train", train)):
         with_images = ({*compress(one.classes, one.counts)} for one in (here, there))
         missing = sorted(set.difference(*with_images))
@@ -271,7 +276,8 @@ def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[Note]
 
     Only with data.sampling=natural.
     """
-    largest, smallest = int(counts.max()), int(counts[counts > 0].min())
+    largest = int(counts.max())
+    smallest = int(counts[counts > 0].min())
     if largest < 3 * smallest or config.sampling != "natural":
         return
     few = int(((counts > 0) & (counts < MIN_CLASS_IMAGES)).sum())
@@ -368,7 +374,8 @@ def survey_betons(config: DataConfig) -> DataFacts:
     Raises NotReadyError if one cannot be used, or they do not match each other or the settings.
     """
     root = Path(config.root)
-    train, val = open_samples(root / "train.beton"), open_samples(root / "val.beton")
+    train = open_samples(root / "train.beton")
+    val = open_samples(root / "val.beton")
     NotReadyError.raise_if_any(_find_beton_problems(config, train.beton, val.beton))
     return DataFacts(
         "ffcv",

@@ -57,7 +57,8 @@ def sample_box(images: Tensor, alpha: float, rng: np.random.Generator) -> Box:
     """Return a random box in [N, 3, H, W] images."""
     height, width = images.shape[-2:]
     fraction = np.sqrt(rng.beta(alpha, alpha))
-    rows, cols = _sample_span(height, fraction, rng), _sample_span(width, fraction, rng)
+    rows = _sample_span(height, fraction, rng)
+    cols = _sample_span(width, fraction, rng)
     area = (rows.stop - rows.start) * (cols.stop - cols.start)
     return Box(rows, cols, area / (height * width))
 
@@ -71,5 +72,6 @@ def paste(images: Tensor, pieces: Tensor, rows: slice, cols: slice) -> Tensor:
 
 def _sample_span(size: int, fraction: float, rng: np.random.Generator) -> slice:
     """Return a slice of `fraction * size` pixels, rounded to even, at a random center, clipped."""
-    center, half = int(rng.integers(size)), int(size * fraction) // 2
+    center = int(rng.integers(size))
+    half = int(size * fraction) // 2
     return slice(max(0, center - half), min(size, center + half))

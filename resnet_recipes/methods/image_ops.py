@@ -18,8 +18,10 @@ ImageOp = Callable[..., Image.Image]
 
 def make_rotation(degrees: float, image_size: int) -> tuple[float, ...]:
     """Return the affine map that rotates a square counterclockwise, rounded as in Pillow."""
-    angle, half = -math.radians(degrees % 360), image_size / 2
-    cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
+    angle = -math.radians(degrees % 360)
+    half = image_size / 2
+    cos = round(math.cos(angle), 15)
+    sin = round(math.sin(angle), 15)
     return cos, sin, cos * -half + sin * -half + half, -sin, cos, -sin * -half + cos * -half + half
 
 

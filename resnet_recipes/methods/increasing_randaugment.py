@@ -56,7 +56,8 @@ class IncreasingRandAugment(Method):
         for number in rng.integers(len(STRENGTHS), size=self.depth):
             acts = rng.random() < self.p
             level = rng.normal(self.magnitude, self.deviation)
-            sign, resample = 1 - 2 * int(rng.integers(2)), filters[rng.integers(len(filters))]
+            sign = 1 - 2 * int(rng.integers(2))
+            resample = filters[rng.integers(len(filters))]
             if acts:
                 level = sign * min(max(level, 0.0), 10.0) / 10
                 image = apply(tuple(STRENGTHS)[number], image, level, resample)

@@ -38,7 +38,9 @@ class MixUpOrCutMix(Method):
     partner: Annotated[str, OneOf("flipped", "rolled")] = "flipped"
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        images, targets, others = batch.images, batch.targets, self._choose_partners(batch.images)
+        images = batch.images
+        targets = batch.targets
+        others = self._choose_partners(batch.images)
         if now.rng.random() < self.switch:
             rows, cols, weight = sample_box(images, self.cutmix_alpha, now.rng)
             mixed = paste(images, others[..., rows, cols], rows, cols)

@@ -69,7 +69,8 @@ def find_failure(error: BaseException) -> Problem | None:
             if frame.f_globals.get("__name__", "").partition(".")[0] == package
         ]
         if own_frames:
-            hook, (code, line) = own_frames[0][0].co_name, own_frames[-1]
+            hook = own_frames[0][0].co_name
+            code, line = own_frames[-1]
             clause = Statement(f"{hook} failed in {code.co_filename}:{line}: {_describe(error)}")
             key = f"methods.{method.name}"
             return Problem(key, None, clause, Change(f"~{key}"))

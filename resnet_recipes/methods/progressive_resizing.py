@@ -111,7 +111,8 @@ class ProgressiveResizing(Method):
         return self.size_in_epoch(image_size, epoch, horizon) if self.at == "device" else image_size
 
     def format_late_override(self, fraction: Fraction) -> str:
-        key, start = f"methods.{self.name}", f"{float(1 - fraction):g}dur"
+        key = f"methods.{self.name}"
+        start = f"{float(1 - fraction):g}dur"
         if self.stairs:
             return f"'{key}.stairs=[[0ep,{self.initial_scale:g}],[{start},1.0]]'"
         return f"{key}.delay={start} {key}.finetune={float(fraction / 2):g}dur"
@@ -172,12 +173,14 @@ class ProgressiveResizing(Method):
         if self.mode == "resize" and self.interpolation == "bilinear":
             images = F.interpolate(batch.images, (height, width), mode="bilinear")
             return batch._replace(images=images)
-        rows, columns = np.arange(height), np.arange(width)
+        rows = np.arange(height)
+        columns = np.arange(width)
         if self.mode == "crop":
             rows += now.rng.integers(full_height - height, endpoint=True)
             columns += now.rng.integers(full_width - width, endpoint=True)
         else:  # integers: at some sizes the float32 scale of F.interpolate is off by one pixel
-            rows, columns = rows * full_height // height, columns * full_width // width
+            rows = rows * full_height // height
+            columns = columns * full_width // width
         return batch._replace(images=select_pixels(batch.images, rows, columns))
 
 

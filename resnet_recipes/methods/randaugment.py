@@ -90,6 +90,7 @@ class RandAugment(Method):
         """Sample a factor: 1 leaves the image unchanged, 0 removes the property completely."""
         if self.augmentation_set == "original":
             return 0.18 * level + 0.1
-        strength, more = rng.random(), rng.random() < 0.5
+        strength = rng.random()
+        more = rng.random() < 0.5
         factor = 1 + strength * (self.severity - 1 if more else -0.09 * self.severity)
         return 0.75 * factor if name == "brightness" and factor > 1 else factor

@@ -63,7 +63,8 @@ class RandomErasing(Method):
         fits = (tall < height) & (wide < width)
         first = fits.argmax(axis=0), np.arange(examples)
         erased = fits[first] & (rng.random(examples) < self.p)
-        tall, wide = tall[first] * erased, wide[first] * erased
+        tall = tall[first] * erased
+        wide = wide[first] * erased
         top = rng.integers(height - tall, endpoint=True)
         left = rng.integers(width - wide, endpoint=True)
         return np.stack([top, top + tall, left, left + wide])

@@ -116,7 +116,8 @@ def describe(
     metrics: Metrics | None = None,
 ) -> NetworkDescription:
     """Return the description of a recipe's network, with its measured accuracy, if any."""
-    methods, data = get_enabled(recipe.methods), recipe.data
+    methods = get_enabled(recipe.methods)
+    data = recipe.data
     top1, top5, loss, examples, _ = metrics or (None, None, None, 0, None)
     return NetworkDescription(
         recipe.model.name,

@@ -43,9 +43,10 @@ _ALLOWED_GLOBALS = frozenset(
     }
 )
 
-#: Limits of a pickle: bytes and opcodes. A ResNet-152 with momentum, EMA and 21,000 classes needs
+#: Most bytes and opcodes of a pickle. A ResNet-152 with momentum, EMA and 21,000 classes needs
 #: 0.7 MB and 120,000 opcodes for 2,300 entries. A file at these limits takes 2 s to read.
-_MAX_PICKLE, _MAX_OPCODES = 8 << 20, 500_000
+_MAX_PICKLE = 8 << 20
+_MAX_OPCODES = 500_000
 
 #: Before torch 1.6, torch.save wrote a pickled number, three more pickles (version, system,
 #: content), the pickled keys of the storages, and then their bytes.
@@ -197,7 +198,8 @@ def _check_pickle(pickle: BytesIO) -> None:
 
 def _check_plain(value: Any) -> None:
     """Raise ArchiveError unless `value` is tensors and plain Python, with sufficient storage."""
-    pending, seen = [value], set()
+    pending = [value]
+    seen = set()
     while pending:
         item = pending.pop()
         if id(item) in seen:  # a list may contain itself, or the same list a million times

@@ -219,7 +219,8 @@ def fold_batchnorm(model: nn.Module) -> nn.Module:
     for module in list(model.modules()):
         names = [name for name, _ in module.named_children()]
         for conv, norm in pairwise(names):
-            first, second = getattr(module, conv), getattr(module, norm)
+            first = getattr(module, conv)
+            second = getattr(module, norm)
             if (
                 isinstance(first, nn.Conv2d)
                 and type(second) is nn.BatchNorm2d

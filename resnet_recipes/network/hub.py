@@ -40,7 +40,8 @@ def fetch(address: str) -> Path:
     write anywhere. Here nothing that a server sends becomes part of a path.
     """
     name = parse_repository("load", address)
-    path, etag = get_copy_path(name), get_copy_path(name).with_suffix(".etag")
+    path = get_copy_path(name)
+    etag = path.with_suffix(".etag")
     with _open_hub(address, Command.of("hf", "download", name, HUB_WEIGHTS)) as hub:
         from huggingface_hub import hf_hub_url
 

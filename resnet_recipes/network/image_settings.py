@@ -43,7 +43,8 @@ def find_image_settings(name: str, weights: str = "") -> dict[str, Any]:
 
 def has_same_levels(name: str, other: str) -> bool:
     """Return whether two networks have the same published mean and standard deviation."""
-    ours, theirs = find_image_settings(name), find_image_settings(other)
+    ours = find_image_settings(name)
+    theirs = find_image_settings(other)
     return all(ours.get(key) == theirs.get(key) for key in ("mean", "std"))
 
 

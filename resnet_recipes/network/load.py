@@ -277,7 +277,8 @@ def _replace_weights(path: Path) -> Fix:
 
 def _load_checkpoint(content: Mapping[str, Any]) -> Network:
     """Return the network in a checkpoint, with the EMA weights if the recipe uses EMA."""
-    methods, classes = content.get("methods"), content.get("classes")
+    methods = content.get("methods")
+    classes = content.get("classes")
     recipe, problems = (
         build_recipe(content["recipe"]) if is_plain_recipe(content["recipe"]) else (None, True)
     )

@@ -81,7 +81,8 @@ def find_fitting_networks(state: Mapping[str, Tensor], path: Path) -> list[str]:
 
 def _is_fitting(state: Mapping[str, Tensor], path: Path, name: str) -> bool:
     model = backbones.build_structure(name, 2, {})
-    expected, head = model.state_dict(), f"{backbones.find_classifier(model)}."
+    expected = model.state_dict()
+    head = f"{backbones.find_classifier(model)}."
     match = match_tensors(state, model, is_in_order(path))
     return all(
         name.startswith(head) or _COUNTER in name or _get_shape(match.get(name)) == like.shape

@@ -65,7 +65,8 @@ def open_network(
         network = load(path, assumed)
     except NotReadyError as error:
         raise error.with_key(weights) from None
-    network.path, network.is_described = path, network.is_described or is_published
+    network.path = path
+    network.is_described = network.is_described or is_published
     return network
 
 

@@ -99,7 +99,8 @@ def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:
     if others:
         clause = "has the weights of another stem, width or number of input channels"
         raise _make_weights_error(config, clause, " ".join(others))
-    tensors, (rows, text) = network.model.state_dict(), _match_rows(about, classes)
+    tensors = network.model.state_dict()
+    rows, text = _match_rows(about, classes)
     for name in [name for name in tensors if name.startswith(f"{find_classifier(network.model)}.")]:
         weight = tensors.pop(name)
         if rows:

@@ -121,7 +121,8 @@ def _backward_cuda(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tens
     saved = SavedTensors(*rest)
     # Both kernels read the sum of gradients; without a residual neither stores it.
     if saved.z is None and other is not None:
-        g, other = g + other, None
+        g = g + other
+        other = None
     other = None if other is None else to_nhwc(other)
     dx, dresidual, sums = kernels.backward(to_nhwc(g), other, saved._replace(x=to_nhwc(saved.x)))
     return dx, g.new_empty(0) if dresidual is None else dresidual, sums

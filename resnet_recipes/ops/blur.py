@@ -57,7 +57,9 @@ class Blurring:
 class _Blur(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:
-        ctx.stride, ctx.height, ctx.width = stride, x.shape[2], x.shape[3]
+        ctx.stride = stride
+        ctx.height = x.shape[2]
+        ctx.width = x.shape[3]
         return torch.ops.resnet_recipes.blur.default(x, stride)
 
     @staticmethod

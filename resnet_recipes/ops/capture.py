@@ -13,7 +13,8 @@ def capture(pool: Any = None) -> Iterator[torch.cuda.CUDAGraph]:
 
     Other threads may pin memory meanwhile. A failed capture has no effect other than its error.
     """
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    graph = torch.cuda.CUDAGraph()
+    stream = torch.cuda.current_stream()
     pool = pool or torch.cuda.graph_pool_handle()
     try:
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):

@@ -38,7 +38,9 @@ class _MaxPool(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:
         y, places = torch.ops.resnet_recipes.max_pool.default(x, stride)
         ctx.save_for_backward(places)
-        ctx.stride, ctx.height, ctx.width = stride, x.shape[2], x.shape[3]
+        ctx.stride = stride
+        ctx.height = x.shape[2]
+        ctx.width = x.shape[3]
         return y
 
     @staticmethod

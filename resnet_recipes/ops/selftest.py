@@ -128,7 +128,8 @@ def _get_tolerance(dtype: torch.dtype) -> float:
 
 def _compute_distance(actual: Tensor, expected: Tensor) -> float:
     """Return the distance between two tensors, relative to the norm of `expected`."""
-    actual, expected = actual.double(), expected.double()
+    actual = actual.double()
+    expected = expected.double()
     return float((actual - expected).norm() / expected.norm().clamp(min=1e-20))
 
 

@@ -47,18 +47,23 @@ class _ArgumentChanges(TorchFunctionMode):
 
 
 def _change_convolution(arguments: dict[str, Any]) -> dict[str, Any]:
-    images, weight = arguments["input"], arguments["weight"]
-    strides, padding = _pair(arguments.get("stride", 1)), _pair(arguments.get("padding", 0))
+    images = arguments["input"]
+    weight = arguments["weight"]
+    strides = _pair(arguments.get("stride", 1))
+    padding = _pair(arguments.get("padding", 0))
     is_odd = isinstance(padding, str) or arguments.get("dilation", 1) not in (1, (1, 1))
     if is_odd or images.device.type != "cpu":
         return arguments  # torch uses another implementation, which is correct
     if weight.shape[1] < 16 and weight.shape[2:] == (1, 1) and padding == (0, 0):
         return arguments | {"input": images[..., :: strides[0], :: strides[1]], "stride": 1}
     for axis, stride in zip((-2, -1), strides, strict=True):
-        size, taps, beyond = images.shape[axis], weight.shape[axis], padding[axis]
+        size = images.shape[axis]
+        taps = weight.shape[axis]
+        beyond = padding[axis]
         if 0 < beyond < taps and size + 2 * beyond < taps + stride:
             used = min(size, taps - beyond)
-            images, weight = images.narrow(axis, 0, used), weight.narrow(axis, beyond, used)
+            images = images.narrow(axis, 0, used)
+            weight = weight.narrow(axis, beyond, used)
             padding = (0, padding[1]) if axis == -2 else (padding[0], 0)
     return arguments | {"input": images, "weight": weight, "padding": padding}
 

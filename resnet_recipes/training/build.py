@@ -127,7 +127,8 @@ def build_teacher(
     BatchNorms folded and its weights cast once, in advance.
     """
     model, about = network.model, network.about
-    target, current = Normalization(about.mean, about.std), Normalization(config.mean, config.std)
+    target = Normalization(about.mean, about.std)
+    current = Normalization(config.mean, config.std)
     normalization = relate_normalizations(target, current) if target != current else None
     if is_resnet(model):
         model = fold_batchnorm(model)
@@ -161,5 +162,6 @@ def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operation
 
 def open_rank_images(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
     """Open this rank's training images. Raises NotReadyError if they differ from the plan."""
-    batching, augment = plan.batching(rank.rank), methods.augment_image()
+    batching = plan.batching(rank.rank)
+    augment = methods.augment_image()
     return data.open_train(plan.recipe.data, plan.facts, batching, augment)

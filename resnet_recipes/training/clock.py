@@ -31,19 +31,22 @@ class Clock:
     def restart(self, seconds: float) -> None:
         """Start the stopwatch at `seconds`."""
         self._wait()
-        self._earlier_seconds, self._started_at = seconds, time.perf_counter()
+        self._earlier_seconds = seconds
+        self._started_at = time.perf_counter()
         self._is_running = True
 
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Pause inside the context."""
         self._wait()
-        self._earlier_seconds, self._is_running = self.seconds(), False
+        self._earlier_seconds = self.seconds()
+        self._is_running = False
         try:
             yield
         finally:
             self._wait()
-            self._started_at, self._is_running = time.perf_counter(), True
+            self._started_at = time.perf_counter()
+            self._is_running = True
 
     def _wait(self) -> None:
         if self.device.type == "cuda":

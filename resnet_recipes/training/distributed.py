@@ -48,7 +48,8 @@ def read_rank(device: str, store_path: str = "") -> Rank:
 
     `device` is auto, cuda or cpu.
     """
-    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    rank = int(os.environ.get("RANK", 0))
+    world_size = int(os.environ.get("WORLD_SIZE", 1))
     if device == "cpu" or (device == "auto" and not is_usable()):
         return Rank(rank, world_size, torch.device("cpu"), store_path)
     # with srun --gpus-per-task=1, each rank sees one GPU

@@ -75,7 +75,8 @@ def evaluate(
         raise TrainingError("the validation loss is not a finite number", NOT_FINITE_FIX)
     class_hits, _, class_images, _ = counts[counts[:, 2] > 0].double().T
     balanced = float(100 * (class_hits / class_images).mean())
-    top1, top5 = 100 * top1_hits / examples, 100 * top5_hits / examples
+    top1 = 100 * top1_hits / examples
+    top5 = 100 * top5_hits / examples
     return Metrics(top1, top5, loss, examples, balanced)
 
 
@@ -115,7 +116,8 @@ def _convert_memory_errors(raw: RawBatch) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        batch_size, image_size = len(raw.labels), raw.pixels.shape[-1]
+        batch_size = len(raw.labels)
+        image_size = raw.pixels.shape[-1]
         images = f"a batch of {batch_size} images of {image_size} px to evaluate"
         fix = f"batch.eval_size={max(1, batch_size // 2)}"
         raise TrainingError(f"out of memory: {images} does not fit on this GPU", fix) from error
@@ -159,7 +161,8 @@ class BestWeights:
     def load_state_dict(self, state: State) -> None:
         """Restore the result of `state_dict`, unless it was the best by another metric."""
         if state.get("by") == self.by:
-            self.step, self.evaluations = state["step"], state["evaluations"]
+            self.step = state["step"]
+            self.evaluations = state["evaluations"]
             self.metrics = Metrics(*state["metrics"])
             self.weights = {name: tensor.clone() for name, tensor in state["weights"].items()}
 

@@ -127,11 +127,14 @@ class ReplayedNetwork:
     def __init__(self, network: Callable[[Tensor], Tensor], graphs: Graphs):
         self._network, self._graphs = network, graphs
         self._by_shape: dict[torch.Size, _Graph | None] = {}  # None: not captured
-        self._image_size, self._pool, self._can_capture = 0, (0, 0), True
+        self._image_size = 0
+        self._pool = (0, 0)
+        self._can_capture = True
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the logits of images."""
-        shape, image_size = images.shape, images.shape[-1]
+        shape = images.shape
+        image_size = images.shape[-1]
         if image_size != self._image_size:
             # torch may free their memory without waiting for the last replay
             if self._by_shape:
@@ -142,7 +145,8 @@ class ReplayedNetwork:
             self._by_shape[shape] = None
         elif self._by_shape[shape] is None and self._can_capture:
             graph = self._graphs.try_capture(self._network, [images], "The teacher", self._pool)
-            self._by_shape[shape], self._can_capture = graph, graph is not None
+            self._by_shape[shape] = graph
+            self._can_capture = graph is not None
         graph = self._by_shape[shape]
         return self._network(images) if graph is None else graph.replay([images])
 

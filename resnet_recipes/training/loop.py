@@ -23,7 +23,9 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     data = plan.recipe.data
     params: list[torch.Tensor] = [p for p in model.parameters() if p.requires_grad]
-    compute_gradient, vote, done = GradientComputer(run), Vote(), first
+    compute_gradient = GradientComputer(run)
+    vote = Vote()
+    done = first
     stream = Stream(run.train_data.batches(first), run.rank.device)
     # seeded directly: torch.manual_seed also seeds devices that are not in use, and records a call
     # stack for each at every step

@@ -49,7 +49,8 @@ class TimingReporter:
 
     def __init__(self, device: torch.device, seconds: float):
         self.laps: list[float] = []
-        self._device, self._warm_up = device, count_warm_up_steps(device)
+        self._device = device
+        self._warm_up = count_warm_up_steps(device)
         self._last = time.perf_counter()
         self._end = self._last + seconds
 
@@ -94,22 +95,18 @@ def measure_speeds(
     called with the number of finished parts and the number of all parts.
     """
     join_group(rank)
-    image_sizes, seconds_per_part = _choose_image_sizes(plan), seconds / 6
+    image_sizes = _choose_image_sizes(plan)
+    seconds_per_part = seconds / 6
     batch_size = choose_batch_size(plan, rank, min(image_sizes))
-    laps, parts = {}, len(image_sizes) + (1 if plan.facts.backend == "synthetic" else 3)
+    sizes = choose_searched_sizes(plan)
+    laps = {}
+    parts = len(image_sizes) + (1 if plan.facts.backend == "synthetic" else 3)
     progress(0, parts)
     for image_size in image_sizes:
-        laps[image_size] = time_steps(
-            plan, rank, image_size, batch_size, seconds_per_part, choose_searched_sizes(plan)
-        )
+        laps[image_size] = time_steps(plan, rank, image_size, batch_size, seconds_per_part, sizes)
         progress(len(laps), parts)
-    warm_up_steps, period = count_warm_up_steps(rank.device), _get_gradient_interval(plan)
-    steps = {
-        size: spread_extra_gradients(times[warm_up_steps:], period) for size, times in laps.items()
-    }
-    warm_up_seconds = median(
-        sum(times[:warm_up_steps]) - warm_up_steps * median(steps[image_size])
-        for image_size, times in laps.items()
+    steps, warm_up_seconds = _split_warm_up(
+        laps, count_warm_up_steps(rank.device), _get_gradient_interval(plan)
     )
     images = batch_size * rank.world_size
     with closing(build(make_synthetic_plan(plan, rank, 8), rank, ())) as run:
@@ -127,11 +124,12 @@ def measure_speeds(
     if plan.facts.backend == "synthetic":
         return speeds
     with closing(open_rank_images(plan, rank, plan.new_stack())) as loader:
-        rates = measure_loader_rates(loader, plan.rank_size, rank, seconds_per_part)
+        first_epoch_rate, later_rate = measure_loader_rates(
+            loader, plan.rank_size, rank, seconds_per_part
+        )
         progress(len(image_sizes) + 2, parts)
         # this comes before the loader closes, since it keeps its images in memory
         total_rate = measure_end_to_end_rate(plan, rank, batch_size, seconds_per_part)
-    first_epoch_rate, later_rate = rates
     crop = (plan.loader_sizes or (plan.recipe.data.train_size,))[0]
     return replace(
         speeds,
@@ -139,6 +137,20 @@ def measure_speeds(
         first_epoch_images_per_second=first_epoch_rate,
         total_images_per_second=total_rate,
     )
+
+
+def _split_warm_up(
+    laps: dict[int, list[float]], warm_up_steps: int, period: int
+) -> tuple[dict[int, list[float]], float]:
+    """Return the seconds of steps after the warm-up, by image size, and what the warm-up adds."""
+    steps = {
+        size: spread_extra_gradients(times[warm_up_steps:], period) for size, times in laps.items()
+    }
+    added_seconds = median(
+        sum(times[:warm_up_steps]) - warm_up_steps * median(steps[image_size])
+        for image_size, times in laps.items()
+    )
+    return steps, added_seconds
 
 
 def measure_end_to_end_rate(plan: Plan, rank: Rank, batch_size: int, seconds: float) -> float:
@@ -225,7 +237,8 @@ def spread_extra_gradients(laps: Sequence[float], interval: int) -> list[float]:
     The first step of each interval takes two gradients; its median counts for every interval. With
     an interval of 1, returns `laps`.
     """
-    first_laps, other_laps = laps[::interval], [lap for i, lap in enumerate(laps) if i % interval]
+    first_laps = laps[::interval]
+    other_laps = [lap for i, lap in enumerate(laps) if i % interval]
     spread_laps = [(median(first_laps) + (interval - 1) * lap) / interval for lap in other_laps]
     return spread_laps or list(first_laps)
 
@@ -237,7 +250,8 @@ def make_synthetic_plan(plan: Plan, rank: Rank, batch_size: int) -> Plan:
     """
     needed = count_warm_up_steps(rank.device) + TIMED_STEPS + _get_gradient_interval(plan)
     times = 1 + needed // min(plan.steps_per_epoch, plan.total_steps)
-    recipe, global_size = plan.recipe, batch_size * rank.world_size
+    recipe = plan.recipe
+    global_size = batch_size * rank.world_size
     probe = replace(
         recipe,
         max_duration=f"{plan.total_steps * times}ba",
@@ -310,7 +324,8 @@ def _time_batches(
     loader: TrainLoader, seconds: float, max_batches: int | None = None
 ) -> list[float]:
     """Return the seconds of each batch from the second on: at least two, at most `max_batches`."""
-    batches, laps = loader.batches(), list[float]()
+    batches = loader.batches()
+    laps = list[float]()
     next(batches)
     start = last = time.perf_counter()
     while len(laps) < 2 or (last - start < seconds and len(laps) != max_batches):

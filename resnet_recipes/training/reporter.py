@@ -87,7 +87,8 @@ class RunReporter:
         # this waits for the device
         losses = average_over_ranks(self._losses[: self._count].clone()).tolist()
         self.run.precision.check(losses, done)
-        seconds, waited = self.run.clock.seconds(), stream.waited
+        seconds = self.run.clock.seconds()
+        waited = stream.waited
         span = max(seconds - self._logged_seconds, 1e-9)
         if self.recorder is not None:
             plan = self.run.plan
@@ -140,7 +141,9 @@ class RunReporter:
         torch.backends.cudnn.benchmark = False
         run.has_pending_evaluation = True
         with run.clock.pause(), suppress(CutShortError):
-            start, averaged, raw = time.perf_counter(), None, None
+            start = time.perf_counter()
+            averaged = None
+            raw = None
             with run.methods.eval_weights(run.model):
                 metrics, correct = measure()
                 best = run.best.with_evaluation(done, metrics, run.model)
@@ -148,7 +151,8 @@ class RunReporter:
                 averaged = metrics
             else:
                 raw = metrics
-            run.top1, raw_start = metrics.top1, time.perf_counter()
+            run.top1 = metrics.top1
+            raw_start = time.perf_counter()
             if self._is_over(done):
                 raw = raw or measure()[0]
                 self._write_correct_images(correct)

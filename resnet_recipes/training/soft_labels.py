@@ -29,7 +29,8 @@ def write_soft_labels(
     Returns whether all epochs are now complete; False if `is_stopped` on any rank. Raises
     NotReadyError if the teacher or the images differ from the plan.
     """
-    missing, shape = arrays.find_missing_epochs(), arrays.values.shape
+    missing = arrays.find_missing_epochs()
+    shape = arrays.values.shape
     wait_for_ranks()  # no rank writes before all ranks have read
     ((_, network),) = open_teachers(plan.new_stack(), plan.teachers)
     dtype = resolve_dtype(plan.recipe.precision.dtype, rank.device)

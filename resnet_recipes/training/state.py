@@ -182,7 +182,8 @@ def _describe(value: object) -> str:
 def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
     """Yield reasons why the run cannot resume from `state`: changed settings, data or teachers."""
     yield from find_changed_settings(state["recipe"], run.plan.recipe)
-    facts, classes = run.plan.facts, tuple(state["classes"])
+    facts = run.plan.facts
+    classes = tuple(state["classes"])
     saved_facts = {"backend": state["backend"], "train_digest": state["train_digest"]}
     if others := facts.describe_differences(replace(facts, **saved_facts, classes=classes)):
         yield Problem("data.root", str(facts.root), f"has other {others} than when the run started")
@@ -194,7 +195,8 @@ def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
 
 def find_changed_settings(saved_recipe: State, recipe: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that changed and affects the weights."""
-    saved, current = flatten_recipe(saved_recipe), flatten(asdict(recipe))
+    saved = flatten_recipe(saved_recipe)
+    current = flatten(asdict(recipe))
     for method in sorted(_list_methods(saved) ^ _list_methods(current)):
         verb = "uses" if method in _list_methods(saved) else "does not use"
         clause = Statement(f"the run {verb} this method")
@@ -249,7 +251,8 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
 
     Also lists the settings that did not exist when the run started.
     """
-    saved, current = flatten_recipe(state["recipe"]), flatten(asdict(run.plan.recipe))
+    saved = flatten_recipe(state["recipe"])
+    current = flatten(asdict(run.plan.recipe))
     saved_facts, current_facts = (
         {name: facts[key] for key, name in ROUNDING_FACTS.items()}
         | {"torch": facts["versions"].get("torch")}
@@ -262,7 +265,9 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
         for name, fact in current_facts.items()
         if fact != saved_facts.get(name)
     ]
-    plan, done, ranks = run.plan, state["step"], state["world_size"]
+    plan = run.plan
+    done = state["step"]
+    ranks = state["world_size"]
     is_planned = plan.saves_at(done) or done % plan.steps_per_epoch == 0
     if plan.recipe.batch.bn_average and ranks > 1 and not is_planned:
         warnings.append(

@@ -33,7 +33,8 @@ requires_engine = pytest.mark.skipif(
 
 def make_rows(epoch: int, indices: Sequence[int], copies: Sequence[int] | int = 0) -> Rows:
     """Return rows of these images, for tests that only use their random numbers."""
-    chosen, none = np.array(indices), np.empty(0)
+    chosen = np.array(indices)
+    none = np.empty(0)
     return Rows(epoch, chosen, 0 * chosen + np.array(copies), none, none, none)
 
 

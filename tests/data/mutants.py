@@ -63,7 +63,8 @@ def make_mutants(
 def damage_randomly(data: bytearray, other: bytes, rng: np.random.Generator) -> bytearray:
     """Damage a file in one of six ways, mostly near the start, where the headers are."""
     offsets = (len(data) * rng.random(20) ** 3).astype(int).tolist()
-    at, junk = offsets[0], rng.bytes(int(rng.integers(1, 60)))
+    at = offsets[0]
+    junk = rng.bytes(int(rng.integers(1, 60)))
     match int(rng.integers(6)):
         case 0:  # flip bits
             for offset in offsets[: rng.integers(1, 20)]:
@@ -71,7 +72,8 @@ def damage_randomly(data: bytearray, other: bytes, rng: np.random.Generator) -> 
         case 1:  # truncate it
             del data[rng.integers(len(data)) :]
         case 2:  # change a possible length, count or offset
-            width, order = int(rng.choice([1, 2, 4, 8])), str(rng.choice(["big", "little"]))
+            width = int(rng.choice([1, 2, 4, 8]))
+            order = str(rng.choice(["big", "little"]))
             value = int(rng.choice([0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, -1]))
             at = min(at, len(data) - width)
             data[at : at + width] = (value % 256**width).to_bytes(width, order)

@@ -91,7 +91,8 @@ def test_normalize_gives_published_values_channels_last(memory):
 
 
 def test_normalize_uses_the_given_mean_and_std():
-    mean, std = (127.5, 100.0, 0.0), (127.5, 50.0, 255.0)
+    mean = (127.5, 100.0, 0.0)
+    std = (127.5, 50.0, 255.0)
     pixels = torch.tensor([[0, 128, 255], [10, 100, 60]], dtype=torch.uint8).view(2, 3, 1, 1)
     actual = normalize(pixels, mean, std).flatten().tolist()
     assert actual == pytest.approx([-1, 0.56, 1, -0.921569, 0, 0.235294], abs=1e-5)

@@ -51,7 +51,8 @@ def test_damaged_jpeg_is_named_without_checksum(copied_betons, damage):
     path = copied_betons / "train.beton"
     beton = open_beton(path)
     index = int(np.flatnonzero(beton.modes == JPEG)[0])
-    half, end = int(beton.lengths[index]) // 2, b"\xff\xd9"
+    half = int(beton.lengths[index]) // 2
+    end = b"\xff\xd9"
     offset, data = {
         "no tables": (20, bytes(400)),
         "another size": (beton.sample(index).tobytes().index(b"\xff\xc0") + 5, b"\0\x10"),
@@ -89,7 +90,8 @@ def test_flipped_bit_is_reported_with_its_sample(copied_betons, mode):
 
 
 def test_abandoned_loader_leaves_no_thread(betons):
-    before, threads = set(threading.enumerate()), torch.get_num_threads()
+    before = set(threading.enumerate())
+    threads = torch.get_num_threads()
     for _ in range(5):
         with closing(open_training(make_two_worker_config(betons))) as loader:
             next(loader.batches())

@@ -28,7 +28,8 @@ def crop_by_torchvision_loop(
     for area, aspect, down, right in uniforms:
         target = height * width * (scale[0] + (scale[1] - scale[0]) * area)
         shape = math.exp(math.log(ratio[0]) + (math.log(ratio[1]) - math.log(ratio[0])) * aspect)
-        w, h = round(math.sqrt(target * shape)), round(math.sqrt(target / shape))
+        w = round(math.sqrt(target * shape))
+        h = round(math.sqrt(target / shape))
         if 0 < w <= width and 0 < h <= height:
             return [int(down * (height - h + 1)), int(right * (width - w + 1)), h, w]
     w, h = width, height
@@ -50,7 +51,8 @@ def crop_by_tensorflow_loop(
     least, most = (share * tall * wide for share in scale)
     for shape, length, down, right in uniforms:
         aspect = ratio[0] + (ratio[1] - ratio[0]) * shape
-        height, highest = round(math.sqrt(least / aspect)), round(math.sqrt(most / aspect))
+        height = round(math.sqrt(least / aspect))
+        highest = round(math.sqrt(most / aspect))
         if round(highest * aspect) > wide:
             highest = int((wide + 0.5 - 1e-7) / aspect)
             if round(highest * aspect) > wide:

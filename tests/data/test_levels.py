@@ -162,7 +162,9 @@ def test_resume_rejects_data_without_its_small_level(levels, copied_levels):
 
 @pytest.mark.usefixtures("small_pages")
 def test_convert_reads_each_image_once_for_both_levels(image_folder, tmp_path, monkeypatch):
-    read, expected, count = Files.read, forecast(image_folder, tmp_path, OPTIONS), Counter()
+    read = Files.read
+    expected = forecast(image_folder, tmp_path, OPTIONS)
+    count = Counter()
 
     def count_read(files: Files, index: int) -> Picture:
         count[files.path(index)] += 1
@@ -189,7 +191,8 @@ def test_conversion_killed_between_levels_resumes(
         convert(image_folder, tmp_path, OPTIONS, stop)
     journal = tmp_path / f"{torn}.beton.partial.journal"
     journal.write_bytes(journal.read_bytes()[: -4 * RECORD.itemsize])
-    expected, steps = forecast(image_folder, tmp_path, OPTIONS), []
+    expected = forecast(image_folder, tmp_path, OPTIONS)
+    steps = []
     assert expected.resumed_images == 12
     convert(image_folder, tmp_path, OPTIONS, lambda done, _: steps.append(done), expected)
     assert steps[0] == 16

@@ -92,7 +92,9 @@ def test_damaged_beton_is_rejected_by_doctor_and_convert(small_beton, tmp_path, 
     monkeypatch.setattr(
         "resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.describe_damage
     )
-    target, sidecar, rejected_count = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0
+    target = tmp_path / "mutant.beton"
+    sidecar = tmp_path / "mutant.beton.json"
+    rejected_count = 0
     for name, data in mutants.make_mutants(small_beton, COUNT // 4):
         sidecar.unlink(missing_ok=True)
         target.write_bytes(small_beton[0][1])

@@ -49,7 +49,8 @@ def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
 
     The reference keeps N // 256 * 256 / world_size of them.
     """
-    examples, batch = 256 * 4 + 11, 840
+    examples = 256 * 4 + 11
+    batch = 840
     dealt = np.repeat(shuffle(5, 0, examples), repeats)
     for rank in range(world_size):
         theirs = dealt[rank::world_size][: 1024 // world_size][: batch // world_size].tolist()
@@ -142,7 +143,8 @@ def test_data_config_rejects_impossible_order_settings(settings, message):
 
 def list_batch_rows(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:
     """Return (epoch, index, copy) of every row of some global batches, rank after rank."""
-    config, order_epoch = DataConfig(repeats=repeats), make_balanced_order(LABELS, 1.0)
+    config = DataConfig(repeats=repeats)
+    order_epoch = make_balanced_order(LABELS, 1.0)
     if repeats > 1:
         order_epoch = shuffle
     batchings = [Batching(rank, ranks, 40, 1, seed=3, groups=4) for rank in range(ranks)]

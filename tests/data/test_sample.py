@@ -31,7 +31,8 @@ def test_estimated_bytes_equal_raw_file_sizes(image_folder, tmp_path):
 
 def test_sample_of_million_images_covers_all_sizes():
     """One image in fifty is a hundred times larger; all of these are in one class."""
-    count, rng = 1_000_000, np.random.default_rng(0)
+    count = 1_000_000
+    rng = np.random.default_rng(0)
     names = [f"class/{number:07d}.jpg" for number in range(count)]
     sizes = rng.integers(9_000, 11_000, count)
     sizes[-count // 50 :] *= 100
@@ -115,7 +116,9 @@ def test_crops_beyond_time_limit_use_one_batch(copied_images, monkeypatch):
 @pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
 def test_disk_speed_excludes_cached_pages(backend, image_folder, betons, monkeypatch):
     config = make_small_config(image_folder if backend == "torchvision" else betons, backend)
-    facts, reads, pread = data.survey_images(config), [], os.pread
+    facts = data.survey_images(config)
+    reads = []
+    pread = os.pread
 
     def fail(*_: object) -> int:
         raise BlockingIOError

@@ -64,7 +64,8 @@ def test_probability_of_other_classes_is_spread_evenly():
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_spread_probabilities_are_bit_identical_to_torch_softmax(temperature):
-    logits, probabilities = torch.randn(50, 7), np.empty((50, 7), np.float32)
+    logits = torch.randn(50, 7)
+    probabilities = np.empty((50, 7), np.float32)
     values, classes = choose_outputs(logits, 7)
     spread_probabilities(values.numpy(), classes.numpy(), temperature, probabilities)
     assert torch.equal(torch.from_numpy(probabilities), torch.softmax(logits / temperature, 1))
@@ -194,7 +195,8 @@ def open_soft_labels(path: Path) -> SoftLabels:
 
 
 def test_worker_process_rejects_replaced_outputs(tmp_path):
-    path, images = tmp_path / "two.safetensors", SimpleNamespace(labels=0, in_threads=0, path=str)
+    path = tmp_path / "two.safetensors"
+    images = SimpleNamespace(labels=0, in_threads=0, path=str)
     write_soft_labels(path, choose_outputs(torch.randn(99, 3), 2))
     sent = pickle.dumps(SoftLabelStorage(images, open_soft_labels(path)))  # as sent to a process
     assert len(sent) < path.stat().st_size
@@ -205,12 +207,15 @@ def test_worker_process_rejects_replaced_outputs(tmp_path):
 
 
 def test_epochs_and_copies_have_their_own_soft_labels(tmp_path):
-    path, shape = tmp_path / "two.safetensors", (2, 2, 3, 2)
+    path = tmp_path / "two.safetensors"
+    shape = (2, 2, 3, 2)
     open_for_writing(path, *make_header(ABOUT, shape, 2)).close()
     outputs = map_soft_labels(path, "r+")[0]
     outputs.values[:] = torch.arange(24.0).view(shape).square()
     outputs.classes[:] = [0, 1]
-    images, copies, none = np.array([2, 0, 2]), np.array([1, 0, 0]), np.empty(0)
+    images = np.array([2, 0, 2])
+    copies = np.array([1, 0, 0])
+    none = np.empty(0)
     filled = Rows(1, images, copies, none, none, none, np.empty((3, 2), np.float32))
     SoftLabelStorage(Mock(), open_soft_labels(path)._replace(temperature=10.0)).fill(filled)
     # differences of neighboring squares: ((n + 1)^2 - n^2) / 10
@@ -221,7 +226,8 @@ def test_epochs_and_copies_have_their_own_soft_labels(tmp_path):
 
 def test_rewritten_soft_labels_are_read_again(tmp_path):
     """A later run in the same process reads it again."""
-    path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
+    path = tmp_path / "two.safetensors"
+    none = np.zeros(1, np.int64)
     for logits in ([2.0, 1.0], [1.0, 2.0]):
         write_soft_labels(path, (torch.tensor([logits]).log_softmax(1), torch.tensor([[0, 1]])))
         filled = Rows(0, none, none, none, none, none, np.empty((1, 2), np.float32))

@@ -76,7 +76,8 @@ class RecordingStream:
 @pytest.fixture
 def recording_streams(monkeypatch: pytest.MonkeyPatch) -> tuple[RecordingStream, RecordingStream]:
     """Stand-ins for the copy stream and the stream of the steps."""
-    side, current = RecordingStream(), RecordingStream()
+    side = RecordingStream()
+    current = RecordingStream()
     monkeypatch.setattr(streams, "_get_side_stream", lambda _: side)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())

@@ -7,7 +7,8 @@ from resnet_recipes.data.synthetic import SYNTHETIC_CLASSES, SyntheticImages
 
 def test_nearest_class_mean_separates_the_classes():
     images = SyntheticImages(32)
-    train, test = images.batch(np.arange(60), 0), images.batch(np.arange(60, 100), 1)
+    train = images.batch(np.arange(60), 0)
+    test = images.batch(np.arange(60, 100), 1)
     means = [
         train.pixels[train.labels == label].float().mean(0) for label in range(SYNTHETIC_CLASSES)
     ]
@@ -19,7 +20,8 @@ def test_nearest_class_mean_separates_the_classes():
 
 
 def test_synthetic_noise_depends_only_on_the_epoch():
-    images, indices = SyntheticImages(16), np.arange(20)
+    images = SyntheticImages(16)
+    indices = np.arange(20)
     assert not np.array_equal(images.batch(indices, 0).pixels, images.batch(indices, 1).pixels)
     assert np.array_equal(
         images.batch(indices, 1).pixels, SyntheticImages(16).batch(indices, 1).pixels

@@ -48,7 +48,8 @@ class PolicyNetwork(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8)
+        self.conv1 = nn.Conv2d(3, 8, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(8)
         self.downsample = nn.Sequential(nn.Conv2d(8, 8, 1, bias=False), nn.BatchNorm2d(8))
         self.fc = nn.Linear(8, 5)
 

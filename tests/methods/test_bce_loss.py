@@ -44,7 +44,8 @@ def test_classifier_starts_at_one_over_k_plus_one(classes):
 
 
 def test_timm_bce_loss_is_mean_over_thresholded_targets():
-    logits, targets = torch.randn(4, 5), torch.rand(4, 5)
+    logits = torch.randn(4, 5)
+    targets = torch.rand(4, 5)
     targets[0] = 0.25
     expected = (
         sum(

@@ -59,7 +59,8 @@ def test_resnet50_has_six_convolutions_and_one_pool_replaced():
 @pytest.mark.parametrize("size", [17, 32, 36])
 def test_blurpool_keeps_sizes_and_memory_format(size):
     x = torch.randn(1, 3, size, size).contiguous(memory_format=torch.channels_last)
-    plain, blurred = make_network(), make_network()
+    plain = make_network()
+    blurred = make_network()
     BlurPool().modify_model(blurred)
     shapes = []
     for model in (plain, blurred):

@@ -41,7 +41,8 @@ def test_color_jitter_pixels_equal_torchvision():
 
 def test_color_jitter_samples_orders_and_ranges():
     method = ColorJitter(brightness=0.4, contrast=0.0, saturation=0.2, hue=0.1)
-    orders, values = set(), {}
+    orders = set()
+    values = {}
     for seed in range(400):
         steps = list(method.sample(48, np.random.default_rng(seed)))
         orders.add(tuple(name for name, _ in steps))

@@ -27,7 +27,8 @@ DOES_NOT_COMMUTE = {"random_translation"}
     ),
 )
 def test_colout_rounds_sizes_down(share, sizes):
-    colout, horizon = ColOut(float(share), float(share)), Horizon(100, 10)
+    colout = ColOut(float(share), float(share))
+    horizon = Horizon(100, 10)
     for full, left in (map(int, pair.split(":")) for pair in sizes.split()):
         assert colout.size_after(full, 0, horizon) == left
 

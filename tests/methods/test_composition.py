@@ -138,14 +138,16 @@ def test_conflicting_methods_are_one_problem(pair):
 
 
 def test_empty_stack_is_plain_training():
-    stack, batch = Stack({}), make_batch()
+    stack = Stack({})
+    batch = make_batch()
     assert stack.group_by_hook() == {}
     assert stack.augment_image() is None
     assert stack.transform_batch(batch, make_now()) is batch
     assert stack.gradient(lambda: "loss", [], make_now()) == "loss"
     with stack.eval_weights(make_network()):
         pass
-    logits, targets = torch.randn(4, 7), torch.softmax(torch.randn(4, 7), 1)
+    logits = torch.randn(4, 7)
+    targets = torch.softmax(torch.randn(4, 7), 1)
     expected = -(targets * F.log_softmax(logits, 1)).sum(1)
     assert torch.allclose(stack.loss(logits, targets), expected)
     assert stack.loss(logits.to(torch.bfloat16), targets).dtype == torch.float32
@@ -154,7 +156,8 @@ def test_empty_stack_is_plain_training():
 def test_image_augmentations_run_in_turn():
     image = make_noise(16, 16)
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
-    rng, again = np.random.default_rng(1), np.random.default_rng(1)
+    rng = np.random.default_rng(1)
+    again = np.random.default_rng(1)
     expected = TrivialAugment().augment_image()(RandAugment().augment_image()(image, again), again)
     assert stack.augment_image()(image, rng).tobytes() == expected.tobytes()
 
@@ -162,7 +165,8 @@ def test_image_augmentations_run_in_turn():
 def test_engine_augmentations_sample_operations_in_turn():
     """The methods use the random generator in turn."""
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment(depth=3)})
-    rng, again = np.random.default_rng(1), np.random.default_rng(1)
+    rng = np.random.default_rng(1)
+    again = np.random.default_rng(1)
     parts = [augment.sample_operations(16, again) for augment in stack.augment_image().augments]
     assert [len(part) for part in parts] == [3, 1]
     assert stack.augment_image().sample_operations(16, rng) == parts[0] + parts[1]

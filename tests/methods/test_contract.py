@@ -99,7 +99,8 @@ def test_plan_lists_image_sizes_of_methods(method):
 
 @every_method
 def test_plan_counts_steps_with_two_gradients(method):
-    instance, every = method(), method().extra_gradient_every
+    instance = method()
+    every = method().extra_gradient_every
     weight = torch.ones(1, requires_grad=True)
     compute = Mock(side_effect=lambda sync=True: weight.sum().backward())
     for step in range(20) if instance.provides("gradient") else ():
@@ -112,7 +113,8 @@ def test_plan_counts_steps_with_two_gradients(method):
 @parametrize_methods("augment_image")
 def test_image_augmentation_pickles_and_depends_on_its_generator(method):
     image = make_noise(24, 24)
-    before, state = image.tobytes(), torch.get_rng_state()
+    before = image.tobytes()
+    state = torch.get_rng_state()
     augment = pickle.loads(pickle.dumps(method().augment_image()))
     results = [augment(image, np.random.default_rng(seed)) for seed in (4, 4, *range(5, 15))]
     assert results[0].tobytes() == results[1].tobytes()
@@ -124,7 +126,8 @@ def test_image_augmentation_pickles_and_depends_on_its_generator(method):
 
 @parametrize_methods("modify_model")
 def test_modified_model_keeps_keys_and_parameters(method):
-    model, plain = make_network(), make_network()
+    model = make_network()
+    plain = make_network()
     parameters = list(model.parameters())
     method().modify_model(model)
     assert list(model.state_dict()) == list(plain.state_dict())
@@ -150,7 +153,9 @@ def test_random_numbers_in_forward_are_declared(method):
 
 @every_method
 def test_method_state_survives_saving_and_loading(method):
-    model, uninterrupted, resumed = make_network(), method(), method()
+    model = make_network()
+    uninterrupted = method()
+    resumed = method()
     if uninterrupted.provides("after_step"):
         for step in range(2):
             uninterrupted.after_step(model, make_now(step))

@@ -31,7 +31,8 @@ def test_cutmix_targets_follow_area_of_box():
             continue
         box = changed[moved][0]
         assert all(torch.equal(other, box) for other in changed[moved])
-        rows, columns = box.any(1), box.any(0)
+        rows = box.any(1)
+        columns = box.any(0)
         assert torch.equal(box, rows.view(-1, 1) & columns)
         share = box.sum().item() / 400
         label_weights = result.targets.gather(1, batch.labels.view(-1, 1))
@@ -44,7 +45,8 @@ def test_cutmix_targets_follow_area_of_box():
 
 
 def test_cutmix_soft_labels_follow_area_of_box():
-    batch, areas = make_batch(examples=6, size=20, classes=6), set()
+    batch = make_batch(examples=6, size=20, classes=6)
+    areas = set()
     for step in range(10):
         result = CutMix().transform_batch(
             batch._replace(soft_labels=torch.eye(6).roll(1, 0)), make_now(step)
@@ -59,7 +61,8 @@ def test_cutmix_soft_labels_follow_area_of_box():
 @pytest.mark.parametrize("size", [7, 8, 224])
 def test_cutmix_box_is_centered_as_in_paper(size):
     for step in range(20):
-        batch, rng = make_batch(examples=2, size=size, classes=2), make_now(step).rng
+        batch = make_batch(examples=2, size=size, classes=2)
+        rng = make_now(step).rng
         length = int(size * rng.beta(1.0, 1.0) ** 0.5)
         edges = [
             min(max(center + sign * (length // 2), 0), size)

@@ -45,7 +45,9 @@ def compute_softmax(row: list[float], temperature: float) -> list[float]:
 @pytest.mark.parametrize(("temperature", "share"), [(1.0, 1.0), (4.0, 0.3), (0.5, 0.0)])
 def test_distill_loss_matches_manual_loop(temperature, share):
     torch.manual_seed(0)
-    logits, theirs, targets = torch.randn(5, 4), torch.randn(5, 4), torch.rand(5, 4).softmax(1)
+    logits = torch.randn(5, 4)
+    theirs = torch.randn(5, 4)
+    targets = torch.rand(5, 4).softmax(1)
     soft_labels = torch.softmax(theirs / temperature, 1)
     batch = Batch(logits, targets, targets.argmax(1), soft_labels=soft_labels)
     method = Distill(temperature=temperature, share=share)
@@ -66,7 +68,9 @@ def test_distill_loss_matches_manual_loop(temperature, share):
 
 
 def test_teacher_sees_network_images_in_parts():
-    method, seen, batch = Distill(), [], make_batch(300, size=2)
+    method = Distill()
+    seen = []
+    batch = make_batch(300, size=2)
     method.take_network(lambda images: seen.append(images) or images.mean((2, 3)))
     changed = method.transform_batch(batch, make_now())
     assert [len(images) for images in seen] == [128, 128, 44]
@@ -111,10 +115,12 @@ def test_teacher_is_frozen_and_network_approaches_it(teacher, make_run):
 def test_teacher_is_folded_and_cast_once(teacher, make_run):
     run = make_run("precision.dtype=bf16", methods=make_methods(teacher))
     (method,) = run.methods
-    model, logits = get_teacher(method), method._logits
+    model = get_teacher(method)
+    logits = method._logits
     assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
     assert not any(isinstance(module, nn.BatchNorm2d) for module in model.modules())
-    images, whole = torch.randn(4, 3, 32, 32), load(teacher).model.eval()
+    images = torch.randn(4, 3, 32, 32)
+    whole = load(teacher).model.eval()
     torch.testing.assert_close(logits(images), whole(images), rtol=0.02, atol=0.02)
 
 
@@ -129,7 +135,8 @@ def test_teacher_gets_its_own_normalization(teacher, make_run):
 
 
 def test_resume_rejects_another_teacher(teacher, make_run):
-    run, other = make_run(methods=make_methods(teacher)), make_run("seed=6")
+    run = make_run(methods=make_methods(teacher))
+    other = make_run("seed=6")
     write_weights(other.model, teacher, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
     problem = get_problem(
         RecipeError, restore, make_run(methods=make_methods(teacher)), capture(run, 2)
@@ -139,7 +146,8 @@ def test_resume_rejects_another_teacher(teacher, make_run):
 
 
 def test_plan_counts_forward_pass_and_weights_of_teacher(teacher):
-    plain, plan = plan_recipe(), plan_recipe(methods=make_methods(teacher))
+    plain = plan_recipe()
+    plan = plan_recipe(methods=make_methods(teacher))
     forward = count_teacher_flops(plan.teachers, plan.image_sizes[0])
     # a third of the training FLOPs, except for the first layer and the classifier
     assert forward == pytest.approx(

@@ -35,7 +35,8 @@ class OneWeight(nn.Module):
     ],
 )
 def test_ema_decay_follows_interval_and_half_life(half_life, interval, decay):
-    ema, model = EMA(half_life, interval), OneWeight(0.0)
+    ema = EMA(half_life, interval)
+    model = OneWeight(0.0)
     ema.after_step(model, make_now(0, total=10_000))
     model.set(1.0)
     ema.after_step(
@@ -100,7 +101,8 @@ def test_ema_updates_weights_in_place():
 
 
 def test_loaded_ema_continues_bit_identical():
-    ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
+    ema = EMA("2ba", "1ba")
+    resumed = EMA("2ba", "1ba")
     model = make_averaged_network(ema).to(memory_format=torch.channels_last)
     resumed.load_state_dict(deepcopy(ema.state_dict()))
     for method in (ema, resumed):
@@ -134,7 +136,8 @@ def test_ema_is_a_copy_until_delay_ends():
 def test_ema_matches_torchvision_with_resets_in_warm_up(steps_per_epoch, interval):
     """As in references/classification/train.py of torchvision, with the torch AveragedModel."""
     torch.manual_seed(0)
-    model, decay = nn.BatchNorm1d(3), 2 ** (-interval / 10)
+    model = nn.BatchNorm1d(3)
+    decay = 2 ** (-interval / 10)
     theirs = AveragedModel(
         model, avg_fn=lambda old, new, _: decay * old + (1 - decay) * new, use_buffers=True
     )

@@ -18,7 +18,8 @@ DOES_NOT_COMMUTE = {"random_translation", "random_erasing", "label_smoothing"}
 
 class GivenSamples:
     def __init__(self, share: float, order: list[int]):
-        self.share, self.order = share, np.array(order)
+        self.share = share
+        self.order = np.array(order)
 
     def beta(self, *_: float) -> float:
         return self.share

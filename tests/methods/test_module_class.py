@@ -12,7 +12,8 @@ class Loud(nn.ReLU):
 
 def test_change_class_changes_only_the_class():
     conv = nn.Conv2d(3, 4, 3)
-    weight, keys = conv.weight, list(conv.state_dict())
+    weight = conv.weight
+    keys = list(conv.state_dict())
 
     class Marked(nn.Conv2d):
         pass

@@ -66,7 +66,8 @@ def test_image_size_follows_fraction_of_run(method, full, row):
 def test_stair_scale_holds_until_the_next_stair():
     # as in the DAWNBench record: 96 px x 12, 128 x 6, 224 x 2 and 288 x 1 of 21 epochs
     stairs = [("0ep", 24 / 64), ("0.5dur", 32 / 64), ("12ep", 52 / 64), ("150ba", 1.0)]
-    method, horizon = ProgressiveResizing(stairs=stairs), Horizon(160, 10)
+    method = ProgressiveResizing(stairs=stairs)
+    horizon = Horizon(160, 10)
     sizes = [method.size_in_epoch(64, epoch, horizon) for epoch in range(16)]
     assert sizes == [24] * 8 + [32] * 4 + [52] * 3 + [64]
     assert method.size_after(64, 3, horizon) == 24
@@ -127,7 +128,8 @@ def test_non_square_images_keep_their_shape():
 def test_resizing_crop_is_window_that_reaches_all_borders():
     method = ProgressiveResizing(mode="crop", size_increment=1)
     x = torch.arange(16.0).view(1, 1, 4, 4).expand(2, 3, -1, -1)
-    tops, lefts = set(), set()
+    tops = set()
+    lefts = set()
     for seed in range(60):
         window = resize_images(method, x, Fraction(0, 1), seed)
         top, left = divmod(int(window[0, 0, 0, 0]), 4)

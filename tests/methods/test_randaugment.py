@@ -95,7 +95,8 @@ def test_randaugment_samples_operations_uniformly(augmentation_set, operations, 
             IMAGE_OPS, name, lambda image, _, name=name: counts.update([name]) or image
         )
     augment = RandAugment(augmentation_set=augmentation_set).augment_image()
-    image, rng = Image.new("RGB", (1, 1)), make_now().rng
+    image = Image.new("RGB", (1, 1))
+    rng = make_now().rng
     for _ in range(500 * operations):
         augment(image, rng)
     assert len(counts) == operations

@@ -68,7 +68,8 @@ def test_sam_norm_spans_all_tensors_with_gradient():
 
 def test_sam_restores_weights_and_reuses_buffers():
     torch.manual_seed(0)
-    model, x = nn.Linear(50, 50), torch.randn(8, 50)
+    model = nn.Linear(50, 50)
+    x = torch.randn(8, 50)
     params = list(model.parameters())
     before = [param.detach().clone() for param in params]
     sam = SAM(interval=1)
@@ -132,7 +133,8 @@ def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
     assert all(map(torch.equal, skipped.momenta, before.momenta))
     assert any(momentum.any() for momentum in before.momenta)
     for name, tensor in before.model.items():
-        old, new = before.methods[f"ema.{name}"], skipped.methods[f"ema.{name}"]
+        old = before.methods[f"ema.{name}"]
+        new = skipped.methods[f"ema.{name}"]
         assert torch.equal(skipped.model[name], tensor)
         assert torch.allclose(new, (old + tensor) / 2)
     assert not torch.equal(skipped.methods["ema.conv1.weight"], before.methods["ema.conv1.weight"])

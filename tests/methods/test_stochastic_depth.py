@@ -61,7 +61,8 @@ def test_stochastic_depth_drops_examples_at_its_rate():
 
 def test_stochastic_depth_evaluates_to_mean_of_training_outputs():
     torch.manual_seed(0)
-    block, sums = BasicBlock(4, 4), []
+    block = BasicBlock(4, 4)
+    sums = []
     StochasticDepth(drop_rate=0.3).modify_model(block)
     for norm in (block.bn1, block.bn2):
         norm.momentum = 1.0  # the last batch decides, so both modes normalize equally
@@ -69,7 +70,9 @@ def test_stochastic_depth_evaluates_to_mean_of_training_outputs():
     x = torch.randn(1, 4, 4, 4)
     block(x.expand(20_000, -1, -1, -1))  # 20,000 samples of one example
     block.eval()(x)
-    trained, evaluated, branch = sums[1], sums[3], (sums[3] - x) / 0.7
+    trained = sums[1]
+    evaluated = sums[3]
+    branch = (sums[3] - x) / 0.7
     dropped = (trained == x).flatten(1).all(1)
     assert dropped.float().mean().item() == pytest.approx(0.3, abs=0.016)  # five standard errors
     # not rescaled; the tolerance covers a variance that is off by n / (n - 1)
@@ -80,7 +83,8 @@ def test_stochastic_depth_evaluates_to_mean_of_training_outputs():
 
 
 def test_stochastic_depth_rate_zero_is_bit_identical():
-    plain, model = make_network(), make_network()
+    plain = make_network()
+    model = make_network()
     StochasticDepth(drop_rate=0.0).modify_model(model)
     x = torch.randn(4, 3, 32, 32)
     for _ in range(2):
@@ -97,7 +101,8 @@ def test_folded_stochastic_depth_equals_plain_network():
                 module.bias.uniform_(-1, 1), module.running_mean.uniform_(-1, 1)
     model.eval()
     x = torch.randn(4, 3, 32, 32)
-    expected, plain = model(x), make_network().eval()
+    expected = model(x)
+    plain = make_network().eval()
     plain.load_state_dict(stochastic_depth.fold_state(model))
     close = {"rtol": 0, "atol": 2e-6 * expected.abs().max().item()}
     torch.testing.assert_close(plain(x), expected, **close)

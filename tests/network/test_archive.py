@@ -106,7 +106,8 @@ def test_complete_network_is_rejected_with_hint(name, hint, tmp_path):
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("position", range(1, 5))
 def test_old_format_code_is_rejected_and_not_run(payload, position, tmp_path):
-    marker, path = tmp_path / "marker", tmp_path / "old.pt"
+    marker = tmp_path / "marker"
+    path = tmp_path / "old.pt"
     torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
     stream = io.BytesIO(path.read_bytes())
     pickles = []
@@ -122,7 +123,8 @@ def test_old_format_code_is_rejected_and_not_run(payload, position, tmp_path):
 
 
 def test_old_format_reads_like_the_new_format(tmp_path):
-    path, state = tmp_path / "old.pt", {"a.weight": torch.randn(3, 4), "epoch": 3}
+    path = tmp_path / "old.pt"
+    state = {"a.weight": torch.randn(3, 4), "epoch": 3}
     state |= {"half": torch.ones(2).half(), "view": state["a.weight"].T[1:]}
     torch.save({"state_dict": state}, path, _use_new_zipfile_serialization=False)
     read = archive.read(path)["state_dict"]
@@ -134,7 +136,8 @@ def test_old_format_reads_like_the_new_format(tmp_path):
 
 
 def test_old_format_cut_or_overlong_is_rejected(tmp_path):
-    path, whole = tmp_path / "old.pt", tmp_path / "whole.pt"
+    path = tmp_path / "old.pt"
+    whole = tmp_path / "whole.pt"
     torch.save({"w": torch.ones(5000)}, whole, _use_new_zipfile_serialization=False)
     content = whole.read_bytes()
     for size in (15, 16, 30, 100, 200, 300, 400, len(content) - 1):
@@ -252,7 +255,9 @@ def test_safetensors_header_without_object_is_rejected(header, tmp_path):
 
 @pytest.mark.timeout(30)
 def test_archive_visits_a_list_containing_itself_once(tmp_path):
-    path, cyclic, shared = tmp_path / "lists.pt", [], [0.5]
+    path = tmp_path / "lists.pt"
+    cyclic = []
+    shared = [0.5]
     cyclic.append(cyclic)
     for _ in range(40):
         shared = [shared] * 10

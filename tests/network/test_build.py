@@ -132,7 +132,8 @@ def test_weights_cast_by_stage_give_bit_identical_results(networks, dtype):
 
 def test_weights_are_cast_only_during_forward_pass(networks):
     uncast, together = networks
-    layer, seen = together.layer1[0].conv1, []
+    layer = together.layer1[0].conv1
+    seen = []
     layer.register_forward_pre_hook(lambda *_: seen.append(layer.weight.dtype))
     compute_bfloat16_logits(together)
     assert seen == [torch.bfloat16]

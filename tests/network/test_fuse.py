@@ -31,7 +31,8 @@ FUSED = Operations(**{name: module.fused for name, module in ops.MODULES.items()
 
 def make_twins(network, *methods):
     torch.manual_seed(0)
-    unfused, fused = network(num_classes=10), network(num_classes=10)
+    unfused = network(num_classes=10)
+    fused = network(num_classes=10)
     fused.load_state_dict(unfused.state_dict())
     for model in (unfused, fused):
         for method in methods:
@@ -62,7 +63,8 @@ def test_folded_first_convolution_matches_the_original(channels, height, width):
     fuse(network, FUSED)
     assert isinstance(network.conv1, FoldedConv2d)
     x = torch.randn(2, channels, height, width).double().to(memory_format=torch.channels_last)
-    outputs, expected = network.conv1(x), unfused(x)
+    outputs = network.conv1(x)
+    expected = unfused(x)
     assert outputs.is_contiguous(memory_format=torch.channels_last)
     assert torch.allclose(outputs, expected)
     upstream = torch.randn_like(outputs)
@@ -89,7 +91,8 @@ def test_other_first_convolution_is_not_folded(kernel, stride, padding):
 def test_fused_network_matches_outputs_gradients_and_statistics(network, methods, norms, dropping):
     unfused, fused = make_twins(network, *methods)
     for _ in range(2):
-        x, outputs = torch.randn(2, 3, 33, 33, dtype=torch.float64), []
+        x = torch.randn(2, 3, 33, 33, dtype=torch.float64)
+        outputs = []
         x = x.to(memory_format=torch.channels_last)
         for model in (unfused, fused):
             torch.manual_seed(1)
@@ -114,8 +117,10 @@ def test_fused_network_matches_outputs_gradients_and_statistics(network, methods
 
 
 def test_fuse_keeps_keys_and_fuses_norms_and_blocks():
-    unfused, model = build_empty_resnet50(), build_empty_resnet50()
-    before, kinds = dict(model.named_parameters()), [type(module) for module in model.modules()]
+    unfused = build_empty_resnet50()
+    model = build_empty_resnet50()
+    before = dict(model.named_parameters())
+    kinds = [type(module) for module in model.modules()]
     fuse(model, Operations())
     assert [type(module) for module in model.modules()] == kinds  # plain operations change nothing
     fuse(model, FUSED)

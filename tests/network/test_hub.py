@@ -22,7 +22,8 @@ from tests.checks import get_problem
 huggingface_hub = pytest.importorskip("huggingface_hub")
 constants = pytest.importorskip("huggingface_hub.constants")
 
-Api, COMMIT = huggingface_hub.HfApi, "c" * 40
+Api = huggingface_hub.HfApi
+COMMIT = "c" * 40
 
 #: A run that starts from a repository's network.
 ARGUMENTS = (
@@ -264,7 +265,8 @@ def test_valid_hub_name_is_accepted(name):
 def test_interrupted_or_impossible_download_leaves_no_file(folder_with_weights, hub, monkeypatch):
     with pytest.raises(NotReadyError, match="does not exist"):
         resnet_recipes.load("hf:me/net")
-    hub.files["model.safetensors"], hub.cut = bytes(1000), 10
+    hub.files["model.safetensors"] = bytes(1000)
+    hub.cut = 10
     with pytest.raises(NotReadyError, match="hf download me/net"):
         resnet_recipes.load("hf:me/net")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

@@ -125,7 +125,9 @@ class TokenNetwork(nn.Module):
 
     def __init__(self, shape):
         super().__init__()
-        self.patches, self.mix, self.shape = nn.Conv2d(3, 6, 4, 4), nn.Linear(6, 6), shape
+        self.patches = nn.Conv2d(3, 6, 4, 4)
+        self.mix = nn.Linear(6, 6)
+        self.shape = shape
 
     def forward(self, images):
         tokens = self.patches(images).permute(0, 2, 3, 1)
@@ -137,7 +139,8 @@ def test_heat_map_is_layer_cam():
     head = nn.Linear(5, 2)
     features = nn.Sequential(nn.Conv2d(3, 5, 3, 2), nn.BatchNorm2d(5).eval(), nn.ReLU(inplace=True))
     model = nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
-    images, labels = torch.randn(3, 3, 21, 21), torch.tensor([1, 0, 1])
+    images = torch.randn(3, 3, 21, 21)
+    labels = torch.tensor([1, 0, 1])
     with torch.no_grad():
         heat_maps = Network(model, NetworkDescription("resnet18", 2)).heat_map(images, labels)
         maps = features(images)
@@ -263,7 +266,9 @@ def test_folder_with_one_weights_file_suggests_it(tmp_path):
 
 
 def test_weights_that_fit_no_network_are_rejected(narrow_resnet18, tmp_path):
-    state, path, loop = narrow_resnet18.state_dict(), tmp_path / "w.pt", {}
+    state = narrow_resnet18.state_dict()
+    path = tmp_path / "w.pt"
+    loop = {}
     loop["state_dict"] = loop
     wrong = {
         "bn1.running_var has negative values": state | {"bn1.running_var": -torch.ones(64)},

@@ -44,7 +44,8 @@ def compute_logits_of_ones(model: nn.Module) -> torch.Tensor:
 
 @pytest.mark.parametrize("counters", [True, False])
 def test_weights_named_by_another_library_match_by_order(counters, tiny_efficientnet, tmp_path):
-    path, state = tmp_path / "w.pth", rename_tensors(tiny_efficientnet.state_dict())
+    path = tmp_path / "w.pth"
+    state = rename_tensors(tiny_efficientnet.state_dict())
     if not counters:
         state = {name: item for name, item in state.items() if not name.endswith("_tracked")}
     torch.save(state, path, _use_new_zipfile_serialization=False)
@@ -57,7 +58,8 @@ def test_weights_named_by_another_library_match_by_order(counters, tiny_efficien
 
 
 def test_order_does_not_match_other_kinds_or_shapes(tiny_efficientnet, tmp_path):
-    path, state = tmp_path / "w.pth", rename_tensors(tiny_efficientnet.state_dict())
+    path = tmp_path / "w.pth"
+    state = rename_tensors(tiny_efficientnet.state_dict())
     names = list(state)
     turned = {name: state[name] for name in (names[0], names[2], names[1], *names[3:])}
     safetensors.torch.save_file(state, tmp_path / "w.safetensors")

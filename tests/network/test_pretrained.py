@@ -52,8 +52,11 @@ def weights_file(tmp_path: Path) -> Path:
     return tmp_path / "weights.pt"
 
 
-#: Class names: as many as in the file, and fewer.
-SEVEN, THREE = tuple("abcdefg"), tuple("abc")
+#: As many class names as in the file.
+SEVEN = tuple("abcdefg")
+
+#: Fewer class names.
+THREE = tuple("abc")
 
 
 def make_weights_config(path: Path, **changes) -> ModelConfig:
@@ -79,8 +82,10 @@ a b c d e f g | a b c | - | new classifier for 3 classes (the file has 7)
     ),
 )
 def test_classifier_is_kept_for_same_class_names(theirs, ours, positions, text, tmp_path):
-    trained, ours = build_model(CONFIG, 7, seed=1), tuple(ours.split())
-    indices, named = [*map(int, positions.strip("-"))], tuple(theirs.strip("-").split())
+    trained = build_model(CONFIG, 7, seed=1)
+    ours = tuple(ours.split())
+    indices = [*map(int, positions.strip("-"))]
+    named = tuple(theirs.strip("-").split())
     path = write_weights(trained, tmp_path / "w.pt", NetworkDescription("resnet18", 7, named))
     start = pretrained.find(make_weights_config(path), ours)
     model, fresh = (build_model(CONFIG, len(ours), seed=0) for _ in range(2))
@@ -115,7 +120,8 @@ def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
 
 
 def test_stochastic_depth_starts_with_output_of_file(weights_file):
-    standard, deep = build_narrow_resnet18(num_classes=7), build_narrow_resnet18(num_classes=7)
+    standard = build_narrow_resnet18(num_classes=7)
+    deep = build_narrow_resnet18(num_classes=7)
     standard.load_state_dict(torch.load(weights_file, weights_only=True))
     StochasticDepth(drop_rate=0.3).modify_model(deep)
     BlurPool().modify_model(deep)

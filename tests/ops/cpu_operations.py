@@ -59,7 +59,8 @@ def pool(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     """Return the maxima of 3x3 windows, and the place 0 to 8 of each in its window."""
     y, indices = F.max_pool2d(to_nhwc(x), 3, stride, 1, return_indices=True)
     rows, columns = (torch.arange(size, device=x.device) * stride for size in y.shape[2:])
-    down, right = indices // x.shape[3] - rows.view(-1, 1) + 1, indices % x.shape[3] - columns + 1
+    down = indices // x.shape[3] - rows.view(-1, 1) + 1
+    right = indices % x.shape[3] - columns + 1
     return y, to_nhwc((3 * down + right).to(torch.uint8))
 
 

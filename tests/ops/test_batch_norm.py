@@ -48,7 +48,8 @@ class BackwardRecorder(TorchDispatchMode):
 @pytest.mark.parametrize(PARAMETERS, CASES)
 def test_batch_norm_outputs_and_statistics_match_torch(add, drop, relu, twice):
     arguments, copies = (make_arguments(add, drop, relu, twice) for _ in range(2))
-    outputs, references = batch_norm.fused(*arguments), batch_norm.unfused(*copies)
+    outputs = batch_norm.fused(*arguments)
+    references = batch_norm.unfused(*copies)
     assert isinstance(outputs, tuple) == isinstance(references, tuple) == twice
     for output, reference in zip(outputs, references, strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)

@@ -61,7 +61,9 @@ def fake_h100() -> Iterator[FakeH100]:
 
 
 def test_repeated_kernel_launch_equals_launch_by_triton(fake_h100):
-    x, y, z = torch.ones(64), torch.empty(64), torch.empty(64)
+    x = torch.ones(64)
+    y = torch.empty(64)
+    z = torch.empty(64)
     for out in (y, z, z):
         launch(double, (2, 1, 1), ("float32",), x, out, 64, 32, num_warps=1)
     double[2, 1, 1](x, z, 64, 32, num_warps=1)  # launched by Triton

@@ -14,7 +14,8 @@ from resnet_recipes.ops import MODULES, blur, trial
 
 CPU = torch.device("cpu")
 RIGHT, FAULTY = "blur", "faulty"
-ALL_RIGHT, NONE = {RIGHT: "", FAULTY: ""}, {RIGHT: "no compiler", FAULTY: "no compiler"}
+ALL_RIGHT = {RIGHT: "", FAULTY: ""}
+NONE = {RIGHT: "no compiler", FAULTY: "no compiler"}
 
 
 def try_operations(process: RankProcess) -> trial.Verdicts:

@@ -70,7 +70,8 @@ def compute_results(
     kind: ConvolutionKind, x: Tensor, weight: Tensor, dtype: torch.dtype
 ) -> list[Tensor]:
     """Return a convolution's output and both gradients, computed on memory full of NaN."""
-    x, weight = x.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_()
+    x = x.to(dtype).requires_grad_()
+    weight = weight.to(dtype).requires_grad_()
     y = avoid_wrong_gradients(
         lambda x: F.conv2d(x, weight, None, kind.stride, kind.padding, groups=kind.groups)
     )(x)
@@ -138,7 +139,8 @@ def test_padded_average_pool_gets_nchw(options, is_copied):
     x = torch.randn(2, 3, 6, 5).to(memory_format=torch.channels_last).requires_grad_()
     options = parse_settings(options)
     for pool in (nn.AvgPool2d(**options), partial(F.avg_pool2d, **options)):
-        theirs, ours = pool(x), avoid_wrong_gradients(pool)(x)
+        theirs = pool(x)
+        ours = avoid_wrong_gradients(pool)(x)
         assert torch.equal(theirs, ours)
         assert str(ours.grad_fn._saved_self.is_contiguous()) == is_copied
 

@@ -26,7 +26,8 @@ BASELINES = sorted({arguments.split()[0] for arguments in CASES})
 
 @pytest.mark.parametrize("arguments", CASES)
 def test_baseline_learning_rates_match_the_source(arguments):
-    plan, expected = plan_imagenet(arguments), PEERS["recipes"][arguments]
+    plan = plan_imagenet(arguments)
+    expected = PEERS["recipes"][arguments]
     steps = plan.steps_per_epoch
     assert (plan.epochs, steps) == (expected["epochs"], expected["steps_per_epoch"])
     assert plan.warmup == expected["warmup_epochs"] * steps
@@ -39,7 +40,8 @@ def test_baseline_learning_rates_match_the_source(arguments):
     "arguments", [arguments for arguments in CASES if PEERS["recipes"][arguments]["means"]]
 )
 def test_baseline_mean_lr_per_epoch_matches_the_source(arguments):
-    plan, expected = plan_imagenet(arguments), PEERS["recipes"][arguments]
+    plan = plan_imagenet(arguments)
+    expected = PEERS["recipes"][arguments]
     for epoch, mean in enumerate(expected["means"]):
         ours = map(
             plan.lr_at, range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch)

@@ -32,9 +32,11 @@ methods.ema.half_life=3ba methods.ema.update_interval=2ba launch.device=cpu
 """
 SEED, CLASSES, PEAK, WARMUP, STEPS = 42, 10, 0.01, 2, 6
 
-#: Pixels that remain of 32 after ColOut, and the size after progressive resizing in each step: 0.6
-#: of them, then 0.91, in multiples of 4.
-LEFT, SIDES = 30, [16, 16, 16, 16, 28, 28]
+#: Pixels that remain of 32 after ColOut.
+LEFT = 30
+
+#: Size after progressive resizing in each step: 0.6 of LEFT, then 0.91, in multiples of 4.
+SIDES = [16, 16, 16, 16, 28, 28]
 
 
 @pytest.fixture
@@ -122,7 +124,8 @@ def train_in_loop(
     net: ResNet, raw: list[tuple[Tensor, Tensor]]
 ) -> tuple[list[float], list[Tensor]]:
     """Train a network; return the losses, and the average of its floating-point state."""
-    params, losses = list(net.parameters()), []
+    params = list(net.parameters())
+    losses = []
     momentum = [torch.zeros_like(param) for param in params]
     state = list_floats(net.state_dict())
     for step, (pixels, labels) in enumerate(raw):

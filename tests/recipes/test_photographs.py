@@ -99,11 +99,13 @@ def test_a2_evaluation_images_match_timm_transform(photograph_folder, fit, mode)
 
 
 def test_training_crops_are_resized_as_torchvision_does(settings, photograph_folder):
-    crop, images = TrainCrop.of(settings, ALONE), open_images(photograph_folder, "train")
+    crop = TrainCrop.of(settings, ALONE)
+    images = open_images(photograph_folder, "train")
     order = shuffle(ALONE.seed, 0, COUNT)
     sizes = np.array([(images[index].height, images[index].width) for index in order])
     rows = make_rows(0, order)
-    (boxes, mirrored), bicubic = crop.sample_boxes(rows, sizes), crop.choose_bicubic(rows)
+    boxes, mirrored = crop.sample_boxes(rows, sizes)
+    bicubic = crop.choose_bicubic(rows)
 
     def iterate_theirs() -> Iterator[Image.Image]:
         for index, box, is_mirrored, is_bicubic in zip(

@@ -125,7 +125,8 @@ def test_every_method_setting_has_a_source(name):
 @pytest.mark.parametrize("path", sorted(find_packaged_folder().rglob("*.yaml")), ids=str)
 def test_recipe_lines_have_source_and_fit_page(path):
     """An option of a group fits on a card, and starts with its name."""
-    lines, group = path.read_text().splitlines(), path.parent.name
+    lines = path.read_text().splitlines()
+    group = path.parent.name
     prose = ("name:", "about:", "baseline:", "published:", "   hardware:", "#")
     for line in lines:
         is_value = ":" in line and not line.lstrip().startswith(("#", "- ")) and line[-1] != ":"

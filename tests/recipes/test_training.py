@@ -39,7 +39,8 @@ timm_a3 | 0.01
 @pytest.fixture(scope="module")
 def two_class_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """64 training images of two classes, bright and dark, and eight for validation."""
-    root, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
+    root = tmp_path_factory.mktemp("images")
+    rng = np.random.default_rng(0)
     for split, count in (("train", 32), ("val", 4)):
         for name, low in (("bright", 150), ("dark", 0)):
             (root / split / name).mkdir(parents=True)

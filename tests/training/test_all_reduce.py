@@ -30,7 +30,9 @@ def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
     all_reduce.BUCKET_BYTES = 600
     rank = distributed.read_rank("cpu", process.launch.store_path)
     distributed.join_group(rank)
-    model, backward_ended, sent_before = make_mixed_layout_network(seed=rank.rank), [], []
+    model = make_mixed_layout_network(seed=rank.rank)
+    backward_ended = []
+    sent_before = []
     averager = all_reduce.AllReduce(model, compress)
     send = all_reduce._Bucket.send
     all_reduce._Bucket.send = lambda bucket: (sent_before.append(not backward_ended), send(bucket))

@@ -201,7 +201,8 @@ def test_algorithm_search_is_set_before_size_starts(make_run):
 
 
 def test_evaluation_never_searches_for_algorithms(make_run):
-    run, seen = make_run(), []
+    run = make_run()
+    seen = []
     torch.backends.cudnn.benchmark = True
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append(torch.backends.cudnn.benchmark)

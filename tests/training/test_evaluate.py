@@ -89,7 +89,8 @@ def test_evaluate_uses_statistics_of_rank_0(batch_norm_network, monkeypatch):
 
 
 def test_evaluate_flip_averages_both_orientations(batch_norm_network):
-    data, mirrored = Examples(23, 5), Examples(23, 5)
+    data = Examples(23, 5)
+    mirrored = Examples(23, 5)
     mirrored.pixels = mirrored.pixels.flip(3)
     logits = (
         compute_all_logits(batch_norm_network, data)
@@ -148,7 +149,8 @@ class FunctionRecorder(TorchFunctionMode):
 
 
 def test_evaluate_reads_logits_three_times():
-    model, data = nn.Sequential(nn.Flatten(), nn.Linear(192, 1013)), Examples(3, 3)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 1013))
+    data = Examples(3, 3)
     with FunctionRecorder(3 * 1013) as passes:
         evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 1013)
     # `float` does not copy float32, and `gather` reads two values per image
@@ -157,11 +159,13 @@ def test_evaluate_reads_logits_three_times():
 
 
 def test_on_batch_receives_outcomes_of_every_batch(batch_norm_network):
-    batches, data = [], Examples(23, 5)
+    batches = []
+    data = Examples(23, 5)
     precision = Precision(torch.device("cpu"), torch.float32, batch_norm_network)
     evaluate(batch_norm_network, data, precision, 10, on_batch=batches.append)
     assert [len(batch.labels) for batch in batches] == [5, 5, 5, 5, 3]
-    outcomes, logits = Outcomes.concatenate(batches), compute_all_logits(batch_norm_network, data)
+    outcomes = Outcomes.concatenate(batches)
+    logits = compute_all_logits(batch_norm_network, data)
     assert torch.equal(outcomes.labels, data.labels)
     assert torch.equal(outcomes.predicted, logits.argmax(1))
     torch.testing.assert_close(outcomes.probabilities, logits.softmax(1).amax(1))
@@ -228,7 +232,8 @@ def test_best_weights_are_off_by_default(make_run, tmp_path):
 
 def test_resumed_best_weights_require_the_same_metric(make_run):
     state = capture(evaluate_all(make_run("checkpoint.best=loss")), 5)
-    same, other = make_run("checkpoint.best=loss"), make_run("checkpoint.best=top1")
+    same = make_run("checkpoint.best=loss")
+    other = make_run("checkpoint.best=top1")
     for run in (same, other):
         restore(run, state)
     assert (same.best.step, same.best.evaluations, same.best.metrics) == (3, 5, EVALUATIONS[2])
@@ -245,7 +250,8 @@ def test_restore_rejects_best_weights_that_do_not_fit(wrong, make_run):
 
 
 def test_unknown_balanced_accuracy_falls_back_to_top1():
-    none, model = BestWeights("balanced_accuracy"), torch.nn.Linear(1, 1)
+    none = BestWeights("balanced_accuracy")
+    model = torch.nn.Linear(1, 1)
     first = none.with_evaluation(1, Metrics(50.0, 90.0, 2.0, 100), model)
     second = first.with_evaluation(2, Metrics(40.0, 90.0, 2.0, 100), model)
     assert [best.step for best in (none, first, second)] == [0, 1, 1]

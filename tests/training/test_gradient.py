@@ -77,7 +77,8 @@ def make_linear(run: Run) -> Run:
 
 @pytest.mark.parametrize(("sync", "averages"), [(True, [False, True]), (False, [False, False])])
 def test_gradient_averages_only_last_micro_batch(sync, averages, make_run):
-    run, calls = make_linear(make_run("batch.bn_size=8")), []
+    run = make_linear(make_run("batch.bn_size=8"))
+    calls = []
     run.all_reduce = Mock(average=lambda enabled: calls.append(enabled) or nullcontext())
     GradientComputer(run)(BATCH, sync)
     assert calls == averages

@@ -71,7 +71,8 @@ class SimulatedGpu:
     @contextmanager
     def capture(self, graph: Recording, **_: object) -> Iterator[None]:
         """Record the operations in the context and undo them, since a GPU would not run them."""
-        before, state = [buffer.clone() for buffer in self.buffers], torch.get_rng_state()
+        before = [buffer.clone() for buffer in self.buffers]
+        state = torch.get_rng_state()
         if self.capture_error:
             raise RuntimeError(self.capture_error)
         with graph:
@@ -93,7 +94,8 @@ def make_replayed_run(
     """Return a function that creates a run that may replay its gradients, and its notes."""
 
     def make(arguments: str = "") -> tuple[Run, list[str]]:
-        run, texts = make_run(arguments), []
+        run = make_run(arguments)
+        texts = []
         if run.precision.dtype != torch.float32:
             cast_by_stage(run.model, run.precision.dtype)
         run.graphs = Graphs(run.model, run.all_reduce, texts.append)
@@ -112,7 +114,8 @@ def make_replayed_run(
     ],
 )
 def test_replayed_run_is_bit_identical(arguments, make_replayed_run, make_run, simulated_gpu):
-    ours, theirs = make_replayed_run(arguments)[0], make_run(arguments)
+    ours = make_replayed_run(arguments)[0]
+    theirs = make_run(arguments)
     losses = record(ours).losses
     assert is_identical(losses, record(theirs).losses)
     assert sum(graph.replays for graph in simulated_gpu.graphs) >= 4
@@ -124,7 +127,8 @@ def test_replayed_float16_uses_scale_of_step(make_replayed_run, make_run, simula
         "max_duration=8ba precision.dtype=fp16 batch.global_size=2 batch.bn_size=2 "
         f"optimizer.lr=0.01 {SMALL_IMAGES}"
     )
-    ours, theirs = make_replayed_run(arguments)[0], make_run(arguments)
+    ours = make_replayed_run(arguments)[0]
+    theirs = make_run(arguments)
     record(ours)
     record(theirs)
     assert simulated_gpu.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY
@@ -139,7 +143,8 @@ def test_every_image_size_has_its_own_graph(make_replayed_run, simulated_gpu):
         "methods.progressive_resizing.finetune=0.2dur"
     )
     record(run)
-    sizes, steps = len(set(run.plan.image_sizes)), run.plan.steps_per_epoch
+    sizes = len(set(run.plan.image_sizes))
+    steps = run.plan.steps_per_epoch
     assert sizes == 3
     assert [graph.replays for graph in simulated_gpu.graphs] == [
         steps - WAITS_BEFORE_REPLAY,
@@ -162,7 +167,8 @@ def test_graphs_wait_until_host_is_bottleneck(make_replayed_run, simulated_gpu):
 
 
 def test_failed_capture_computes_eagerly_with_note(make_replayed_run, make_run, simulated_gpu):
-    ours, theirs = make_replayed_run("max_duration=9ba")[0], make_run("max_duration=9ba")
+    ours = make_replayed_run("max_duration=9ba")[0]
+    theirs = make_run("max_duration=9ba")
     texts: list[str] = []
     ours.graphs = Graphs(ours.model, ours.all_reduce, texts.append)
     simulated_gpu.capture_error = "operation not permitted when stream is capturing\nand more"
@@ -194,7 +200,8 @@ def test_second_gradient_of_method_is_computed_eagerly(make_replayed_run, make_r
 def test_replayed_network_has_graph_for_each_shape(make_replayed_run, simulated_gpu):
     run, texts = make_replayed_run()
     teacher = ReplayedNetwork(torch.no_grad()(run.model.eval()), run.graphs)
-    sides, numbers = (16, 16, 32, 16), (4, 4, 2, 4, 2)
+    sides = (16, 16, 32, 16)
+    numbers = (4, 4, 2, 4, 2)
     for side in sides:
         for number in numbers:
             images = torch.randn(number, 3, side, side)
@@ -207,7 +214,8 @@ def test_replayed_network_has_graph_for_each_shape(make_replayed_run, simulated_
 
 def test_replayed_network_computes_eagerly_after_failed_capture(make_replayed_run, simulated_gpu):
     run, texts = make_replayed_run()
-    teacher, images = ReplayedNetwork(run.model.eval(), run.graphs), torch.randn(2, 3, 16, 16)
+    teacher = ReplayedNetwork(run.model.eval(), run.graphs)
+    images = torch.randn(2, 3, 16, 16)
     simulated_gpu.capture_error = "it reads a number back"
     assert all(torch.equal(teacher(images), run.model(images)) for _ in range(3))
     assert texts == [

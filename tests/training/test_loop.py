@@ -42,7 +42,8 @@ def test_stop_request_logs_and_saves(make_run):
 @pytest.mark.parametrize(("is_on", "steps"), [(True, [8]), (False, [])])
 def test_bn_average_averages_after_every_epoch(is_on, steps, make_run, monkeypatch):
     run = make_run(f"max_duration=9ba batch.bn_average={is_on}")
-    recording, averaged = RecordingReporter(run), []
+    recording = RecordingReporter(run)
+    averaged = []
     monkeypatch.setattr(
         loop, "average_statistics", lambda _: averaged.append(len(recording.losses) + 1)
     )
@@ -63,7 +64,8 @@ def test_reached_target_saves_and_ends_run(make_run):
 
 def test_pending_evaluation_precedes_first_step(make_run):
     run = make_run("max_duration=4ba evaluation.interval=1dur")
-    recording, evaluated = RecordingReporter(run), []
+    recording = RecordingReporter(run)
+    evaluated = []
 
     def evaluate(done: int) -> None:
         evaluated.append((done, len(recording.losses)))
@@ -129,13 +131,15 @@ def test_backbone_rate_scales_lr_of_backbone(make_run):
 def test_images_are_normalized_as_in_recipe(make_run):
     """In training, in evaluation and with a weights file, compared with the loader's pixels."""
     half = "data.mean=[127.5,127.5,127.5] data.std=[51,51,51] max_duration=1ba schedule.warmup=0ba"
-    run, seen = make_run(half), []
+    run = make_run(half)
+    seen = []
     (raw,) = islice(run.train_data.batches(0), 1)
     expected = (raw.pixels.double() - 127.5) / 51  # a copy, since the loader reuses its memory
     run.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
     record(run)
     torch.testing.assert_close(torch.cat(seen).double(), expected, rtol=0, atol=1e-5)
-    raw, seen[:] = next(run.eval_data.batches()).pixels.clone(), []
+    raw = next(run.eval_data.batches()).pixels.clone()
+    seen[:] = []
     evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
     torch.testing.assert_close(seen[0].double(), (raw.double() - 127.5) / 51, rtol=0, atol=1e-5)
     described = about.describe(run.plan.recipe, (), 10)

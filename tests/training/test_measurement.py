@@ -180,6 +180,7 @@ def test_first_timed_step_is_sam_step_of_size(growing_plan, monkeypatch):
     growing_plan.recipe.methods.sam.interval = 5
     for side in set(growing_plan.image_sizes):
         measurement.time_steps(growing_plan, ALONE, side, 16, 1.0, ())
-        plan, step = begun[-1][0], begun[-1][1] + measurement.WARM_UP_STEPS
+        plan = begun[-1][0]
+        step = begun[-1][1] + measurement.WARM_UP_STEPS
         assert plan.image_size_at(step) == plan.image_size_at(begun[-1][1]) == side
         assert (step + 1) % 5 == 0

@@ -13,7 +13,8 @@ from resnet_recipes.training import micro_batch
 def micro_batch_search(make_run, monkeypatch):
     """Return a search on a simulated GPU that fits `most` images, its calls, and the run."""
     arguments = "batch.global_size=96 batch.bn_size=auto max_duration=8ba launch.device=auto"
-    run, calls = make_run(arguments), []
+    run = make_run(arguments)
+    calls = []
 
     def search(most: int, engine: int = 96) -> int:
         def build(plan, rank):

@@ -17,7 +17,8 @@ def make_random_outcomes(count: int) -> Outcomes:
 
 
 def test_calibration_error_matches_loop_over_bins():
-    outcomes, error = make_random_outcomes(300), 0.0
+    outcomes = make_random_outcomes(300)
+    error = 0.0
     outcomes.probabilities[0] = 1.0
     # neighboring bins have opposite errors, which would cancel if they were merged
     first, second = ((15 * outcomes.probabilities).ceil() == number for number in (1, 2))
@@ -55,7 +56,8 @@ def test_confusion_counts_match_manual_counts():
     generator = torch.Generator().manual_seed(0)
     labels = (torch.randint(0, 6, (200,), generator=generator) * 2).tolist()  # odd ones have none
     best = torch.randint(0, 12, (200,), generator=generator).tolist()
-    confusion, counts = make_confusion(labels, best), Counter(zip(labels, best, strict=True))
+    confusion = make_confusion(labels, best)
+    counts = Counter(zip(labels, best, strict=True))
     classes = confusion.classes()
     recalls = [row.recall_percent for row in classes]
     assert recalls == sorted(recalls)

@@ -34,7 +34,8 @@ def take_scaled_step(
 @pytest.mark.parametrize("is_first_step", [True, False])
 def test_overflow_skips_step_and_restores_statistics(is_first_step):
     model = make_batch_norm_network()
-    optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
+    optimizer = DecoupledSGDW(lr=0.1).build(model)
+    precision = Precision(CPU, torch.float16, model)
     good = torch.randn(8, 3, 8, 8)
     if not is_first_step:
         take_scaled_step(model, optimizer, precision, good)

@@ -20,7 +20,8 @@ from tests.checks import is_identical
 @pytest.mark.parametrize("name", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_save_rejects_non_finite_model(name, value, make_run, tmp_path):
-    run, checkpoints = make_run(), Checkpoints(tmp_path / "checkpoints", 2)
+    run = make_run()
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
     reporter = RunReporter(run, (Mock(), checkpoints), Interruption(), Mock())
     reporter.save(1)
     tensor = run.model.state_dict()[name]
@@ -35,7 +36,8 @@ def test_save_rejects_non_finite_model(name, value, make_run, tmp_path):
 
 
 def test_saved_statistics_come_from_rank_0(make_run, tmp_path, monkeypatch):
-    run, checkpoints = make_run(), Checkpoints(tmp_path)
+    run = make_run()
+    checkpoints = Checkpoints(tmp_path)
     monkeypatch.setattr(
         reporter, "broadcast_statistics", lambda model: model.bn1.running_mean.fill_(7)
     )
@@ -58,7 +60,8 @@ def test_interval_without_finite_loss_logs_nan(make_run):
 
 def test_record_has_lr_and_size_of_last_step(make_run):
     run = make_run("schedule.warmup=4ba methods.progressive_resizing.delay=0.2dur")
-    recorder, end = Mock(), run.plan.steps_per_epoch
+    recorder = Mock()
+    end = run.plan.steps_per_epoch
     reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
     reporter.step(end, torch.tensor([1.0]))
     for done in (2, end):  # within the warm-up, and at the end of the first size
@@ -122,8 +125,10 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
 
 def test_evaluation_shows_images_of_every_rank(make_run):
     """Rank 0 of 2 has 3 of 5 images, since an odd number is padded."""
-    run, recorder = make_run(), Mock()
-    run.rank, run.eval_data = replace(run.rank, world_size=2), Mock(examples=5)
+    run = make_run()
+    recorder = Mock()
+    run.rank = replace(run.rank, world_size=2)
+    run.eval_data = Mock(examples=5)
     for images in (0, 2, 3):
         RunReporter(run, (recorder, Mock()), Interruption(), Mock())._show_evaluating(7, images)
     calls = [call.args for call in recorder.show_evaluating.call_args_list]
@@ -132,7 +137,8 @@ def test_evaluation_shows_images_of_every_rank(make_run):
 
 def test_correct_images_cover_images_of_every_rank(make_run, monkeypatch):
     """Rank 1 of 2 has images 1 and 3 of 5; rank 0 adds its images."""
-    run, recorder = make_run(), Mock()
+    run = make_run()
+    recorder = Mock()
     run.rank = replace(run.rank, rank=1, world_size=2)
     run.eval_data = Mock(examples=5)
     others = torch.tensor([1, 0, 0, 0, 1], dtype=torch.int32)

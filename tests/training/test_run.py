@@ -30,7 +30,8 @@ def test_status_follows_steps_target_and_requests(done, is_asked, is_pending, to
 
 
 def test_notes_reach_the_listener_in_order():
-    notes, heard = Notes(["kernels are slow"]), []
+    notes = Notes(["kernels are slow"])
+    heard = []
     notes("a checkpoint was skipped")
     assert [*notes] == ["kernels are slow", "a checkpoint was skipped"]
     notes.listen(heard.append)

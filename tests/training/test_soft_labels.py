@@ -82,7 +82,8 @@ def write_soft_labels_file(
     plan = make_cycle(plan, cycle)
     shape = len(plan.image_sizes), plan.recipe.data.repeats, plan.facts.train_examples, classes
     open_for_writing(path, *make_header(metadata, shape, len(CLASSES))).close()
-    outputs, progress = map_soft_labels(path, "r+")[0], Mock()
+    outputs = map_soft_labels(path, "r+")[0]
+    progress = Mock()
     complete = [
         write_soft_labels(
             plan,
@@ -177,7 +178,8 @@ def test_soft_labels_serve_other_batches_and_seeds(
 
 
 def test_rank_waits_until_all_outputs_are_written(store_outputs, tmp_path, monkeypatch):
-    path, missing = tmp_path / "two.safetensors", []
+    path = tmp_path / "two.safetensors"
+    missing = []
     name = "resnet_recipes.training.soft_labels.wait_for_ranks"
     monkeypatch.setattr(
         name, lambda: missing.append(map_soft_labels(path)[0].find_missing_epochs())
@@ -187,7 +189,8 @@ def test_rank_waits_until_all_outputs_are_written(store_outputs, tmp_path, monke
 
 
 def test_omitted_last_soft_label_is_the_remainder(make_teacher_arguments, make_run, store_outputs):
-    most, results = len(CLASSES) - 1, []
+    most = len(CLASSES) - 1
+    results = []
     for name, count in (("most", most), ("all", most + 1)):
         path = store_outputs(name=name, classes=count)
         results.append(next(iter(make_run(make_teacher_arguments(path)).train_data.batches())))
@@ -202,11 +205,13 @@ def test_omitted_last_soft_label_is_the_remainder(make_teacher_arguments, make_r
 def test_repeated_epochs_use_the_same_crops(make_teacher_arguments, make_run, store_outputs):
     path = store_outputs(RESIZED, cycle=1)
     run = make_run(make_teacher_arguments(path, RESIZED))
-    batches, seen = run.train_data.batches(), []
+    batches = run.train_data.batches()
+    seen = []
     for _ in range(STEPS):
         raw = next(batches)
         seen += zip(raw.labels.tolist(), raw.pixels.clone(), raw.soft_labels.clone(), strict=True)
-    first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    first = seen[: len(seen) // 2]
+    second = seen[len(seen) // 2 :]
     again = [
         (one[2], other[2]) for one in first for other in second if torch.equal(one[1], other[1])
     ]
@@ -251,7 +256,8 @@ def test_soft_labels_reject_other_crops_with_their_values(store_outputs, explain
 def test_run_with_other_image_size_is_rejected(
     make_teacher_arguments, store_outputs, explain_plan_rejection
 ):
-    path, shrunk = store_outputs(), "data.memory_pixels=64"
+    path = store_outputs()
+    shrunk = "data.memory_pixels=64"
     assert f"{shrunk}: {path} was made with 0" in explain_plan_rejection(RecipeError, path, shrunk)
     with safe_open(path, "np") as file:
         metadata = file.metadata()
@@ -412,7 +418,8 @@ def test_run_rejects_teacher_replaced_after_plan(make_teacher_arguments, replace
 def test_loader_rejects_labels_replaced_after_plan(
     make_teacher_arguments, store_outputs, replace_teacher
 ):
-    path, rank = store_outputs(), Rank(0, 1, torch.device("cpu"))
+    path = store_outputs()
+    rank = Rank(0, 1, torch.device("cpu"))
     plan = plan_recipe(make_teacher_arguments(path))
     open_rank_images(plan, rank, plan.new_stack()).close()
     path.unlink()

@@ -41,14 +41,16 @@ def test_restore_same_run_gives_no_warning(make_run, state):
 @pytest.mark.parametrize(("interval", "is_pending"), [("3ba", True), ("2ba", False)])
 def test_restored_evaluation_is_due_only_if_planned(interval, is_pending, make_run):
     arguments = f"evaluation.interval={interval}"
-    run, state = make_run(arguments), capture(make_run(arguments), 3)
+    run = make_run(arguments)
+    state = capture(make_run(arguments), 3)
     restore(run, state | {"has_pending_evaluation": True})
     assert run.has_pending_evaluation == is_pending
 
 
 def test_restored_run_stays_at_its_target(make_run):
     arguments = "evaluation.stop_at_top1=75.0"
-    run, state = make_run(arguments), capture(make_run(arguments), 3)
+    run = make_run(arguments)
+    state = capture(make_run(arguments), 3)
     for top1, is_there in ((75.0, True), (74.9, False)):
         restore(run, state | {"top1": top1})
         assert run.has_reached_target == is_there
@@ -185,7 +187,8 @@ def test_changed_setting_problem_names_old_value(old, new, message):
 
 
 def test_changed_settings_include_method_without_settings():
-    off, on = make_recipe(), make_recipe("methods.trivial_augment={}")
+    off = make_recipe()
+    on = make_recipe("methods.trivial_augment={}")
     for old, new in ((off, on), (on, off)):
         (problem,) = find_changed_settings(asdict(old), new)
         assert problem.key == "methods.trivial_augment"

@@ -56,7 +56,8 @@ class Profile:
 
     def events(self) -> list[SimpleNamespace]:
         """Return the requests to the device."""
-        kind, taken = SimpleNamespace(name="CUDA"), SimpleNamespace(elapsed_us=lambda: 1.0)
+        kind = SimpleNamespace(name="CUDA")
+        taken = SimpleNamespace(elapsed_us=lambda: 1.0)
         return [
             SimpleNamespace(name=entry, device_type=kind, time_range=taken)
             for entry in self._entries

@@ -20,7 +20,8 @@ def build(folder: Path) -> None:
     Raises CalledProcessError if compiling fails, and FileNotFoundError if there is no compiler.
     """
     headers = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include"
-    runtime, driver = folder / "runtime.so", folder / "libcuda.so.1"
+    runtime = folder / "runtime.so"
+    driver = folder / "libcuda.so.1"
     folder.mkdir(parents=True, exist_ok=True)
     compiler = ["g++", "-O1", "-shared", "-fPIC", "-w", f"-I{HERE / 'include'}", f"-I{headers}"]
     subprocess.run([*compiler, HERE / "runtime.cpp", HERE / "nccl.cpp", "-o", runtime], check=True)

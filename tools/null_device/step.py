@@ -71,7 +71,8 @@ def measure(name: str, changes: list[str]) -> dict[str, object]:
 
 def count_requests(steps: list[list[str]], takes_two: bool) -> dict[str, object]:
     """Return the counts of a plain step, and of the longest step if some use two gradients."""
-    plain, longest = min(steps, key=count_launches), max(steps, key=count_launches)
+    plain = min(steps, key=count_launches)
+    longest = max(steps, key=count_launches)
     # an entry ends with the number of bytes
     copies = [entry for entry in plain if entry.startswith("copy") and "pageable" in entry]
     facts = {
@@ -121,7 +122,8 @@ def measure_cpu_ms(run: Run) -> float:
 
 def observe_steps(run: Run, observe: Callable[[], T]) -> list[T]:
     """Take steps, and return the observation after each."""
-    reporter, observations = Mock(spec=RunReporter), []
+    reporter = Mock(spec=RunReporter)
+    observations = []
     reporter.is_stop_requested.side_effect = lambda: len(observations) > STEPS
     reporter.step.side_effect = lambda done, loss: observations.append(observe())
     train(run, reporter, FIRST_STEP)

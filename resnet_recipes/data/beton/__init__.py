@@ -151,20 +151,24 @@ def open_beton(path: Path) -> Beton:
         raise NotReadyError.at(path, f"cannot be read: {error.strerror}", CONVERT_HINT) from error
     structure = hashlib.sha256(b"".join((header, fields, metadata, table))).hexdigest()
     types = np.frombuffer(fields, FIELD)["type_id"].tolist()
-    samples, allocations = np.frombuffer(metadata, SAMPLE), np.frombuffer(table, ALLOCATION)
-    allocations, image = allocations[np.argsort(allocations["sample"])], samples["image"]
+    samples = np.frombuffer(metadata, SAMPLE)
+    allocations = np.frombuffer(table, ALLOCATION)
+    allocations = allocations[np.argsort(allocations["sample"])]
+    image = samples["image"]
     _reject(path, _find_field_faults(types))
     _reject(path, _find_table_faults(image["ptr"], allocations, table_ptr, page_size))
     lengths = allocations["size"].astype(np.int64)
     _reject(path, _find_image_faults(image, lengths))
-    sidecar, labels = read_sidecar(path), samples["label"].astype(np.int64)
+    sidecar = read_sidecar(path)
+    labels = samples["label"].astype(np.int64)
     sidecar_facts = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
     if sidecar_facts not in (None, (count, total, structure)):
         clause = "does not match its sidecar (.json): one of the two was changed"
         raise NotReadyError.at(path, clause, CONVERT_HINT)
     _reject(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES))
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
-    starts, modes = image["ptr"].astype(np.int64), np.ascontiguousarray(image["mode"])
+    starts = image["ptr"].astype(np.int64)
+    modes = np.ascontiguousarray(image["mode"])
     return Beton(path, page_size, modes, sizes, starts, lengths, labels, structure, sidecar)
 
 
@@ -175,7 +179,9 @@ def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
         if beton.sidecar and beton.sidecar.split not in ("", split):
             clause = f"is the {beton.sidecar.split} split according to its sidecar"
             yield Problem(str(beton.path), None, clause, (*again, Hint("or rename it")))
-    used_count, count, highest = len(np.unique(train.labels)), len(train.classes), val.labels.max()
+    used_count = len(np.unique(train.labels))
+    count = len(train.classes)
+    highest = val.labels.max()
     if used_count != count:
         clause = f"has images of only {used_count} of its {count} classes"
         yield Problem(str(train.path), None, clause, again)
@@ -234,7 +240,8 @@ def _find_table_faults(
     yield from _find_first(moved, "has different positions in metadata and table")
     outside = (allocations["ptr"] >= table_ptr) | (allocations["size"] > page_size)
     yield from _find_first(outside, "lies outside the data, or is larger than a page")
-    start, size = pointers.astype(np.int64), allocations["size"].astype(np.int64)
+    start = pointers.astype(np.int64)
+    size = allocations["size"].astype(np.int64)
     outside = start < METADATA_START + count * SAMPLE.itemsize
     outside |= (start + size > table_ptr) | (size == 0)
     yield from _find_first(outside, "is empty, or lies outside the data")

@@ -93,7 +93,8 @@ def open_samples(path: Path, digest: str = "") -> Samples:
 
     Raises NotReadyError if either cannot be used, or has changed since the run started.
     """
-    beton, half = open_beton(path), get_half_path(path)
+    beton = open_beton(path)
+    half = get_half_path(path)
     samples = Samples(beton, _open_small_level(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:
         clause, hint = "has changed since the run started", "put the file back, or start a new run"
@@ -122,7 +123,8 @@ def _open_small_level(beton: Beton, small: Beton) -> Beton:
 
 def _locate(beton: Beton, indices: np.ndarray, engine_rows: np.ndarray) -> None:
     engine_rows["data"] = beton.content.ctypes.data + beton.starts[indices]
-    engine_rows["length"], engine_rows["size"] = beton.lengths[indices], beton.sizes[indices]
+    engine_rows["length"] = beton.lengths[indices]
+    engine_rows["size"] = beton.sizes[indices]
     engine_rows["raw"] = beton.modes[indices] != JPEG
     if beton.checksums is not None:
         engine_rows["crc"] = beton.checksums[indices]
@@ -155,7 +157,8 @@ def make_quasi_random_order(beton: Beton) -> EpochOrder:
 def find_quasi_random_problem(beton: Beton) -> Problem | None:
     """Return a problem if this machine cannot read the file in quasi-random order, or None."""
     # one window in use, and the next being read
-    needed, free = 2 * WINDOW_PAGES * beton.page_size, get_available_memory()
+    needed = 2 * WINDOW_PAGES * beton.page_size
+    free = get_available_memory()
     if needed > free and beton.content.size > free:
         clause = (
             f"needs {format_bytes(needed)} of memory for {2 * WINDOW_PAGES} pages of "

@@ -80,7 +80,8 @@ def read_sidecar(beton: Path) -> Sidecar | None:
         content = read_json(path, _MAX_BYTES)
         lists = {key: tuple(content[key]) for key in ("classes", "skipped")}
         sidecar = Sidecar(**content | lists | {"options": dict(content["options"])})
-        names, count = sidecar.classes, len(sidecar.checksums)
+        names = sidecar.classes
+        count = len(sidecar.checksums)
         if sidecar.version != 1:
             raise ValueError(f"version {sidecar.version}, but only version 1 can be read")
         if sidecar.split not in ("", *SPLITS):

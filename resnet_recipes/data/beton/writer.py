@@ -36,7 +36,9 @@ def get_partial_path(path: Path) -> Path:
 
 def read_journal(path: Path, key: str) -> np.ndarray:
     """Return the records of an interrupted attempt of the same conversion at `path`, if any."""
-    partial, journal, head = get_partial_path(path), _get_journal_path(path), f"{key}\n".encode()
+    partial = get_partial_path(path)
+    journal = _get_journal_path(path)
+    head = f"{key}\n".encode()
     content = journal.read_bytes() if partial.exists() and journal.exists() else b""
     body = content[len(head) :] if content.startswith(head) else b""
     # an interrupted write may leave an incomplete last record
@@ -97,7 +99,8 @@ class BetonWriter:
             if len(data) > padding and padding:
                 pieces.append(bytes(padding))
                 self._end += padding
-            row["ptr"], row["size"] = self._end, len(data)
+            row["ptr"] = self._end
+            row["size"] = len(data)
             pieces.append(data)
             self._end += len(data)
         for file, content in ((self._file, b"".join(pieces)), (self._journal, records.tobytes())):
@@ -154,7 +157,8 @@ def _get_journal_path(path: Path) -> Path:
 def _describe_fields() -> bytes:
     """Return the descriptors of the two fields, with the names in FFCV ImageNet files."""
     fields = np.zeros(2, layout.FIELD)
-    fields["type_id"], fields["name"] = (layout.IMAGE_FIELD, layout.INT_FIELD), (b"image", b"label")
+    fields["type_id"] = (layout.IMAGE_FIELD, layout.INT_FIELD)
+    fields["name"] = (b"image", b"label")
     return fields.tobytes()
 
 
@@ -169,7 +173,8 @@ def _pack_metadata(records: np.ndarray) -> bytes:
 def _pack_table(records: np.ndarray) -> bytes:
     rows = np.zeros(len(records), layout.ALLOCATION)
     rows["sample"] = np.arange(len(records))
-    rows["ptr"], rows["size"] = records["ptr"], records["size"]
+    rows["ptr"] = records["ptr"]
+    rows["size"] = records["size"]
     return rows.tobytes()
 
 

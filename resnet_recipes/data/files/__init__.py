@@ -83,7 +83,8 @@ class Files:
 
     def read(self, index: int) -> Pixels:
         """Read image `index`; see Source."""
-        data, listed_bytes = read_file(self.path(index)), self._arrays["sizes"][index]
+        data = read_file(self.path(index))
+        listed_bytes = self._arrays["sizes"][index]
         if listed_bytes not in (-1, len(data)):
             raise ChangedError(
                 f"has {len(data):,} bytes, but had {listed_bytes:,} when it was listed. If this is "

@@ -19,11 +19,13 @@ def find_copies(train: Listing, val: Listing) -> list[str]:
     A training image is read only if its size equals that of a validation image; an image of the
     same name is read first.
     """
-    last, count = len(val) - 1, min(len(val), MAX_VAL_IMAGES)
+    last = len(val) - 1
+    count = min(len(val), MAX_VAL_IMAGES)
     chosen = np.unique(np.linspace(0, last, count).astype(int)).tolist()
 
     def is_copy(index: int) -> bool:
-        path, name = val.path(index), val.name(index)
+        path = val.path(index)
+        name = val.name(index)
         same_size = np.flatnonzero(train.sizes == val.sizes[index])[:_MAX_CANDIDATES].tolist()
         same_size.sort(key=lambda other: train.name(other) != name)
         others = [other for other in map(train.path, same_size[:_MAX_COMPARED]) if other != path]

@@ -59,7 +59,8 @@ def find_parts(root: Path) -> dict[str, Part]:
     """
     if root.is_file():
         return _divide_table(root)
-    metadata, parts = _find_metadata(root), _find_named(root)
+    metadata = _find_metadata(root)
+    parts = _find_named(root)
     if metadata:
         tables = [part.path for part in parts.values() if part.is_table]
         return _divide_table(_require_one(root, [*metadata, *tables]))
@@ -151,7 +152,8 @@ def _find_named(root: Path) -> dict[str, Part]:
     parts = {}
     for split, synonyms in SYNONYMS.items():
         if names := [name for name in synonyms if name in {*folders, *tables}]:
-            here, listed = folders.get(names[0], []), tables.get(names[0], [])
+            here = folders.get(names[0], [])
+            listed = tables.get(names[0], [])
             labels = [*filter(table.has_labels, listed), *chain(*map(_find_metadata, here))]
             if here and not labels:
                 # a table named like another folder belongs to it; other tables may belong here

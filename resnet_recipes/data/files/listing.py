@@ -120,7 +120,8 @@ class Listing:
     @property
     def names(self) -> list[str]:
         """The name of each image: its path from `folder`."""
-        text, ends = self.text.tobytes(), self.ends.tolist()
+        text = self.text.tobytes()
+        ends = self.ends.tolist()
         return [os.fsdecode(text[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
     @property
@@ -217,7 +218,9 @@ def _list(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
     """List a split; also return (path, time of change, inode) of all its folders."""
     classes = list_classes(split)
     others: Counter[str] = Counter()
-    folders, images, counts = [_read_stamp(split, "")], [], []
+    folders = [_read_stamp(split, "")]
+    images = []
+    counts = []
     start = reported = time.monotonic()
     with ThreadPoolExecutor(READ_THREADS) as pool:
         for of_class, inside, rest in pool.map(lambda name: _list_class(split, name), classes):
@@ -226,7 +229,8 @@ def _list(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
             folders += inside
             others += rest
             if (now := time.monotonic()) > reported + 10:
-                reported, done = now, len(counts)
+                reported = now
+                done = len(counts)
                 seconds_left = (now - start) / done * (len(classes) - done)
                 on_progress(
                     f"listing {split}: {len(images):,} images in {done:,} of {len(classes):,} "

@@ -28,9 +28,10 @@ from resnet_recipes.data.root import (
 #: Files with labels next to the images, as in Hugging Face `imagefolder`.
 METADATA = ("metadata.csv", "metadata.jsonl")
 
-#: Column names; the first that is present is used: image path relative to the table's folder,
-#: class, split.
-FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
+#: Names of the columns; the first that is present is used. A path is relative to the table.
+FILE = ("file_name", "path", "file", "image")
+LABEL = ("label", "class")
+SPLIT = ("split",)
 
 _NAMELESS = Hint("name the columns in the first line: path,label")
 _ROWS = Hint("each row names another file, and its label")
@@ -126,7 +127,8 @@ def make_listing(table: Path, rows: Sequence[TableRow], wrong: Sequence[Problem]
 
     Raises NotReadyError with `wrong` rows, and if files are missing or listed twice.
     """
-    folder, problems = os.path.realpath(table.parent), [*wrong]
+    folder = os.path.realpath(table.parent)
+    problems = [*wrong]
     names = [_make_relative(row.name, folder) for row in rows]
     some = [names[first : first + _TASK_SIZE] for first in range(0, len(names), _TASK_SIZE)]
     with ThreadPoolExecutor(READ_THREADS) as pool:

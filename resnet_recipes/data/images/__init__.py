@@ -19,7 +19,8 @@ def build_train_pipeline(
     source: Source, config: DataConfig, batching: Batching, augment: Augment | None, name: str
 ) -> Pipeline:
     """Return a pipeline of random crops; `name` identifies shared images in memory."""
-    capacity, crop = Capacity.for_training(config, batching), TrainCrop.of(config, batching)
+    capacity = Capacity.for_training(config, batching)
+    crop = TrainCrop.of(config, batching)
     cropped = TrainImages(_shrink(source, config, name), crop, augment, config.reduced_decode)
     images = use_engine(cropped, capacity.workers)
     if batching.soft_labels:
@@ -38,7 +39,8 @@ def build_eval_pipeline(
     Unreadable images are always errors, so that accuracies stay comparable.
     """
     capacity = Capacity.for_evaluation(config, batching)
-    source, is_bicubic = _shrink(source, config, name), config.eval_interpolation == "bicubic"
+    source = _shrink(source, config, name)
+    is_bicubic = config.eval_interpolation == "bicubic"
     cropped = EvalImages(source, config.eval_resize, is_bicubic, config.fit, config.mean)
     return Pipeline(use_engine(cropped, capacity.workers), capacity)
 
@@ -69,13 +71,15 @@ class NativeImages:
 
     def __init__(self, images: TrainImages | EvalImages, threads: int):
         self.labels, self.path = images.labels, images.path
-        self._images, self._engine = images, Engine(max(1, threads))
+        self._images = images
+        self._engine = Engine(max(1, threads))
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
         source = self._images.source
         request = self._images.make_engine_rows(rows)  # keeps alive the memory of its rows
-        engine_rows, stride = request.rows, rows.pixels.strides[0]
+        engine_rows = request.rows
+        stride = rows.pixels.strides[0]
         source.locate(rows.indices, engine_rows)
         engine_rows["output_size"] = rows.pixels.shape[1]
         engine_rows["pixels"] = rows.pixels.ctypes.data + np.arange(len(engine_rows)) * stride
@@ -83,7 +87,8 @@ class NativeImages:
         # the other rows were read from a small level
         source.mark_verified(rows.indices[~engine_rows["checked"]])
         for row in failed_rows.tolist():
-            one, engine_row = rows.select_row(row), engine_rows[row : row + 1]
+            one = rows.select_row(row)
+            engine_row = engine_rows[row : row + 1]
             if engine_row["status"] == Status.UNREADABLE and self._is_read_again(one, engine_row):
                 continue
             if engine_row["longest"]:

@@ -182,7 +182,10 @@ class Picture(Pixels):
             return super().resized_crop(box, image_size, reduce, bicubic)
         image = _open(self.data)  # Pillow can reduce an image only once
         image.draft(None, (self.width // shrink, self.height // shrink))
-        bottom, right, above, before = top + height, left + width, top // shrink, left // shrink
+        bottom = top + height
+        right = left + width
+        above = top // shrink
+        before = left // shrink
         part = to_rgb(image, (before, above, -(-right // shrink), -(-bottom // shrink)))
         inside = (
             left / shrink - before,
@@ -283,7 +286,8 @@ def _to_eight_bits(image: Image.Image) -> np.ndarray:
     # the formats have 16 bits
     if image.mode != "F" and (image.mode != "I" or image.format in ("PNG", "PPM")):
         return (values >> 8).astype(np.uint8)
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     if not 0 <= low <= high <= 255:  # also false for NaN
         raise BadImageError(
             f"has 32-bit values from {low:g} to {high:g}; save it with 8 or 16 bits"

@@ -40,7 +40,8 @@ def read_frame_size(data: np.ndarray) -> FrameSize:
 def has_usual_chroma(data: bytes) -> bool:
     """Return whether a JPEG is grayscale or has chroma 4:4:4, 4:2:2, 4:2:0 or 4:4:0."""
     frame = _find_header(data).frame
-    channels, factors = data[frame + 9 : frame + 10], data[frame + 11 : frame + 20 : 3]
+    channels = data[frame + 9 : frame + 10]
+    factors = data[frame + 11 : frame + 20 : 3]
     is_usual = channels == b"\1" or (channels == b"\3" and factors[1:] == b"\x11\x11")
     return bool(frame) and is_usual and factors[:1] in (b"\x11", b"\x21", b"\x12", b"\x22")
 
@@ -71,7 +72,8 @@ def _iterate_scan_segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield marker and start of each segment from the first scan to the end marker."""
     at = _find_header(data).scan or len(data)
     while match := _MARKER.search(data, at):
-        marker, offset = match[0][1], match.end()
+        marker = match[0][1]
+        offset = match.end()
         yield marker, match.start()
         if marker == _END:
             return
@@ -87,7 +89,8 @@ class _Header(NamedTuple):
 
 def _find_header(data: bytes | np.ndarray) -> _Header:
     """Read the segments up to the first scan or invalid segment."""
-    frame, at = 0, 2 if bytes(data[:2]) == _START else len(data)
+    frame = 0
+    at = 2 if bytes(data[:2]) == _START else len(data)
     while at + 9 < len(data) and data[at] == 0xFF:
         marker = int(data[at + 1])
         if marker == _SCAN:

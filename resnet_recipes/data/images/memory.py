@@ -13,8 +13,11 @@ from resnet_recipes.data.images.shrink import compute_shrunk_size
 from resnet_recipes.data.shared_arrays import SharedArrays, lock_name
 
 #: Fraction of the available memory that images may fill. The rest is for batches, the page cache
-#: and other programs, and is at least RESERVE bytes.
-USABLE, RESERVE = 0.8, 1 << 30
+#: and other programs.
+USABLE = 0.8
+
+#: Bytes of the rest, at least.
+RESERVE = 1 << 30
 
 #: Seconds between two checks for low memory; 96 cores fill less than 2 GB in this time.
 CHECK_INTERVAL_SECONDS = 0.1
@@ -51,7 +54,8 @@ class ShrunkImages:
         self._arrays = SharedArrays.open_named(name, **layout)
         counts = self._arrays["counts"]
         if not counts[_LEAST]:  # the memory was just created
-            counts[_CAPACITY], counts[_LEAST] = largest, compute_reserve(get_available_memory())
+            counts[_CAPACITY] = largest
+            counts[_LEAST] = compute_reserve(get_available_memory())
 
     def __len__(self) -> int:
         return len(self._source)
@@ -87,7 +91,8 @@ class ShrunkImages:
         counts = arrays["counts"]
         if time.monotonic() < self._checked_at + CHECK_INTERVAL_SECONDS:
             return
-        self._checked_at, left = time.monotonic(), get_available_memory()
+        self._checked_at = time.monotonic()
+        left = get_available_memory()
         counts[_CLOSED] |= left < counts[_LEAST]
         if left >= counts[_LEAST] // 2:
             return

@@ -141,7 +141,8 @@ class TrainImages(PythonRows):
 
     def make_engine_rows(self, rows: Rows) -> EngineRows:
         """Return the engine rows, without input images and output pixels."""
-        crop, engine_rows = self.crop, make_blank_rows(len(rows.indices))
+        crop = self.crop
+        engine_rows = make_blank_rows(len(rows.indices))
         crops = crop.sample_attempts(rows)
         numbers, engine_rows["mirror"] = crops.numbers, crops.flipped
         engine_rows["draws"] = (
@@ -233,7 +234,8 @@ def crop_center(
 
 def _find_middle(length: int, image_size: int) -> tuple[slice, slice]:
     """Return the middle of a line as slices of `image_size` output pixels and of the line."""
-    length_used, to = min(length, image_size), max(0, image_size - length) // 2
+    length_used = min(length, image_size)
+    to = max(0, image_size - length) // 2
     first = round(max(0, length - image_size) / 2)
     return slice(to, to + length_used), slice(first, first + length_used)
 
@@ -246,13 +248,17 @@ def _find_center_box(
     The box is the full image, or its middle if the image is six squares long or more. Otherwise a
     line of 20,000 pixels would become 4.6 million by 232. The crop moves by less than a pixel.
     """
-    box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
+    box = [0, 0, height, width]
+    sizes = (height, width)
+    shorter = min(height, width)
     resized = _scale_shorter_side(height, width, resize)
     # round to even at a half, as torchvision does
     corner = [round((length - image_size) / 2) for length in resized]
     if (squares := max(sizes) // shorter) > 5:
-        axis, before = sizes.index(max(sizes)), squares // 2 - 2
-        box[axis], box[axis + 2] = before * shorter, 4 * shorter
+        axis = sizes.index(max(sizes))
+        before = squares // 2 - 2
+        box[axis] = before * shorter
+        box[axis + 2] = 4 * shorter
         corner[axis] -= before * resize
     return box, *corner
 

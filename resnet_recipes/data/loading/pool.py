@@ -61,7 +61,8 @@ class WorkerPool:
     """
 
     def __init__(self, context: WorkerContext, workers: int):
-        self._workers, self._fill = max(1, workers), context.fill
+        self._workers = max(1, workers)
+        self._fill = context.fill
         self._is_stuck = False
         if not workers:
             self._executor: Executor = _Caller()

@@ -103,11 +103,14 @@ class Slots:
     """
 
     def __init__(self, capacity: Capacity):
-        self._memory, self._is_pinned = SharedArrays(**capacity.layout), False
+        self._memory = SharedArrays(**capacity.layout)
+        self._is_pinned = False
 
     def rows(self, slot: int, order: BatchOrder) -> Rows:
         """Return an order's rows in the batch of a slot, as views of the memory."""
-        memory, count, size = self._memory, len(order.indices), order.image_size**2 * 3
+        memory = self._memory
+        count = len(order.indices)
+        size = order.image_size**2 * 3
         rows = slice(order.first, order.first + count)
         pixels = memory["pixels"][slot, rows.start * size : rows.stop * size]
         return Rows(

@@ -64,7 +64,8 @@ def fill(storage: Storage, rows: Rows, skip_bad: bool = False) -> list[int]:
 
 
 def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
-    bad, examples = [], len(storage.labels)
+    bad = []
+    examples = len(storage.labels)
     for row, index in enumerate(rows.indices.tolist()):
         for candidate in range(index, index + min(100, examples)):
             one = rows.select_row(row)._replace(indices=np.array([candidate % examples]))

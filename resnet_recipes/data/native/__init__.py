@@ -50,9 +50,11 @@ def find_mismatch(library: ctypes.CDLL) -> str:
     for name, checksums in PIXELS.items():
         file = np.fromfile(FOLDER / f"{name}.jpg", np.uint8)
         for (way, (left, top, size, side)), checksum in zip(WAYS.items(), checksums, strict=True):
-            row, pixels = make_blank_rows(1), np.zeros((side, side, 3), np.uint8)
+            row = make_blank_rows(1)
+            pixels = np.zeros((side, side, 3), np.uint8)
             row["data"], row["length"], row["output_size"] = file.ctypes.data, file.size, side
-            row["box"], row["pixels"] = (left, top, size, size), pixels.ctypes.data
+            row["box"] = (left, top, size, size)
+            row["pixels"] = pixels.ctypes.data
             library.engine_try(row.ctypes.data, 1)
             if zlib.crc32(pixels.data) != checksum:
                 wrong.append(f"{name} {way}")
@@ -108,7 +110,8 @@ def shrink(
     `data` is a JPEG file or raw pixels. Returns None if the engine rejects it. If `to` is (0, 0), a
     JPEG is only checked.
     """
-    row, pixels = make_blank_rows(1), np.empty((*to, 3), np.uint8)
+    row = make_blank_rows(1)
+    pixels = np.empty((*to, 3), np.uint8)
     row["data"], row["length"], row["size"], row["raw"] = data.ctypes.data, data.size, size, raw
     failed = load_library().engine_shrink(row.ctypes.data, *to, pixels.ctypes.data)
     return None if failed else pixels

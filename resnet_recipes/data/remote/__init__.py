@@ -63,7 +63,9 @@ def fetch_outline(config: DataConfig) -> DataOutline:
             )
         return DataOutline(complete / remote.table_name, note)
     copy = remote.copy(config.cache)
-    start, before, total = time.monotonic(), copy.fetched_bytes, copy.contents.size
+    start = time.monotonic()
+    before = copy.fetched_bytes
+    total = copy.contents.size
     copy.outline(lambda: time.monotonic() > start + _SAMPLE_SECONDS)
     fetched, speed = copy.fetched_bytes, ""
     if before < fetched < total:

@@ -51,7 +51,8 @@ class Copy:
     def __init__(self, store: Store, contents: Contents, home: Path, version: str):
         """Copy `contents` of `store` to a folder in `home`, the folder of all its copies."""
         self.contents, self._store, self._home = contents, store, home
-        self.final, self._part = home / version, home / f"{version}{PART}"
+        self.final = home / version
+        self._part = home / f"{version}{PART}"
         self._journal = home / f"{version}{_JOURNAL}"
         self._pieces = [
             Piece(remote, start, min(start + PIECE_BYTES, remote.size))
@@ -140,7 +141,8 @@ class Copy:
 
     def _fetch_now(self, parts: Sequence[int], progress: Progress, stopped: IsStopped) -> None:
         """Fetch pieces in parallel. Raises the first error; keeps fetched pieces."""
-        done, fetched = self._read_journal(), self.fetched_bytes
+        done = self._read_journal()
+        fetched = self.fetched_bytes
         ahead = (number for number in parts if number not in done)
         with (
             open(self._journal, "ab", buffering=0) as journal,
@@ -270,7 +272,8 @@ class Copy:
 def _iterate_metadata_ranges(beton: Path) -> Iterator[tuple[int, int]]:
     """Yield the byte ranges of a .beton file that are not images, from its header."""
     with open(beton, "rb") as file:
-        header, size = file.read(HEADER.itemsize), os.fstat(file.fileno()).st_size
+        header = file.read(HEADER.itemsize)
+        size = os.fstat(file.fileno()).st_size
     if len(header) == HEADER.itemsize:
         row = np.frombuffer(header, HEADER)[0]
         if row["version"] == VERSION:

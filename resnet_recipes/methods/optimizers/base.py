@@ -81,7 +81,8 @@ class OptimizerSettings(Section):
         Both keep the model's order, and are split in two if backbone and classifier use different
         learning rates. "lr_factor" is the factor on the learning rate.
         """
-        is_exempt, lr_factors = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
+        is_exempt = POLICIES[self.no_decay]
+        lr_factors = dict.fromkeys((self.backbone_rate, 1.0))
         groups: dict[tuple[bool, float], dict[str, Any]] = {
             (decays, lr_factor): {
                 "params": [],

@@ -78,7 +78,8 @@ class TorchLAMB(ScalerAwareOptimizer):
 
     def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
         scale, overflow = read_scaling(self)
-        states, decay = [self.state[p] for p in params], group["weight_decay"]
+        states = [self.state[p] for p in params]
+        decay = group["weight_decay"]
         # If the gradient overflowed, Adam changes nothing.
         step = partial(
             adam,

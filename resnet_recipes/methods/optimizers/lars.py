@@ -66,7 +66,9 @@ class TorchLARS(ScalerAwareOptimizer):
 
     def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
         scale, overflow = read_scaling(self)
-        lr, decay, grads = group["lr"], group["weight_decay"], [p.grad for p in params]
+        lr = group["lr"]
+        decay = group["weight_decay"]
+        grads = [p.grad for p in params]
         if scale is not None:
             torch._foreach_mul_(grads, 1 / scale)
         if decay:

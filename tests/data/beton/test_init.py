@@ -136,7 +136,8 @@ def assert_file_rejected(file: Path, content: bytes) -> None:
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(("part", "key", "value"), NUMBERS)
 def test_open_beton_rejects_wrong_number_without_checksum(file, part, key, value):
-    parts, (how, number) = Parts(file.read_bytes()), value.split()
+    parts = Parts(file.read_bytes())
+    how, number = value.split()
     column = getattr(parts, part)[key]
     column[0] = int(number) + (int(column[0]) if how == "by" else 0)
     assert_file_rejected(file, parts.data.tobytes())
@@ -162,8 +163,10 @@ def test_open_beton_rejects_changed_length_without_checksum(file):
 
 
 def test_open_beton_rejects_changed_description_with_sidecar(file):
-    parts, rng = Parts(file.read_bytes()), np.random.default_rng(0)
-    table, end = int(parts.header["table_ptr"][0]), METADATA_START + parts.samples.nbytes
+    parts = Parts(file.read_bytes())
+    rng = np.random.default_rng(0)
+    table = int(parts.header["table_ptr"][0])
+    end = METADATA_START + parts.samples.nbytes
     description = [*range(end), *range(table, len(parts.data))]
     for offset in rng.choice(description, 200).tolist():
         bit = int(rng.integers(8))

@@ -42,7 +42,8 @@ def test_quasi_random_order_opens_few_pages(beton, monkeypatch):
     pages = (beton.starts // beton.page_size)[make_quasi_random_order(beton)(0, 0, len(beton))]
     positions = np.arange(len(pages))
     last, first = np.zeros((2, pages.max() + 1), int)
-    last[pages], first[pages[::-1]] = positions, positions[::-1]
+    last[pages] = positions
+    first[pages[::-1]] = positions[::-1]
     is_open = (first <= positions[:, None]) & (positions[:, None] <= last)
     assert is_open.sum(1).max() <= 16
 

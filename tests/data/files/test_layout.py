@@ -76,7 +76,8 @@ def test_folder_without_val_suggests_a_setting(flowers):
 
 def test_validation_fraction_is_taken_from_each_class(flowers):
     config = make_small_config(flowers, val_share=0.25)
-    train, val = {*list_split(config, "train").names}, list_validation(config)
+    train = {*list_split(config, "train").names}
+    val = list_validation(config)
     assert train | val == {*Listing.of(flowers).names}
     assert not train & val
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
@@ -409,7 +410,8 @@ def images_with_tables(copied_images: Path) -> Path:
 
 
 def test_table_next_to_folders_gives_labels_and_note(images_with_tables, image_folder):
-    theirs, table = read_labels(image_folder), images_with_tables / "val.csv"
+    theirs = read_labels(image_folder)
+    table = images_with_tables / "val.csv"
     assert read_labels(images_with_tables) == {
         name: SWAPPED[label] for name, label in theirs.items()
     }

@@ -44,7 +44,8 @@ EXPECTED = [
 
 
 def test_cached_listing_equals_the_original(listed_dataset):
-    first, second = Listing.of(listed_dataset / "train"), Listing.of(listed_dataset / "train")
+    first = Listing.of(listed_dataset / "train")
+    second = Listing.of(listed_dataset / "train")
     assert (first.is_cached, second.is_cached) == (False, True)
     assert list_names_and_sizes(first) == list_names_and_sizes(second) == EXPECTED
     assert first.digest == second.digest
@@ -64,7 +65,8 @@ def test_cached_listing_equals_the_original(listed_dataset):
 )
 def test_folder_change_is_seen_with_old_mtime(listed_dataset, command):
     split = listed_dataset / "train"
-    before, times = Listing.of(split), {folder: os.stat(folder) for folder, *_ in os.walk(split)}
+    before = Listing.of(split)
+    times = {folder: os.stat(folder) for folder, *_ in os.walk(split)}
     subprocess.run(command, shell=True, cwd=split, check=True)
     for folder, status in times.items():
         os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -127,7 +129,8 @@ def test_small_datasets_are_not_cached(listed_dataset, monkeypatch):
 
 def test_facts_report_cached_listing_and_digest(listed_dataset):
     config = make_small_config(listed_dataset)
-    first, second = data.survey_images(config), data.survey_images(config)
+    first = data.survey_images(config)
+    second = data.survey_images(config)
     assert "using the cached listing" in "".join(second.details)
     assert "cached listing" not in "".join(first.details)
     assert first.digest == second.digest

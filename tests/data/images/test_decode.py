@@ -65,7 +65,8 @@ def test_16_bit_gray_keeps_upper_eight_bits():
 
 
 def test_32_bit_gray_needs_a_known_white():
-    values, floats = np.arange(12, dtype=np.int32).reshape(3, 4), np.float32([[1e4, 0], [1, 2]])
+    values = np.arange(12, dtype=np.int32).reshape(3, 4)
+    floats = np.float32([[1e4, 0], [1, 2]])
     for stored, expected in ((20 * values, 20 * values), (np.float32(values / 255), values)):
         assert np.array_equal(
             decode_all(encode_image(Image.fromarray(stored), "TIFF")), to_rgb_array(expected)

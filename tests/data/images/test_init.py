@@ -50,11 +50,14 @@ def fill_all(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) 
 
 def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
     images = TrainImages(files, CROP)
-    storage, broken = use_engine(images, 2), 1
+    storage = use_engine(images, 2)
+    broken = 1
     expected = fill_all(storage, files)
     python = fill_all(images, files)
     assert not np.array_equal(python[broken], expected[broken])
-    path, engine_fill, calls = Path(files.path(broken)), Engine.fill, []
+    path = Path(files.path(broken))
+    engine_fill = Engine.fill
+    calls = []
 
     def fill(engine: Engine, *settings) -> np.ndarray:
         calls.append(engine)
@@ -97,7 +100,8 @@ def test_training_crops_equal_python_decoder(files, changes, reduce, side, most)
 
 @pytest.mark.parametrize("bicubic", [False, True])
 def test_evaluation_crops_equal_python_decoder(files, bicubic):
-    ours, theirs = use_engine(EvalImages(files, 40, bicubic), 2), EvalImages(files, 40, bicubic)
+    ours = use_engine(EvalImages(files, 40, bicubic), 2)
+    theirs = EvalImages(files, 40, bicubic)
     assert isinstance(ours, NativeImages)
     assert np.array_equal(fill_all(ours, files), fill_all(theirs, files))
 

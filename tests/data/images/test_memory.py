@@ -75,7 +75,8 @@ def read_batches(
 
 def read_crops(config: DataConfig, augment: object = None, first: int = 0, **share) -> list[bytes]:
     """Return the training crops of each step, and the evaluation crops."""
-    facts, mine = data.survey_images(config), replace(ONE_RANK, **share)
+    facts = data.survey_images(config)
+    mine = replace(ONE_RANK, **share)
     with (
         closing(data.open_train(config, facts, mine, augment)) as train,
         closing(data.open_eval(config, facts, mine)) as evaluation,
@@ -170,7 +171,8 @@ def _read_all(pickled: bytes) -> None:
 
 @requires_engine
 def test_shrunk_images_are_shared_by_name(copied_mixed_images):
-    files, name = Files.of(make_memory_config(copied_mixed_images), "train"), f"test {os.getpid()}"
+    files = Files.of(make_memory_config(copied_mixed_images), "train")
+    name = f"test {os.getpid()}"
     source = ShrunkImages(files, LONGEST, name)
     pickled = pickle.dumps(source)
     process = multiprocessing.get_context("fork").Process(target=_read_all, args=(pickled,))
@@ -253,7 +255,8 @@ def test_images_whose_memory_was_freed_are_decoded_again(
 
 @requires_engine
 def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
-    source, name = open_shrunk(mixed_images, 90, "freed"), "test freed"
+    source = open_shrunk(mixed_images, 90, "freed")
+    name = "test freed"
     expected = read_shrunk(source)
     before = _measure_kilobytes(os.getpid(), name)[0]
     assert 1000 * before > 0.9 * sum(map(len, expected)) > 300_000
@@ -285,7 +288,8 @@ def test_image_memory_stays_after_another_process_freed(mixed_images, free_memor
 @requires_engine
 def test_image_memory_is_constant_once_filled(mixed_images):
     with closing(open_training(make_memory_config(mixed_images))) as loader:
-        batches, sizes = loader.batches(), []
+        batches = loader.batches()
+        sizes = []
         for _ in range(20):
             list(itertools.islice(batches, 4))  # an epoch has 3.5 steps
             sizes.append(_measure_kilobytes(os.getpid())[0])
@@ -358,7 +362,8 @@ def read_error(config: DataConfig, spoil: Callable[[], object]) -> str:
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("action", ["error", "skip"])
 def test_hostile_images_fail_in_memory_as_from_files(mixed_images, tmp_path, name, action):
-    root, messages = tmp_path / "images", []
+    root = tmp_path / "images"
+    messages = []
     bad = root / "train" / "ant" / "000.jpg"
     for pixels in (0, LONGEST):
         shutil.copytree(mixed_images, root)

@@ -26,7 +26,8 @@ def shrink_in_loops(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return float32 sums over rows, then over columns; weights are the covered parts of pixels."""
 
     def shrink_lines(values: np.ndarray, length: int) -> np.ndarray:
-        scale, lines = len(values) / length, []
+        scale = len(values) / length
+        lines = []
         for i in range(length):
             total = np.zeros_like(values[0])
             for j in range(len(values)):
@@ -62,7 +63,8 @@ def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrink_with):
 @requires_engine
 @pytest.mark.parametrize("kind", sorted({*JPEGS} - {"with EXIF"}))
 def test_jpeg_check_rejects_exactly_what_decoding_rejects(kind):
-    data, results = encode_image(make_photo(), **JPEGS[kind]), []
+    data = encode_image(make_photo(), **JPEGS[kind])
+    results = []
     for at in range(len(data) // 2, len(data) - 8, len(data) // 30):
         cut = np.frombuffer(data[:at] + data[at + 5 :], np.uint8)
         checked, decoded = (native.shrink(cut, (150, 211), size) for size in ((0, 0), (150, 211)))

@@ -38,7 +38,9 @@ class Grays:
     """
 
     def __init__(self, in_threads: bool, bad: tuple[int, ...] = ()):
-        self.labels, self.in_threads, self.bad = np.arange(40) // 4, in_threads, bad
+        self.labels = np.arange(40) // 4
+        self.in_threads = in_threads
+        self.bad = bad
 
     def fill(self, rows: Rows) -> None:
         for index in rows.indices.tolist():
@@ -117,7 +119,8 @@ def test_new_iteration_ends_the_earlier_one():
 
 
 def test_prefetch_limits_batches_read_ahead():
-    storage, filled = Grays(True), []
+    storage = Grays(True)
+    filled = []
     fill = storage.fill
     storage.fill = lambda rows: (filled.append(int(rows.indices[0])), fill(rows))
     pipeline = Pipeline(storage, Capacity(1, prefetch=3, rows=7, image_size=6))
@@ -141,7 +144,8 @@ def test_batch_memory_is_independent_of_workers():
 
 def test_loader_times_out_on_unresponsive_storage(monkeypatch):
     monkeypatch.setattr(loading, "STUCK_SECONDS", 0.1)
-    storage, gate = Grays(True), threading.Event()
+    storage = Grays(True)
+    gate = threading.Event()
     storage.fill = lambda rows: gate.wait()
     pipeline = Pipeline(storage, Capacity(1, prefetch=1, rows=7, image_size=6))
     with pytest.raises(
@@ -226,7 +230,8 @@ def loader_case(
     request: pytest.FixtureRequest, image_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> LoaderCase:
     """Class folders and .beton files with the engine, and class folders in Python."""
-    decoded, kind = Counter(), request.param
+    decoded = Counter()
+    kind = request.param
     for storage in (NativeImages, TrainImages):
         monkeypatch.setattr(storage, "fill", wrap_fill(storage.fill, decoded))
     if kind == "python":
@@ -234,7 +239,8 @@ def loader_case(
     in_threads = kind != "python"  # images decoded by processes could not be counted here
     root, backend = image_folder, "torchvision"
     if kind == "beton":
-        root, backend = request.getfixturevalue("betons"), "ffcv"
+        root = request.getfixturevalue("betons")
+        backend = "ffcv"
     config = make_small_config(root, backend, workers=2 * in_threads, prefetch=PREFETCH)
     return LoaderCase(config, data.survey_images(config), PREFETCH * in_threads, decoded)
 

@@ -13,9 +13,11 @@ import numpy as np
 
 def main(path: str, job: str) -> None:
     """Load the library without the package, which would import torch."""
-    library, loaded = ctypes.CDLL(path), np.load(job)
+    library = ctypes.CDLL(path)
+    loaded = np.load(job)
     library.engine_jpeg.restype = ctypes.c_char_p
-    rows, images = loaded["rows"], loaded["images"]
+    rows = loaded["rows"]
+    images = loaded["images"]
     pixels = [np.zeros((side, side, 3), np.uint8) for side in rows["output_size"]]
     rows["data"] = images.ctypes.data + np.cumsum(rows["length"]) - rows["length"]
     rows["pixels"] = [array.ctypes.data for array in pixels]

@@ -28,7 +28,8 @@ class _Codes:
     """A Huffman table with symbols in random order, so that any symbol may have 16 bits."""
 
     def __init__(self, counts: tuple[int, ...], symbols: tuple[int, ...], rng: np.random.Generator):
-        self.counts, self.symbols = counts, rng.permutation(symbols).tolist()
+        self.counts = counts
+        self.symbols = rng.permutation(symbols).tolist()
         self.codes, code, symbol = {}, 0, iter(self.symbols)
         for length, count in enumerate(counts, start=1):
             for _ in range(count):
@@ -76,9 +77,11 @@ def _scan(kind: JpegKind, tables: tuple[_Codes, _Codes], rng: np.random.Generato
         across = down = 1
         blocks = [1]
     units = -(-kind.height // (8 * down)) * -(-kind.width // (8 * across))
-    interval, parts = kind.interval or units, []
+    interval = kind.interval or units
+    parts = []
     for first in range(0, units, interval):
-        levels, bits = [0] * len(blocks), ""
+        levels = [0] * len(blocks)
+        bits = ""
         for _ in range(first, min(first + interval, units)):
             for part in np.repeat(np.arange(len(blocks)), blocks).tolist():
                 level = int(np.clip(levels[part] + rng.integers(-20, 21), -90, 90))
@@ -104,7 +107,8 @@ def _make_block(difference: int, tables: tuple[_Codes, _Codes], rng: np.random.G
     """
     dc, ac = (table.codes for table in tables)
     size, bits = _encode_value(difference)
-    bits, before = dc[size] + bits, 0
+    bits = dc[size] + bits
+    before = 0
     count = min(63, int(rng.geometric(0.25)) - 1)
     for place in np.sort(rng.choice(np.arange(1, 64), count, replace=False)).tolist():
         run = place - before - 1

@@ -16,7 +16,8 @@ COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
     reason="sudo apt-get install g++-aarch64-linux-gnu qemu-user-static",
 )
 def test_neon_resize_is_bit_identical_to_scalar_loops(tmp_path):
-    source, program = PATH.parent / "src", tmp_path / "same_bits"
+    source = PATH.parent / "src"
+    program = tmp_path / "same_bits"
     files = [
         Path(__file__).with_name("same_bits.cpp"),
         source / "resize.cpp",

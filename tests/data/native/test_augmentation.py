@@ -76,7 +76,8 @@ def test_hue_equals_pillow_for_colors_and_steps(engine):
     ids=["randaugment", "original", "trivial_augment", "flips", "color_jitter"],
 )
 def test_augmentation_is_equal_without_the_engine(engine, method):
-    operations, side = method.augment_image(), 48
+    operations = method.augment_image()
+    side = 48
     sources = make_images(side) * 12
     pixels = augment(
         engine,

@@ -143,7 +143,8 @@ def test_raw_pixels_need_three_bytes_each(engine):
 
 def test_jpeg_tables_are_not_reused_across_images(engine):
     whole = encode_image(make_photo(1, 64, 64), quality=20)
-    start, end = whole.index(b"\xff\xdb"), whole.index(b"\xff\xc0")
+    start = whole.index(b"\xff\xdb")
+    end = whole.index(b"\xff\xc0")
     # file without quantization tables; libjpeg would keep those of the previous image
     without = whole[:start] + whole[end:]
     batch = Batch([whole, without] * 10, 32, box=BOX)
@@ -180,7 +181,8 @@ def test_special_files_are_rejected_at_once(engine, tmp_path, kind):
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_truncated_mapped_file_returns_status(engine, tmp_path, raw):
-    image, path = np.asarray(make_photo(0, 400, 500)), tmp_path / "mapped"
+    image = np.asarray(make_photo(0, 400, 500))
+    path = tmp_path / "mapped"
     image = (
         image
         if raw
@@ -199,7 +201,8 @@ def test_truncated_mapped_file_returns_status(engine, tmp_path, raw):
 @pytest.mark.parametrize("segment", [b"", b"\0\4ab", b"\0\0", b"\x7f\xffab"])
 def test_data_after_last_scan_is_damage(engine, segment, progressive):
     data = PROGRESSIVE if progressive else WHOLE
-    markers, rejected_count = range(1, 256, 3), 0
+    markers = range(1, 256, 3)
+    rejected_count = 0
     for marker in markers:
         bad = data[:-2] + bytes([0xFF, marker]) + segment + b"\xff\xd9"
         try:

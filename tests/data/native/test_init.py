@@ -73,13 +73,15 @@ class FileBatch(Batch):
 
 
 def test_engine_reads_files_by_folder_and_name(engine, jpeg, tmp_path):
-    from_file, from_memory = FileBatch(tmp_path, jpeg), Batch([jpeg], 32, box=BOXES[0])
+    from_file = FileBatch(tmp_path, jpeg)
+    from_memory = Batch([jpeg], 32, box=BOXES[0])
     assert np.array_equal(from_file.decode(engine), from_memory.decode(engine))
 
 
 def is_in_page_cache(path: Path) -> bool:
     """Return whether the first page of a file is in the page cache, without reading it."""
-    resident, library = ctypes.c_ubyte(), ctypes.CDLL(None)
+    resident = ctypes.c_ubyte()
+    library = ctypes.CDLL(None)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         address = ctypes.c_void_p(np.frombuffer(content, np.uint8).ctypes.data)
         assert not library.mincore(address, ctypes.c_size_t(1), ctypes.byref(resident))
@@ -128,7 +130,8 @@ def test_changed_image_fails_its_checksum(engine, jpeg):
 
 
 def test_half_size_level_has_its_own_crc(engine):
-    full, half = np.full((40, 40, 3), 50, np.uint8), np.full((20, 20, 3), 90, np.uint8)
+    full = np.full((40, 40, 3), 50, np.uint8)
+    half = np.full((20, 20, 3), 90, np.uint8)
     batch = Batch([full] * 2, 10, raw=True, size=40, box=(0, 0, 40, 40))
     small = batch.rows["small"]
     small["data"], small["length"], small["size"], small["raw"] = half.ctypes.data, half.size, 20, 1
@@ -138,7 +141,8 @@ def test_half_size_level_has_its_own_crc(engine):
 
 
 def test_raw_pixels_are_never_read_past_end(engine, tmp_path):
-    size, page = 64 * 64 * 3, mmap.PAGESIZE
+    size = 64 * 64 * 3
+    page = mmap.PAGESIZE
     assert size % page == 0
     with (tmp_path / "pixels").open("w+b") as file:
         file.write(bytes([50]) * (size + page))

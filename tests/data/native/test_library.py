@@ -66,7 +66,8 @@ def test_library_without_a_function_is_rejected():
 
 def test_library_with_moved_fields_is_rejected(reload_library, monkeypatch):
     """Two fields of one byte swap places, and the struct keeps its size."""
-    row, others = native_rows.make_blank_rows(0).dtype, {"raw": "mirror", "mirror": "raw"}
+    row = native_rows.make_blank_rows(0).dtype
+    others = {"raw": "mirror", "mirror": "raw"}
     kinds, places = zip(*row.fields.values(), strict=True)
     fields = {"names": [others.get(name, name) for name in row.names], "formats": kinds}
     moved = np.dtype(fields | {"offsets": places, "itemsize": row.itemsize})
@@ -96,7 +97,8 @@ def job(tmp_path_factory) -> Path:
     rows = native_rows.make_blank_rows(len(images))
     rows["length"] = [image.size for image in images]
     ways = np.tile([*known.WAYS.values()], (len(files), 1))
-    rows["box"], rows["output_size"] = ways[:, [0, 1, 2, 2]], ways[:, 3]
+    rows["box"] = ways[:, [0, 1, 2, 2]]
+    rows["output_size"] = ways[:, 3]
     path = tmp_path_factory.mktemp("job") / "job.npz"
     np.savez(path, rows=rows, images=np.concatenate(images))
     return path
@@ -153,7 +155,8 @@ def test_library_is_bit_identical_with_another_libjpeg(require_engine, wheels, j
 
 @pytest.mark.exhaustive  # compiling takes seconds
 def test_public_interface_is_bit_identical_across_libjpegs(wheels, job, build, tmp_path):
-    for_system, for_wheel = build("for_system", "-ljpeg"), build("for_wheel", str(wheels))
+    for_system = build("for_system", "-ljpeg")
+    for_wheel = build("for_wheel", str(wheels))
     (tmp_path / "wheel").mkdir()
     (tmp_path / "system").mkdir()
     used, right = decode_with(for_system, job, link_library(tmp_path / "wheel", SONAME, wheels))

@@ -20,13 +20,17 @@ class Memory:
         self.source = rng.integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
         self.kept = np.zeros(self.source.size + 64, np.uint8)
         self.counts = np.array([0, self.kept.size, 0], np.uint64)
-        self.entry, self.pixels = np.zeros(1, np.uint64), np.zeros((SIDE, SIDE, 3), np.uint8)
+        self.entry = np.zeros(1, np.uint64)
+        self.pixels = np.zeros((SIDE, SIDE, 3), np.uint8)
 
     def make_row(self) -> np.ndarray:
         row = make_blank_rows(1)
         row["data"], row["length"] = self.source.ctypes.data, self.source.size
-        row["size"], row["raw"] = self.source.shape[:2], True
-        row["longest"], row["output_size"], row["box"] = WIDTH, SIDE, (0, 0, WIDTH, HEIGHT)
+        row["size"] = self.source.shape[:2]
+        row["raw"] = True
+        row["longest"] = WIDTH
+        row["output_size"] = SIDE
+        row["box"] = (0, 0, WIDTH, HEIGHT)
         row["pixels"], row["kept"] = self.pixels.ctypes.data, self.kept.ctypes.data
         row["memory"], row["entry"] = self.counts.ctypes.data, self.entry.ctypes.data
         return row
@@ -59,7 +63,9 @@ def test_image_beyond_capacity_is_read_again(memory):
 
 
 def test_image_freed_during_read_is_read_again(memory):
-    expected, row, engine = memory.pixels.copy(), memory.make_row(), Engine(1)
+    expected = memory.pixels.copy()
+    row = memory.make_row()
+    engine = Engine(1)
     ticket = engine.submit(row)
     while row["status"][0] == Status.WAITING:
         pass  # waits until a thread has started

@@ -19,7 +19,8 @@ FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
 
 def make_boxes(count: int, seed: int = 0, square: int = 0) -> np.ndarray:
     """Return random boxes (left, top, width, height) in the photo, including corners and edges."""
-    rng, most = np.random.default_rng(seed), np.array([WIDTH, HEIGHT])
+    rng = np.random.default_rng(seed)
+    most = np.array([WIDTH, HEIGHT])
     size = np.full((count, 2), square)
     if not square:
         size = np.stack([rng.integers(1, side + 1, count) for side in most], axis=1)
@@ -30,7 +31,8 @@ def make_boxes(count: int, seed: int = 0, square: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("options", JPEGS.values(), ids=JPEGS.keys())
 def test_unresized_crop_is_bit_identical_to_full_decode(engine, options):
     data = encode_image(make_photo(), quality=85, **options)
-    whole, cut = decode_with_pillow(data), make_boxes(40, square=33)
+    whole = decode_with_pillow(data)
+    cut = make_boxes(40, square=33)
     pixels = Batch([data] * 40, 33, box=cut).decode(engine)
     for image, (left, top, _, _) in zip(pixels, cut, strict=True):
         assert np.array_equal(image, whole[top : top + 33, left : left + 33])
@@ -39,7 +41,9 @@ def test_unresized_crop_is_bit_identical_to_full_decode(engine, options):
 @pytest.mark.parametrize("chosen", FILTERS)
 @pytest.mark.parametrize("side", [8, 61, 176])
 def test_resize_is_within_one_level_of_pillow(engine, chosen, side):
-    raw, cut, how = np.asarray(make_photo()), make_boxes(30, seed=side), FILTERS[chosen]
+    raw = np.asarray(make_photo())
+    cut = make_boxes(30, seed=side)
+    how = FILTERS[chosen]
     batch = Batch([raw] * 30, side, box=cut, size=(HEIGHT, WIDTH), raw=True, filter=chosen)
     for image, (left, top, width, height) in zip(batch.decode(engine), cut, strict=True):
         theirs = Image.fromarray(raw[top : top + height, left : left + width])
@@ -60,7 +64,8 @@ def crop_with_pillow(pixels: np.ndarray, resize: int, side: int, how: int) -> np
     high, wide = (int(resize * length / min(height, width)) for length in (height, width))
     # width first: for tall images the order depends on the Pillow version
     image = Image.fromarray(pixels).resize((wide, height), how).resize((wide, high), how)
-    top, left = round((high - side) / 2), round((wide - side) / 2)
+    top = round((high - side) / 2)
+    left = round((wide - side) / 2)
     return np.asarray(image)[top : top + side, left : left + side]
 
 
@@ -72,7 +77,8 @@ def test_evaluation_crop_of_noise_equals_pillow(require_engine, chosen, scalar):
     sizes += rng.integers(1, 300, (60, 2)).tolist()
     with closing(Engine(1, scalar=scalar)) as engine:
         for height, width in sizes:
-            raw, resize = make_random_pixels(rng, height, width), int(rng.integers(1, 280))
+            raw = make_random_pixels(rng, height, width)
+            resize = int(rng.integers(1, 280))
             side = int(rng.integers(1, resize + 1))
             how = {"geometry": CENTER, "resize": resize, "filter": chosen}
             batch = Batch([raw], side, size=(height, width), raw=True, **how)
@@ -117,7 +123,8 @@ def test_fractional_box_resizes_as_pillow(engine):
 def test_random_crops_equal_python_loader(engine):
     sizes = np.array([[150, 211], [211, 150], [32, 32], [20, 700], [700, 20], [1, 1], [3, 2]])
     images = [encode_image(make_photo(0, *size)) for size in sizes.tolist()]
-    crop, indices = TrainCrop(5, (0.08, 1.0), (0.75, 4 / 3), flip=True), np.arange(len(sizes))
+    crop = TrainCrop(5, (0.08, 1.0), (0.75, 4 / 3), flip=True)
+    indices = np.arange(len(sizes))
     for epoch in range(30):
         batch = Batch(images, 16, geometry=CROP)
         numbers, _ = crop.sample_attempts(make_rows(epoch, indices))
@@ -135,7 +142,8 @@ def test_engine_decodes_photographs_as_pillow(engine, photographs):
         whole = decode_with_pillow(data)
         height, width = whole.shape[:2]
         side = min(50, height, width)
-        left, top = width - side, (height - side) // 2
+        left = width - side
+        top = (height - side) // 2
         batch = Batch([data], side, box=(left, top, side, side))
         if not batch.fill(engine).any():
             assert np.array_equal(batch.pixels[0], whole[top:, left:][:side, :side]), path

@@ -13,7 +13,8 @@ from resnet_recipes.data.remote.stores import Bucket
 from tests.checks import get_problem
 
 moto = pytest.importorskip("moto.server")
-s3fs, botocore = pytest.importorskip("s3fs"), pytest.importorskip("botocore.exceptions")
+s3fs = pytest.importorskip("s3fs")
+botocore = pytest.importorskip("botocore.exceptions")
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,8 @@ def test_store_without_ranges_is_rejected(bucket, tmp_path, monkeypatch):
 
 def test_object_replaced_during_fetch_is_rejected(bucket, tmp_path, monkeypatch):
     """Its ETag is not an MD5, and ranges are read from any version."""
-    size, parts = 11 << 20, {"chunksize": 5 << 20}
+    size = 11 << 20
+    parts = {"chunksize": 5 << 20}
     for split in ("train", "val"):
         bucket.pipe_file(f"images/set/{split}.csv", b"file,label\nlarge.png,a\n")
     bucket.pipe_file("images/set/large.png", bytes(size), **parts)

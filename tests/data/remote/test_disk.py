@@ -57,7 +57,8 @@ def test_is_local_rejects_a_linked_folder(copy_locations, tmp_path):
 
 @pytest.mark.parametrize("kind", ["link", "file", "open", "theirs"])
 def test_copy_folder_writable_by_others_is_rejected(kind, tmp_path, monkeypatch):
-    home, elsewhere = tmp_path / "cache" / "set", tmp_path / "elsewhere"
+    home = tmp_path / "cache" / "set"
+    elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     home.parent.mkdir()
     if kind == "link":

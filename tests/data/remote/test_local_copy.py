@@ -132,7 +132,8 @@ def test_require_trusted_url_trusts_images_fetched_before(config, site):
 
 def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.remote._SAMPLE_SECONDS", -1.0)
-    facts, local = data.survey_images(config), data.survey_images(DataConfig(root=str(betons)))
+    facts = data.survey_images(config)
+    local = data.survey_images(DataConfig(root=str(betons)))
     assert replace(facts, root=betons, notes=()) == replace(local, notes=())
     assert "are still to be fetched before the first step" in facts.notes[0].text
     asked = len(list_requested_ranges(site))
@@ -209,7 +210,8 @@ def test_fetched_copy_never_mixes_file_versions(config, site, origin):
 @pytest.mark.parametrize("has_etag", [True, False])
 def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
     site.has_etag = has_etag
-    path, changes = origin / "train.beton", []
+    path = origin / "train.beton"
+    changes = []
 
     def change(done: int, total: int) -> None:
         if not changes and sum("train.beton " in request for request in site.asked) > 3:
@@ -281,7 +283,8 @@ def test_fetch_times_out_on_slow_response(config, site, monkeypatch, drops):
     ),
 )
 def test_fetch_reports_rejected_request(config, site, status, moved_to, message):
-    site.status, site.moved_to = int(status), moved_to
+    site.status = int(status)
+    site.moved_to = moved_to
     assert message in explain_failed_fetch(config)
 
 

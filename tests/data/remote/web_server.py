@@ -46,7 +46,8 @@ class Site(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send a part of a file."""
-        kind, is_get = type(self), self.command == "GET"
+        kind = type(self)
+        is_get = self.command == "GET"
         fault, drops = (kind.fault, kind.drops) if is_get else ("", b"")
         kind.asked.append(f"{self.command} {self.path} {self.headers.get('Range', '')}".strip())
         path = kind.folder / unquote(self.path.lstrip("/"))
@@ -63,8 +64,10 @@ class Site(BaseHTTPRequestHandler):
         requested = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         body, headers = content, {}
         if requested and fault != "no ranges":
-            start, end = int(requested[1]), int(requested[2])
-            body, shift = content[start : end + 1], fault == "another range"
+            start = int(requested[1])
+            end = int(requested[2])
+            body = content[start : end + 1]
+            shift = fault == "another range"
             status = 206
             headers["Content-Range"] = f"bytes {start + shift}-{end + shift}/{len(content)}"
         if kind.has_etag:

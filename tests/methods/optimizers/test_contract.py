@@ -71,7 +71,8 @@ def test_optimizer_defaults_are_valid_and_wrong_values_rejected(optimizer):
 
 @every_optimizer
 def test_resumed_optimizer_matches_uninterrupted_one(optimizer):
-    complete, resumed = make_policy_network(), make_policy_network()
+    complete = make_policy_network()
+    resumed = make_policy_network()
     ours = optimizer(lr=0.01).build(complete)
     for step, grads in enumerate(make_gradients(complete, 6)):
         take_step(complete, ours, grads)
@@ -106,7 +107,8 @@ def test_overflow_changes_nothing_without_host_sync(optimizer):
     for grads in make_gradients(model, 2):
         take_step(model, built, grads)
     before = copy.deepcopy([model.state_dict(), built.state_dict()["state"]])
-    built.grad_scale, built.found_inf = torch.tensor(8.0), torch.tensor(1.0)
+    built.grad_scale = torch.tensor(8.0)
+    built.found_inf = torch.tensor(1.0)
     with profile(activities=[ProfilerActivity.CPU]) as trace:
         take_step(model, built, [torch.full_like(p, float("inf")) for p in model.parameters()])
     called = {event.key for event in trace.key_averages()}
@@ -118,7 +120,9 @@ def test_overflow_changes_nothing_without_host_sync(optimizer):
 @every_optimizer
 def test_scaler_sets_scale_and_overflow_during_step(optimizer):
     """Fused torch optimizers rely on this, but it is not a public torch API."""
-    model, scaler, scalings = nn.Linear(2, 2), torch.amp.GradScaler("cpu", 4.0), []
+    model = nn.Linear(2, 2)
+    scaler = torch.amp.GradScaler("cpu", 4.0)
+    scalings = []
     built = optimizer(lr=0.01).build(model)
     built.register_step_pre_hook(lambda *_: scalings.append([*map(float, read_scaling(built))]))
     for factor in (1.0, float("inf")):
@@ -133,11 +137,14 @@ def test_scaler_sets_scale_and_overflow_during_step(optimizer):
 
 @every_optimizer
 def test_scaled_gradient_is_unscaled(optimizer):
-    unscaled, scaled = make_policy_network(), make_policy_network()
-    ours, theirs = optimizer(lr=0.01).build(unscaled), optimizer(lr=0.01).build(scaled)
+    unscaled = make_policy_network()
+    scaled = make_policy_network()
+    ours = optimizer(lr=0.01).build(unscaled)
+    theirs = optimizer(lr=0.01).build(scaled)
     for grads in make_gradients(unscaled, 3):
         take_step(unscaled, ours, grads)
-        theirs.grad_scale, theirs.found_inf = torch.tensor(8.0), torch.tensor(0.0)
+        theirs.grad_scale = torch.tensor(8.0)
+        theirs.found_inf = torch.tensor(0.0)
         take_step(scaled, theirs, [8 * grad for grad in grads])
     assert is_identical(unscaled.parameters(), scaled.parameters())
 
@@ -147,13 +154,15 @@ def train_with_all(process: RankProcess) -> dict[str, str]:
 
     Returns a hash of weights and state by optimizer.
     """
-    rank, hashes = distributed.read_rank("cpu", process.launch.store_path), {}
+    rank = distributed.read_rank("cpu", process.launch.store_path)
+    hashes = {}
     distributed.join_group(rank)
     for optimizer in OPTIMIZERS:
         torch.manual_seed(rank.rank)
         model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(6, 5))
         settings = optimizer(lr=0.01)
-        all_reduce, precision = AllReduce(model), Precision(rank.device, torch.float32, model)
+        all_reduce = AllReduce(model)
+        precision = Precision(rank.device, torch.float32, model)
         built = settings.build(model)
         for _ in range(10):
             with all_reduce.average(True):
@@ -184,7 +193,8 @@ def test_ranks_keep_bit_identical_weights_and_state(launcher, tmp_path):
 def test_channels_last_weights_take_equal_steps(optimizer):
     contiguous = make_policy_network()
     other = make_policy_network().to(memory_format=torch.channels_last)
-    ours, theirs = optimizer(lr=0.01).build(contiguous), optimizer(lr=0.01).build(other)
+    ours = optimizer(lr=0.01).build(contiguous)
+    theirs = optimizer(lr=0.01).build(other)
     for grads in make_gradients(contiguous, 3):
         take_step(contiguous, ours, grads)
         pairs = zip(other.parameters(), grads, strict=True)

@@ -26,7 +26,8 @@ def test_decoupled_sgdw_steps_match_composer(kind, rates, weights, momenta):
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
     nn.init.ones_(model.weight)
     settings = getattr(optimizers, kind)(lr=0.1, momentum=0.875, weight_decay=0.01)
-    optimizer, actual = settings.build(model), []
+    optimizer = settings.build(model)
+    actual = []
     for rate, gradient in zip(rates, [0.5, 0.25, -1], strict=True):
         optimizer.param_groups[0]["lr"] = rate
         model.weight.grad = torch.full_like(model.weight, gradient)

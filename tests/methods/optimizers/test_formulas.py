@@ -78,7 +78,8 @@ def test_optimizer_step_matches_its_formula(settings, formula):
     """
     model = make_policy_network().double()
     torch.nn.init.zeros_(model.fc.weight)
-    optimizer, params = settings.build(model), list(model.parameters())
+    optimizer = settings.build(model)
+    params = list(model.parameters())
     weights = [p.detach().clone() for p in params]
     states = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
     for t, grads in enumerate(make_gradients(model, STEPS), 1):

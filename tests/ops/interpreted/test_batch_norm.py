@@ -35,8 +35,10 @@ def compute_distance(actual, expected):
 
 
 def make_norm(channels, momentum=0.1):
-    weight, bias = torch.rand(channels) + 0.5, torch.randn(channels)
-    mean, var = torch.randn(channels), torch.rand(channels)
+    weight = torch.rand(channels) + 0.5
+    bias = torch.randn(channels)
+    mean = torch.randn(channels)
+    var = torch.rand(channels)
     return Norm(weight, bias, mean, var, torch.tensor(3), momentum, 1e-5)
 
 
@@ -55,7 +57,8 @@ def save_tensors(x, norm, epilogue, z, moments):
 
 @pytest.mark.parametrize(("shape", "parts", "programs"), CASES)
 def test_batch_norm_kernel_matches_float64(shape, parts, programs, monkeypatch):
-    shape, programs = [*map(int, shape.split(","))], int(programs)
+    shape = [*map(int, shape.split(","))]
+    programs = int(programs)
     add, drop, relu = (part in parts for part in ("add", "drop", "relu"))
     for module, name in ((statistics, "RESIDENT"), (kernels, "RESIDENT")):
         monkeypatch.setattr(module, name, programs)
@@ -65,9 +68,11 @@ def test_batch_norm_kernel_matches_float64(shape, parts, programs, monkeypatch):
     torch.manual_seed(0)
     keep = torch.arange(shape[0]).remainder(2).float() if drop else None
     x, residual = (torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(2))
-    x, norm = x * 2 + 5, make_norm(shape[1])
+    x = x * 2 + 5
+    norm = make_norm(shape[1])
     epilogue = Epilogue(residual if add else None, keep, relu, True)
-    exact_norm, exact_x = to_float64(norm), x.double().requires_grad_()
+    exact_norm = to_float64(norm)
+    exact_x = x.double().requires_grad_()
     exact_residual = residual.double().requires_grad_() if add else None
     expected = batch_norm.unfused(exact_x, exact_norm, epilogue._replace(residual=exact_residual))
     g, other = (torch.randn(y.shape).to(memory_format=torch.channels_last) for y in expected)
@@ -93,7 +98,8 @@ def test_batch_norm_kernel_keeps_nan_like_torch():
         torch.randn(2, 8, 3, 4).to(memory_format=torch.channels_last) for _ in range(4)
     )
     x[0, 1, 2, 3] = residual[1, 5, 0, 2] = float("nan")
-    norm, epilogue = make_norm(8), Epilogue(residual, None, True, True)
+    norm = make_norm(8)
+    epilogue = Epilogue(residual, None, True, True)
     inputs = [tensor.clone().requires_grad_() for tensor in (x, *norm[:2], residual)]
     norm_copy = Norm(*inputs[1:3], *(tensor.clone() for tensor in norm[2:5]), *norm[5:])
     expected = batch_norm.unfused(inputs[0], norm_copy, epilogue._replace(residual=inputs[3]))

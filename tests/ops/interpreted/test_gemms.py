@@ -34,13 +34,15 @@ def test_product_of_odd_sizes_equals_float64(parts, turned, gemms):
 
 
 def test_matrix_products_of_1x1_convolution_equal_torch(gemms):
-    images, weights = torch.randn(2, 6, 5, 5), torch.randn(8, 6, 1, 1)
+    images = torch.randn(2, 6, 5, 5)
+    weights = torch.randn(8, 6, 1, 1)
     upstream = torch.randn(2, 8, 5, 5)
     operands = [x.to(memory_format=torch.channels_last) for x in (images, weights, upstream)]
     x, w = (each.double().requires_grad_() for each in (images, weights))
     y = torch.nn.functional.conv2d(x, w)
     y.backward(upstream.double())
-    tile, products = gemms.Tile(16, 16, 16, 4, 1), gemms.list_products(*operands)
+    tile = gemms.Tile(16, 16, 16, 4, 1)
+    products = gemms.list_products(*operands)
     expected = {
         "output": y.permute(0, 2, 3, 1).flatten(0, 2),
         "input's gradient": x.grad.permute(0, 2, 3, 1).flatten(0, 2),
