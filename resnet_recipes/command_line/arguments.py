@@ -26,6 +26,7 @@ from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
     FOREIGN_FORMATS,
+    FOREIGN_VALUES,
     IMAGE_FLAGS,
     JOB_FLAGS,
     MEANINGS,
@@ -122,6 +123,7 @@ def parse_arguments(
         others.raise_if_any()
         return arguments
     other_problems = [each for each in others.problems if each.key not in wrong_flags]
+    problems = [_add_value_problem(each, other_problems) for each in problems]
     problems += _explain_flags(settings, usage, other_problems)
     raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
 
@@ -137,6 +139,9 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, list[Problem],
             clause = "is a single argument; remove the quotes"
             problems.append(Problem(argument, None, clause, argument))
             ahead.extendleft(reversed(argument.split()))
+        elif meant := _find_plain_flag(argument, usage):
+            problems.append(Problem(argument, None, "must be written as a flag", " ".join(meant)))
+            flags.setdefault(*meant)
         elif not argument.startswith("-") or argument == "-":
             positional.append(argument)
         elif name not in usage.values:
@@ -164,6 +169,26 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, list[Problem],
             flags[name] = ""
     spaced, joined = _join_spaced(positional, usage)
     return Arguments(flags, joined, " ".join(usage.command)), [*problems, *spaced], settings
+
+
+def _find_plain_flag(argument: str, usage: Usage) -> list[str]:
+    """Return the flag and value that an argument without dashes means, such as time=2h, or []."""
+    name, _, value = argument.partition("=")
+    if usage.takes_recipe and value and usage.values.get(f"--{name}") and name != "resume":
+        return [f"--{name}", value]
+    engine = FOREIGN_VALUES["--for"].get(argument) if "--for" in usage.values else None
+    return ["--for", engine.text] if engine else []
+
+
+def _add_value_problem(problem: Problem, others: list[Problem]) -> Problem:
+    """Return the problem of a wrong flag; if its value is wrong, too, take that from `others`."""
+    flag = "".join(problem.fixes[:1]).partition(" ")[0]
+    for each in others:
+        if each.key == flag != "" and (each.fixes or each.kind is Kind.UNUSED):
+            others.remove(each)
+            fix = tuple(map(each.format_fix, each.advice))
+            return each._replace(key=problem.key, value=None, fix=fix, typed=problem.key)
+    return problem
 
 
 def _find_value_problems(flag: str, value: str, is_next: bool, usage: Usage) -> Iterator[Problem]:
@@ -369,8 +394,10 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     fix: Fix = _suggest_argument(key, value, usage, _drop_flag(name, usage, argv))
     if fix:
         return Problem(typed, None, "is not a flag here", fix)
-    if "--for" in takes and (ours := JOB_FLAGS.get(key)) and value:
-        count = value.rpartition(":")[2]  # --gres=gpu:a100:2
+    if "--for" in takes and (ours := JOB_FLAGS.get(key)) and (value or not ours.words):
+        is_known = ours.words or {"slurm", "--for=slurm"} & {*argv}
+        ours = ours if is_known else JOB_FLAGS["image"]  # sbatch only starts Slurm scripts
+        count = re.sub(r"^.*:|^.*\D.*$", "", value) or "1"  # --gres=gpu:a100:2
         texts = (ours.text, ours.note)
         text, note = (each.format(shlex.quote(value), count=count, flag=typed) for each in texts)
         fix = text, Hint(note)

@@ -238,9 +238,8 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     `typed` is the argument with its dashes.
     """
     name, *rest = argv
-    first, _, other = (FOREIGN_COMMANDS[name].text if name in FOREIGN_COMMANDS else name).partition(
-        " | "
-    )
+    meaning = FOREIGN_COMMANDS.get(name, Translation((name,)))
+    first, _, other = meaning.text.partition(" | ")
     likely = first.partition(" ")[0]
     usage = get_usage(likely) if likely in (*COMMANDS, "train") else Usage("", "", "")
     rest = _move_run_first(usage, rest) or rest

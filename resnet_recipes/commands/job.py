@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import parse_budget, parse_time
-from resnet_recipes.base.errors import Command, Fix, Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Command, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.suggestions import FOREIGN_VALUES, make_unknown_problem
+from resnet_recipes.base.suggestions import guess_flag_value
 from resnet_recipes.base.value_suggestions import read_time
 from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
@@ -24,10 +24,7 @@ from resnet_recipes.command_line.arguments import (
     select_arguments,
 )
 from resnet_recipes.command_line.printing import say
-from resnet_recipes.command_line.recipe_arguments import (
-    format_command,
-    has_recipe,
-)
+from resnet_recipes.command_line.recipe_arguments import format_command, has_recipe
 from resnet_recipes.command_line.usage import Scope, Usage
 from resnet_recipes.jobs.engines import (
     STORAGE,
@@ -60,9 +57,6 @@ USAGE = Usage(
     "gpus=N the number of GPUs in each (default 8, or 1 for fewer than 64 images per step).",
     settings=Scope.RECIPE,
 )
-
-#: How to train with any other scheduler.
-_TORCHRUN = Hint("`resnet-train --help` shows how to train with torchrun")
 
 #: Functions that write a single run as a job, for engines without job arrays.
 _ENGINES = {
@@ -189,7 +183,7 @@ def _find_absent_files(point: "Composed") -> Iterator[Problem]:
     root, weights = point.recipe.data.root, point.recipe.model.weights
     if root and "://" not in root and not os.path.exists(root):
         is_relative = os.path.relpath(root).split(os.sep)[0] != os.pardir
-        clause = "the job looks in the folder where you run sbatch" if is_relative else ""
+        clause = "the job looks in the folder where you start it" if is_relative else ""
         yield Problem("data.root", root, clause, kind=Kind.ABSENT)
     if weights:
         from resnet_recipes.network.pretrained import open_weights
@@ -258,19 +252,13 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
 def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of the engine, and of flags that belong to another engine."""
     engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
+    if not engine:
+        yield Problem("--for", None, "", "--for slurm", engines, Kind.MISSING)
+    elif engine not in engines:
+        torchrun = Hint("`resnet-train --help` shows how to train with torchrun")
+        fix = guess_flag_value("--for", engine, engines) or torchrun
+        yield Problem("--for", engine, "unknown engine", fix, engines, Kind.UNKNOWN, engine)
     if engine not in engines:
-        is_missing = Problem("--for", engine, "", "--for slurm", engines, Kind.MISSING)
-        unknown = make_unknown_problem("engine", engine, engines) if engine else is_missing
-        meanings = FOREIGN_VALUES["engine"]
-        first, *rest = arguments.positional or [""]
-        engine_name = (
-            first if first in engines else meanings[first].text if first in meanings else ""
-        )
-        if not engine and engine_name:
-            fix: Fix = Command.of("resnet-recipes", "job", "--for", engine_name, *rest)
-        else:
-            fix = meanings[engine].text if engine in meanings else unknown.fix or _TORCHRUN
-        yield unknown._replace(fix=fix)
         return
     if engine == "slurm":
         yield from _find_slurm_problems(arguments)

@@ -13,7 +13,6 @@ from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     Command,
     ExitCode,
-    Hint,
     Kind,
     NotReadyError,
     Problem,
@@ -182,8 +181,7 @@ def read_price(text: str | None) -> float | None:
     except ValueError:
         price = -1.0
     if not 0 <= price < 1e6:
-        hint = Hint("a number, such as 32.77 for $32.77 per hour")
-        raise RecipeError.of("--price", text, "must be a price per hour", hint)
+        raise RecipeError.of("--price", text, "must be a price per hour", "--price 32.77")
     return price
 
 

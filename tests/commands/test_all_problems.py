@@ -32,7 +32,7 @@ train --resume a demo seed=3 --foo | 2 | `demo` seed unknown
 train --resume no --foo --lr | 2 | --resume unknown unknown
 train --parallel 2 --json demo data=no lr=-1 | 2 | --parallel --json data lr
 predict no no.jpg images/no --top x --foo | 2 | `no` no.jpg images/no --top unknown
-export no --format onx --output images | 2 | `no` unknown unknown --to --out
+export no --format onx --output images | 2 | `no` --format --output
 train demo --cfg --dry-run --json lr=-1 | 2 | --json lr
 train --list --cfg --resume x | 2 | --cfg --resume
 export no --to onx --out images --dtype x --push x --foo | 2 | `no` --to --out --dtype --push unk

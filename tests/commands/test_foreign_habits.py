@@ -183,7 +183,13 @@ resnet-train mild data=images --optimizer AdamW | optimizer=adamw
 resnet-recipes predict first images --conf 0.5 | --top, --csv
 resnet-recipes doctor data=images | resnet-recipes doctor data images
 resnet-recipes doctor data data=images | resnet-recipes doctor data images
-resnet-recipes job slurm mild data=/d | resnet-recipes job --for slurm recipe=mild data=/d
+resnet-recipes job slurm mild data=/d | --for slurm
+resnet-recipes job --for slurm mild data=/d time=24h | --time 24:00:00
+resnet-recipes job --engine k8s mild data=/storage/d | --for kubernetes
+resnet-recipes estimate price=abc data=/d | --price 32.77
+resnet-recipes job --for torchx mild data=/d --mem 4 | set it in the file
+resnet-recipes job --for slurm mild data=/d --image x | set it in the file
+resnet-recipes job --for slurm mild data=/d --accelerators A100 | gpus=1
 resnet-recipes eval --model first --data images | resnet-recipes eval first data=images
 resnet-recipes eval --data --model first | resnet-recipes eval first
 resnet-recipes predict --model first images --topk 2 | resnet-recipes predict first images --top 2
