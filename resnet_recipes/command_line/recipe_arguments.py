@@ -157,7 +157,7 @@ def format_command(program: str, words: Sequence[str], arguments: Arguments) -> 
 
 
 def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
-    """Compose and check the recipe; for a sweep, only the recipe of its first run.
+    """Compose and check the recipe; for a sweep, the names of all recipes, and its first run.
 
     Raises RecipeError if the recipe or a setting is wrong, or if the machine is not ready.
     """
@@ -165,7 +165,9 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
 
     positional = drop_arguments(arguments.positional, "nodes")
     if "-m" in arguments:  # each run gets a name
-        positional = list_points(drop_arguments(positional, *NAME_KEYS))[0]
+        positional, *others = list_points(drop_arguments(positional, *NAME_KEYS))
+        for each in others:
+            _check_name(replace(arguments, positional=each))
     result = compose_recipe(replace(arguments, positional=positional), needs_data)
     _check_machine(result.recipe, (), arguments)
 

@@ -253,6 +253,7 @@ resnet-train mild --epochs 3 | epochs=3 | data is missing
 resnet-train mild --config mine.yml.yaml data=images | did you mean recipe= | does not exist
 resnet-recipes test --weights X --data Y | resnet-recipes eval ... | eval X data=Y | data=Y
 resnet-recipes job --for slurm mild data=/d --mem 32G --time 2h | sbatch --mem 32G | --time 2:00:00
+resnet-recipes job -m recipe=mild,midl data=/d | --for is missing | did you mean mild?
 resnet-recipes copy mild | resnet-recipes cp ... | resnet-recipes cp mild recipes/mine.yaml
 resnet-recipes export --to onnx | FILE is missing: a run folder | --out is missing
 resnet-train mild data=images lr 0.1 bs 64 | lr=0.1 | bs=64
