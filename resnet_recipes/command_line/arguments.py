@@ -39,6 +39,7 @@ from resnet_recipes.base.suggestions import (
 )
 from resnet_recipes.command_line.output_files import find_ending_problems, require_folder
 from resnet_recipes.command_line.usage import Usage
+from resnet_recipes.jobs.lookup import LIST, list_choices
 
 #: Flags in the Hydra spelling, with ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
@@ -241,7 +242,8 @@ def _explain_missing_value(flag: str, usage: Usage) -> Problem:
     """Return the problem of a flag without a value, with a value that works or its meaning."""
     value = usage.values[flag]
     if value == "RUN":
-        return Problem(flag, None, "needs a run", f"{flag} last")
+        run = next(iter(list_choices(flag).values()), "")
+        return Problem(flag, None, "needs a run", f"{flag} {run}" if run else LIST)
     if value.startswith("FILE."):
         file = f"{usage.command[-1]}{value[4:]}"
         return Problem(flag, None, "needs a file name", f"{flag} {file}")

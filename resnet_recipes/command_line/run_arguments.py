@@ -37,6 +37,7 @@ from resnet_recipes.jobs.lookup import (
     find_network,
     find_run,
     find_run_path,
+    list_choices,
     make_missing_run_problem,
 )
 from resnet_recipes.report.comparison import check_settings_file, read_all
@@ -138,8 +139,9 @@ def find_missing_network_problem(arguments: Sequence[str], example: str) -> Prob
     if arguments and not is_setting(arguments[0]):
         return None
     clause = "a run folder, a checkpoint or a weights file"
-    works = "~" not in example and is_run(example.split()[2])  # needs no images, and there are runs
-    fix = (Command if works else Hint)(example)
+    run = next(iter(list_choices("RUN|FILE").values()), "")
+    works = run and "~" not in example  # needs no images, and there are runs
+    fix = (Command if works else Hint)(example.replace(LAST, run or LAST))
     return Problem("RUN|FILE", None, clause, fix, kind=Kind.MISSING)
 
 

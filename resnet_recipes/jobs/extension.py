@@ -9,6 +9,7 @@ from typing import NamedTuple
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import (
     Command,
+    Fix,
     Hint,
     NotReadyError,
     NotYetError,
@@ -31,12 +32,12 @@ from resnet_recipes.run_folder import (
     EXIT,
     METRICS,
     OVERRIDES,
-    SUMMARY,
     WEIGHTS,
 )
 from resnet_recipes.run_folder.ending import format_resume, suggest_restart
 from resnet_recipes.run_folder.lock import is_running, reject_links
 from resnet_recipes.run_folder.metrics import format_record, read_metrics
+from resnet_recipes.run_folder.runs import can_resume
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import find_changed_settings
 
@@ -93,9 +94,9 @@ def find_stable_state(plan: Plan) -> StableState | None:
         raise NotYetError.of(flag, None, clause, Hint("wait, then run the same command again"))
     if checkpoint is None:
         clause = f"has no checkpoint up to step {plan.stable_steps:,}, where this run cools down"
-        fix: str = format_resume(folder)
-        if (folder / SUMMARY).exists():
-            fix = f"epochs={float(parent.epochs):g}"
+        fix: Fix = f"epochs={float(parent.epochs):g}"
+        if not any(checkpoints.iterate_steps()):
+            fix = format_resume(folder) if can_resume(folder) else suggest_restart(folder)
         raise NotReadyError.of(flag, None, clause, fix)
     NotReadyError.raise_if_any(_find_edits(folder, checkpoint.state, recipe))
     return StableState(folder, *checkpoint)
@@ -117,12 +118,15 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     if not parent.stable_steps:
         path, epochs = shlex.quote(str(folder)), recipe.max_duration.removesuffix("ep")
         clause = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
-        fix = (
+        fix: Fix = (
             Command(f"resnet-train recipe={path}/{CONFIG} model.weights={path} epochs={epochs}"),
             Hint(f"this starts a new run from the weights of {path}"),
         )
         if not (folder / WEIGHTS).exists():
-            fix = (format_resume(folder), Hint("finish this run, then train from its weights"))
+            fix = suggest_restart(folder)
+            if can_resume(folder):
+                hint = Hint("finish this run, then train from its weights")
+                fix = (format_resume(folder), hint)
         return [Problem(f"--extend {recipe.run.extends}", None, clause, fix)]
     if recipe.launch.budget:
         clause = "cannot be used with --extend"

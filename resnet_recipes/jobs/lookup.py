@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base import names
@@ -12,8 +13,9 @@ from resnet_recipes.base.errors import Command, Hint, Kind, NotReadyError, Probl
 from resnet_recipes.base.paths import find_similar_path, parse_path
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_closest
 from resnet_recipes.network import hub
-from resnet_recipes.run_folder import CONFIG
-from resnet_recipes.run_folder.runs import iterate_newest_runs
+from resnet_recipes.report.comparison import read_settings
+from resnet_recipes.run_folder import CONFIG, WEIGHTS
+from resnet_recipes.run_folder.runs import iterate_newest_runs, list_checkpoints, read_run
 
 ROOT = Path("runs")
 LAST = "last"  # the run that was most recently started, or resumed with changed settings
@@ -67,18 +69,42 @@ def find_run_path(key: str, argument: str) -> Path | None:
 
 def make_missing_run_problem(key: str, argument: str) -> Problem:
     """Return the problem of an argument that is not a run, with the most similar name."""
-    runs = [folder.name for folder in iterate_newest_runs(ROOT)]
-    if argument == LAST or (argument == str(ROOT) and not runs):
+    has_runs, runs = next(iterate_newest_runs(ROOT), None), list_choices(key)
+    if argument == LAST or (argument == str(ROOT) and not has_runs):
         clause = Statement("there are no runs in ./runs yet")
         return Problem(key, argument, clause, Command("resnet-train demo"))
     name = re.sub(r"\.(pth?|safetensors)$", "", argument.rpartition("/")[2])
     name = meaning.text if (meaning := FOREIGN_VALUES["RUN"].get(name)) else name
-    others = () if not runs or name in FOREIGN_COMMANDS else (LAST,)  # such as `runs list`
     parts = Path(argument).parts  # bees/checkpoints/last.pt
-    nearest = next(filter(runs.__contains__, parts), "")
-    nearest = nearest or find_closest(name, [*runs, *(others if len(parts) == 1 else ())])
+    if name in FOREIGN_COMMANDS or len(parts) > 1:  # such as `runs list`
+        runs.pop(LAST, None)
     longer = [run for run in runs if name and run.startswith(name)]
-    nearest = nearest or (longer[0] if len(longer) == 1 else find_similar_path(Path(argument)))
+    nearest = next(filter(runs.__contains__, parts), "") or find_closest(name, runs)
+    nearest = runs.get(nearest or (longer[0] if len(longer) == 1 else ""), "")
+    if not nearest and Path(argument).parent != ROOT:
+        nearest = find_similar_path(Path(argument))
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
     fix = Value(nearest) if nearest else hint if "FILE" in key else LIST
     return Problem(key, argument, "", fix, kind=Kind.ABSENT)
+
+
+def list_choices(key: str) -> dict[str, str]:
+    """Return the runs in ./runs that an argument can name, by name, the newest first as `last`.
+
+    The value is the argument: the name, or the newest checkpoint of a network in training.
+    """
+    choices = dict[str, str]()
+    for index, folder in enumerate(iterate_newest_runs(ROOT)):
+        name = folder.name
+        if key.startswith("--"):
+            run = read_run(folder)
+            is_usable = run and (run.resumable or run.state == "finished")
+            if key == "--extend" and is_usable:
+                with suppress(NotReadyError):
+                    is_usable = read_settings(folder).get("schedule.name") == "wsd"
+            name = name if is_usable else ""
+        elif key != "RUN" and not (folder / WEIGHTS).exists():
+            name = next(map(str, reversed(list_checkpoints(folder))), "")
+        choices |= {LAST: LAST if name == folder.name else name} if index == 0 else {}
+        choices[folder.name] = name
+    return {run: argument for run, argument in choices.items() if argument}

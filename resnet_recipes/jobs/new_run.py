@@ -55,6 +55,7 @@ from resnet_recipes.run_folder import (
 )
 from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
+from resnet_recipes.run_folder.runs import can_resume
 
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
@@ -256,10 +257,9 @@ def _make_taken_error(folder: Path) -> RecipeError:
         watch = Command.of("resnet-recipes", "watch", str(folder))
         fix = (watch, Hint("or choose another name"))
         return NotReadyError.of("run.name", folder.name, f"is already running in {folder}", fix)
-    names = (f"{folder.name}{number}" for number in itertools.count(2))
+    names = (f"{folder.name}-{number}" for number in itertools.count(2))
     free = next(name for name in names if not os.path.lexists(folder.with_name(name)))
-    can_resume = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
-    fixes = (Value(free), format_resume(folder) if can_resume else "")
+    fixes = (Value(free), format_resume(folder) if can_resume(folder) else "")
     return RecipeError.of("run.name", folder.name, f"is taken, as {folder} already exists", fixes)
 
 

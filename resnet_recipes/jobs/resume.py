@@ -8,6 +8,7 @@ from pathlib import Path
 
 from resnet_recipes import data
 from resnet_recipes.base import atomic
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     STOPPED_CODES,
     Command,
@@ -41,7 +42,6 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import (
-    ALL_CHECKPOINTS,
     CHECKPOINTS,
     CONFIG,
     DATA,
@@ -55,7 +55,7 @@ from resnet_recipes.run_folder import (
 from resnet_recipes.run_folder.ending import format_resume, read_ending, suggest_restart
 from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_links
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
-from resnet_recipes.run_folder.runs import iterate_newest_runs
+from resnet_recipes.run_folder.runs import can_resume, iterate_newest_runs, list_checkpoints
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import find_changed_settings
 
@@ -77,7 +77,7 @@ def find_match(composed: Composed, say: Say) -> Path | None:
         if not (folder / CONFIG).is_file():
             return None
         problems = _find_changes(folder, composed)
-        resume = () if (folder / SUMMARY).exists() else (format_resume(folder),)
+        resume = (format_resume(folder),) if can_resume(folder) else ()
         for problem in problems:
             if problem.key == "name":  # another recipe differs in many settings
                 clause = f"is a run of another recipe, {frozen_recipe.read(folder / CONFIG).name}"
@@ -183,9 +183,8 @@ def _check_results(folder: Path) -> None:
         damage = make_read_error(path, error).problems[0]
     else:
         return
-    has_checkpoint = any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
     command = Command(f"rm {shlex.quote(str(folder / SUMMARY))} && {format_resume(folder)}")
-    raise NotReadyError([damage._replace(fix=command if has_checkpoint else "")])
+    raise NotReadyError([damage._replace(fix=command if list_checkpoints(folder) else "")])
 
 
 def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
@@ -215,11 +214,10 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     else:
         recipe, settings, wrong = _apply_changes(original, changes)
     recipe = replace(recipe, run=original.run)
-    advice: Fix = (
-        format_resume(folder),
-        Hint(f"or start a new run: {Command.of('resnet-train', str(config), *settings)}"),
-    )
-    if (folder / SUMMARY).exists():
+    advice: Fix = Command.of("resnet-train", str(config), *settings)
+    if can_resume(folder):
+        advice = (format_resume(folder), Hint(f"or start a new run: {advice}"))
+    elif (folder / SUMMARY).exists():
         advice = Command.of("resnet-train", str(config), f"model.weights={folder}", *settings)
     changed = find_changed_settings(asdict(original), recipe)
     problems = [*wrong, *(problem._replace(fix=advice) for problem in changed)]
@@ -231,6 +229,10 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         problems.append(Problem("batch.bn_size", AUTO, clause, Hint("use a smaller number")))
     if problems and not (folder / SUMMARY).exists():
         problems += _find_lacks(recipe, folder)
+        errors = ErrorCollector()
+        with errors:
+            _check_checkpoints(folder)
+        problems += errors.problems
     RecipeError.raise_if_any(problems)
     return recipe
 

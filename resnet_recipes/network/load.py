@@ -47,13 +47,12 @@ from resnet_recipes.network.matching import (
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.run_folder import (
-    ALL_CHECKPOINTS,
-    CHECKPOINTS,
     COMMAND,
     CONFIG,
     SUMMARY,
     WEIGHTS,
 )
+from resnet_recipes.run_folder.runs import iterate_newest_runs, list_checkpoints
 
 
 class Network(nn.Module):
@@ -248,25 +247,21 @@ def _find_run_weights(folder: Path) -> Path:
         return weights
     runs = sorted(path.parent for path in folder.glob(f"*/{WEIGHTS}"))
     files = [*folder.glob("*.pt*"), *folder.glob("*.safetensors")]
-    places = _list_checkpoints(folder) or runs or (files if len(files) == 1 else [])
-    fix: Fix = Hint("pass the folder of a finished run")
-    if places:
-        fix = Value(shlex.quote(str(places[-1])))
+    places = list_checkpoints(folder) or runs or (files if len(files) == 1 else [])
     is_unfinished = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
     clause = "is a run that is not finished" if is_unfinished else f"has no {WEIGHTS}"
+    clause += " and has no intact checkpoint" * (is_unfinished and not places)
+    others = (run for run in iterate_newest_runs(folder.parent) if (run / WEIGHTS).exists())
+    place = places[-1] if places else next(others, None)
+    fix = Value(shlex.quote(str(place))) if place else Hint("pass the folder of a finished run")
     if not is_unfinished and any(folder.glob(f"*/{CONFIG}")):
         clause = "is a folder of runs, not a run"
     raise NotReadyError.at(folder, clause, fix)
 
 
-def _list_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a run, oldest first."""
-    return sorted((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.pt"))
-
-
 def _replace_weights(path: Path) -> Fix:
     """Return what to use in place of a damaged file: in a run, its newest undamaged checkpoint."""
-    for checkpoint in reversed(_list_checkpoints(path.parent)):
+    for checkpoint in reversed(list_checkpoints(path.parent)):
         with suppress(NotReadyError):
             load(checkpoint)
             return Value(shlex.quote(str(checkpoint)))

@@ -246,14 +246,25 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
 
 def _has_start(folder: Path, ending: dict[str, Any], has_saved: bool) -> bool:
     """Return whether a run has a complete checkpoint, or none yet and can start from zero."""
-    manifests = [*(folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json")]
-    for manifest in manifests:
-        with suppress(NotReadyError, OSError):
-            size = manifest.with_suffix(".pt").stat().st_size
-            if read_json(manifest).get("bytes") == size:
-                return True
     codes = (*REJECTED_CODES, *(STOPPED_CODES if has_saved else ()))
-    return not manifests and ending.get("code") not in codes
+    has_none = not any((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json"))
+    return bool(list_checkpoints(folder)) or (has_none and ending.get("code") not in codes)
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a run, oldest first, without those of a wrong size."""
+    checkpoints = list[Path]()
+    for manifest in sorted((folder / CHECKPOINTS).glob(f"{ALL_CHECKPOINTS}.json")):
+        with suppress(NotReadyError, OSError):
+            file = manifest.with_suffix(".pt")
+            checkpoints += [file] * (read_json(manifest).get("bytes") == file.stat().st_size)
+    return checkpoints
+
+
+def can_resume(folder: Path) -> bool:
+    """Return whether a folder is a run that is not finished and can be resumed."""
+    run = read_run(folder)
+    return bool(run and run.resumable and not (folder / SUMMARY).exists())
 
 
 def read_image_facts(folder: Path) -> dict[str, Any]:

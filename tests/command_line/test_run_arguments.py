@@ -8,7 +8,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.run_arguments import list_records, resolve_weights
-from resnet_recipes.jobs.lookup import find_runs
+from resnet_recipes.jobs.lookup import LIST, find_run, find_runs
 from tests.checks import get_error
 from tests.run_folders import create_run_folder
 from tests.tables import parse_rows, parse_values
@@ -20,6 +20,7 @@ def runs() -> Path:
     for name, seed, age in (("alpha", 1, 10), ("beta", 2, 20)):
         config = create_run_folder(Path("runs"), name, seed=seed) / "config.yaml"
         os.utime(config, (1_700_000_000 - age,) * 2)
+        Path(config.parent, "weights.safetensors").touch()
     return Path("runs")
 
 
@@ -149,6 +150,29 @@ def test_missing_run_advises_trying_last_once_runs_exist(run_command):
     missing = "error: RUN|FILE is missing: a run folder, a checkpoint or a weights file\n"
     message = run_command("resnet-recipes eval", 2).err
     assert message.startswith(f"{missing}      hint:  resnet-recipes eval last\n")
-    create_run_folder(Path("runs"), "alpha")
+    Path(create_run_folder(Path("runs"), "alpha"), "weights.safetensors").touch()
     message = run_command("resnet-recipes eval", 2).err
     assert message.startswith(f"{missing}      try:   resnet-recipes eval last\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "state", "size", "suggestion"),
+    parse_rows(
+        """
+RUN;FILE | finished | 0 |
+RUN;FILE | stopped | 1 |
+RUN;FILE | stopped | 0 | runs/half/checkpoints/step-00000040.pt
+--resume | stopped | 1 |
+--resume | stopped | 0 | half
+--resume | finished | 0 | half
+--extend | stopped | 0 |
+RUN | stopped | 1 | half
+"""
+    ),
+)
+def test_unknown_run_suggests_only_runs_that_open(key, state, size, suggestion):
+    folder = create_run_folder(Path("runs"), "half", state=state)
+    for checkpoint in folder.glob("checkpoints/*.pt"):
+        checkpoint.write_text("." * int(size))
+    error = get_error(RecipeError, find_run, "haf", key.replace(";", "|"))
+    assert [fix for fix in error.problems[0].fixes if fix != LIST] == suggestion.split()

@@ -24,7 +24,7 @@ job --for slurm mild data=/d run=last2 lr=-3 foo=1 | 2 | run lr unknown
 train demo data=no --verbse | 2 | unknown data
 train demo data=images/train lr=-1 --dry-run | 2 | lr data=images/train
 train demo data=images/val data.val_share=0 lr=-1 | 2 | lr data=images/val
-train --resume d lr=3 gpus=8 | 2 | lr data gpus
+train --resume d lr=3 gpus=8 | 2 | lr data gpus runs/d
 train --resume d gpus=8 | 3 | data gpus
 train budget=1h data=images lr=-1 run=a | 2 | lr run
 train --resume a seed=3 workers=2 foo=1 | 2 | seed unknown

@@ -259,7 +259,10 @@ def test_resume_of_finished_run_names_damaged_result(started_runs, run_command, 
     message = run_command("resnet-train --resume mine", 3).err
     assert message.startswith(f"error: runs/mine/{file} cannot be read: ")
     assert "try:" not in message
-    Path("runs/mine/checkpoints/step-00000004.json").write_text("{}")
+    Path("runs/mine/checkpoints/step-00000004.json").write_text('{"bytes": 0}')
+    message = run_command("resnet-train --resume mine", 3).err
+    assert "try:" not in message
+    Path("runs/mine/checkpoints/step-00000004.pt").touch()
     message = run_command("resnet-train --resume mine", 3).err
     fix = "rm runs/mine/summary.json && resnet-train --resume runs/mine"
     assert f"\n      try:   {fix}\n" in message

@@ -151,7 +151,7 @@ def test_create_rejects_name_of_another_file(kind, tmp_path):
         "folder": lambda: (mine / "thesis").mkdir(parents=True),
         "link": lambda: mine.symlink_to(other),
     }[kind]()
-    with pytest.raises(RecipeError, match=r"is taken, as .* exists\n    use:   run=mine2$"):
+    with pytest.raises(RecipeError, match=r"is taken, as .* exists\n    use:   run=mine-2$"):
         create_run("run=mine")
     assert list(other.iterdir()) == []
 
@@ -159,10 +159,10 @@ def test_create_rejects_name_of_another_file(kind, tmp_path):
 def test_taken_run_name_suggests_free_name_and_resume():
     folder = create_run("run=mine")
     (folder / "weights.pt").touch()
-    create_run("run=mine2")
+    create_run("run=mine-2")
     error = get_error(RecipeError, create_run, "run=mine")
     suggested = error.problems[0].lines()[1:]
-    assert suggested == ["use:   run=mine3", f"try:   resnet-train --resume {folder}"]
+    assert suggested == ["use:   run=mine-3", f"try:   resnet-train --resume {folder}"]
 
 
 @pytest.fixture

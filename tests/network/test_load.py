@@ -26,7 +26,7 @@ from tests.checks import get_error, is_identical
 from tests.data.mutants import damage_randomly
 from tests.disk_faults import create_special_file
 from tests.images import CLASSES
-from tests.run_folders import create_folder_with_weights
+from tests.run_folders import create_folder_with_weights, create_run_folder
 from tests.tiny_networks import build_narrow_resnet18
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -183,7 +183,10 @@ def test_transform_rejects_invalid_images(image, message):
 
 def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "step-00000008.pt").touch()
+    for step, size in ((8, 0), (9, 1)):
+        checkpoint = tmp_path / "checkpoints" / f"step-{step:08}.pt"
+        checkpoint.touch()
+        checkpoint.with_suffix(".json").write_text(f'{{"bytes": {size}}}')
     (problem,) = get_error(NotReadyError, load, tmp_path).problems
     assert problem.advice == (f"{tmp_path}/checkpoints/step-00000008.pt",)
     assert problem.clause == "has no weights.safetensors"
@@ -193,6 +196,16 @@ def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
     assert problem.clause == "is a folder of runs, not a run"
     (tmp_path / "config.yaml").touch()
     assert "not finished" in get_error(NotReadyError, load, tmp_path).problems[0].clause
+
+
+def test_run_without_intact_checkpoint_suggests_newest_finished_run(tmp_path):
+    stopped, finished = (create_run_folder(tmp_path, name) for name in ("stopped", "finished"))
+    (stopped / "summary.json").unlink()
+    (problem,) = get_error(NotReadyError, load, stopped).problems
+    assert problem.clause == "is a run that is not finished and has no intact checkpoint"
+    assert problem.fixes == ()
+    (finished / "weights.safetensors").touch()
+    assert get_error(NotReadyError, load, stopped).problems[0].fixes == (str(finished),)
 
 
 def test_damaged_weights_of_run_suggest_newest_undamaged_checkpoint(make_run, tmp_path):
