@@ -105,36 +105,44 @@ def parse_arguments(
     `check_settings`, which takes seconds, is called only if something else is wrong. Raises
     RecipeError with a correction for each mistake, and with the problems of both checks.
     """
-    arguments, problems, settings = _parse(argv, usage)
+    arguments, problems, settings, misplaced = _parse(argv, usage)
     wrong_flags, others = {problem.key for problem in problems}, ErrorCollector()
     for flag, name in arguments.flags.items():
         with others:
             if usage.values[flag].startswith("FILE") and flag not in wrong_flags:
                 require_folder(flag, name)
-    undecodable = list(_find_undecodable(argv))
-    problems += undecodable
     with others:
-        if not undecodable:
-            _check_count(arguments.positional, usage)
-            arguments = check(arguments)
+        _check_count(arguments.positional, usage)
+        arguments = check(arguments)
     with others:
-        if not undecodable and (problems or settings or others.problems):
+        if problems or settings or misplaced or others.problems:
             check_settings(arguments)
-    if not (problems or settings):
+    if not (problems or settings or misplaced):
         others.raise_if_any()
         return arguments
     other_problems = [each for each in others.problems if each.key not in wrong_flags]
     problems = [_add_value_problem(each, other_problems) for each in problems]
     problems += _explain_flags(settings, usage, other_problems)
+    if misplaced:
+        words = [each for each in arguments.positional if each not in settings]
+        fix = _complete_command(arguments.flags, words, problems, usage)
+        key, *more = misplaced
+        clause = f"{'are not flags' if more else 'is not a flag'} here"
+        problems.append(Problem(key, None, clause, fix, typed=" ".join(misplaced)))
     raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
 
 
-def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, list[Problem], dict[str, str]]:
-    """Return the arguments, their problems, and settings that were typed as unknown flags."""
-    flags, settings = dict[str, str](), dict[str, str]()
+def _parse(
+    argv: Sequence[str], usage: Usage
+) -> tuple[Arguments, list[Problem], dict[str, str], dict[str, tuple[str, str]]]:
+    """Return the arguments, their problems, and what was typed as unknown flags.
+
+    These are settings, and other arguments such as RUN.
+    """
+    flags, settings, misplaced = dict[str, str](), dict[str, str](), dict[str, tuple[str, str]]()
     positional, problems, ahead = list[str](), list[Problem](), deque(argv)
     while ahead:
-        argument = _take_argument(ahead)
+        argument = HYDRAS.get(typed := ahead.popleft(), typed)
         name, equals, value = argument.partition("=")
         if usage.takes_recipe and _SEVERAL.search(argument):
             clause = "is a single argument; remove the quotes"
@@ -148,28 +156,37 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, list[Problem],
         elif name not in usage.values:
             values = [value] if equals else _take_values(ahead)
             typed = argument if equals else " ".join([name, *values]).strip()
+            if _is_argument(_to_key(name), usage):
+                misplaced[typed] = _to_key(name), " ".join(values)
+                continue
             unknown = _explain_unknown(name, " ".join(values), usage, argv)
             if problem := unknown or _explain_foreign(name, values, usage):
                 problems.append(problem._replace(key=typed))
                 # go on as if the suggestion were typed, which is then not missing
                 flag, *words = shlex.split("".join(problem.fixes[:1])) or [""]
                 if flag in usage.values:
-                    flags.setdefault(flag, " ".join(words))
-                elif usage.takes_images and _to_key(name) in IMAGE_FLAGS:
-                    positional += values
+                    flags[flag] = flags.get(flag) or " ".join(words)
             else:
                 positional.append(_format_setting(name, values))
                 settings[positional[-1]] = typed
         elif usage.values[name]:
-            is_next = not equals and bool(ahead)
-            flags[name] = ahead.popleft() if is_next else value
-            problems += _find_value_problems(name, flags[name], is_next, usage)
+            is_next = not equals and ahead and not re.match("-[^0-9.]", ahead[0])
+            flags[name] = (ahead.popleft() if is_next else value) or flags.get(name, "")
         elif equals:
             problems.append(Problem(argument, None, f"takes no value: {name}"))
         else:
             flags[name] = ""
+    for flag, value in flags.items():
+        form = usage.values[flag]
+        if form and not value:
+            problems.append(_explain_missing_value(flag, usage))
+        elif form.startswith("FILE"):
+            problems += find_ending_problems(flag, value, form.removeprefix("FILE"))
     spaced, joined = _join_spaced(positional, usage)
-    return Arguments(flags, joined, " ".join(usage.command)), [*problems, *spaced], settings
+    for key, value in sorted(misplaced.values(), key=lambda each: each[0] not in RUN_FLAGS):
+        _add_argument(key, value, usage, joined)
+    arguments = Arguments(flags, joined, " ".join(usage.command))
+    return arguments, [*problems, *spaced], settings, misplaced
 
 
 def _find_plain_flag(argument: str, usage: Usage) -> list[str]:
@@ -192,50 +209,22 @@ def _add_value_problem(problem: Problem, others: list[Problem]) -> Problem:
     return problem
 
 
-def _find_value_problems(flag: str, value: str, is_next: bool, usage: Usage) -> Iterator[Problem]:
-    """Yield the problem of a flag's value, which may be the next argument, even another flag."""
-    form = usage.values[flag]
-    if not value or (is_next and value.startswith("-") and not _NUMBER.fullmatch(value)):
-        yield _explain_missing_value(flag, usage)
-    elif form.startswith("FILE"):
-        yield from find_ending_problems(flag, value, form.removeprefix("FILE"))
-
-
-def _take_argument(ahead: deque[str]) -> str:
-    """Take the next argument; a flag in the Hydra spelling becomes ours."""
-    argument = ahead.popleft()
-    return HYDRAS.get(argument, argument)
-
-
 def _check_count(positional: Sequence[str], usage: Usage) -> None:
-    """Raise RecipeError if there are too few or too many arguments."""
-    if not usage.positional[0] <= len(positional) <= usage.positional[1]:
-        fix = _complete_example(positional, usage)
-        raise RecipeError.of("COMMAND", usage.command[-1], f"needs {usage.takes}", fix)
-
-
-def _find_undecodable(argv: Sequence[str]) -> Iterator[Problem]:
-    for text in filter(re.compile("[\ud800-\udfff]").search, argv):
-        is_path = os.path.lexists(text.rpartition("=")[2])
-        typed = os.fsencode(text).decode("utf-8", "backslashreplace")
-        fix = Hint("rename the file or folder") if is_path else ""
-        yield Problem(text, None, "is not UTF-8", fix, typed=typed)
+    """Raise RecipeError with the example of a command if there are too few or many arguments."""
+    if usage.positional[0] <= len(positional) <= usage.positional[1]:
+        return
+    needs_files = re.search("last|data=", usage.example)  # files that this machine may lack
+    fix: str = Hint(usage.line)
+    if not needs_files and len(positional) < usage.positional[0]:
+        fix = Command.of(*usage.command, *positional, *usage.example.split()[2:][len(positional) :])
+    typed = shlex.join([usage.command[-1], *positional])
+    raise RecipeError.of("COMMAND", typed, f"needs {usage.takes}", fix)
 
 
 def _find_place(key: str, argv: Sequence[str]) -> int:
     """Return the position of the argument that a problem is about, or the number of arguments."""
     word = key if key in argv else key.partition(" ")[0]
     return argv.index(word) if word in argv else len(argv)
-
-
-def _complete_example(arguments: Sequence[str], usage: Usage) -> str:
-    """Return the example of a command with the typed arguments, or the form of the command."""
-    needs_files = re.search("last|data=", usage.example)  # files that this machine may lack
-    if needs_files or len(arguments) > usage.positional[1]:
-        return Hint(usage.line)
-    program, command, *others = usage.example.split()
-    others[: len(arguments)] = arguments[: len(others)]
-    return Command.of(program, command, *others)
 
 
 def _explain_missing_value(flag: str, usage: Usage) -> Problem:
@@ -296,9 +285,9 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
         return problem
     value = "" if problem.value is None else str(problem.value)
     if problem.key.startswith("-"):
-        forms = ([f"{problem.key}={value}"], [problem.key, value])
-        matches = [form for form in forms if _is_in(form, argv)]
-        return problem._replace(typed=" ".join(matches[0])) if matches and value else problem
+        forms = (f"{problem.key}={value}", f"{problem.key} {value}")
+        matches = (form for form in forms if value and f" {form} " in f" {' '.join(argv)} ")
+        return problem._replace(typed=next(matches, ""))
     if problem.key == "recipe" and value and value in argv:
         return problem._replace(key="NAME")
     arguments = [argument for argument in argv if problem.key in list_keys(argument)]
@@ -310,11 +299,6 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
     if arguments and ("," not in typed or (value in typed and not is_one_of_several)):
         return problem._replace(typed=arguments[-1])
     return problem._replace(key=name) if name != problem.key else problem
-
-
-def _is_in(form: Sequence[str], argv: Sequence[str]) -> bool:
-    """Return whether a command contains consecutive arguments."""
-    return any(list(argv[at : at + len(form)]) == list(form) for at in range(len(argv)))
 
 
 def _explain_flags(
@@ -343,7 +327,7 @@ def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
     advice = tuple(filter(None, fixes))
     fix = (*advice, *hints)
     if kind is Kind.UNKNOWN and not valid and {*fix} <= {SETTINGS_HELP}:  # nothing is similar
-        valid = (*usage.values, "--help")
+        fix, valid = (), (*usage.values, "--help")
     elif advice:
         valid = ()
     if kind is Kind.UNKNOWN or problem.fixes:
@@ -393,10 +377,10 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     default = takes.get(near, "")
     argument = default if default in ("", "FOLDER") else value or default
     meant = near and f"{near} {argument}".strip()
-    fix: Fix = _suggest_argument(key, value, usage, _drop_flag(name, usage, argv))
-    if fix:
-        return Problem(typed, None, "is not a flag here", fix)
-    if "--for" in takes and (ours := JOB_FLAGS.get(key)) and (value or not ours.words):
+    fix: Fix = ()
+    if key == "version":
+        fix = Command("resnet-recipes --version")
+    elif "--for" in takes and (ours := JOB_FLAGS.get(key)) and (value or not ours.words):
         is_known = ours.words or {"slurm", "--for=slurm"} & {*argv}
         ours = ours if is_known else JOB_FLAGS["image"]  # sbatch only starts Slurm scripts
         count = re.sub(r"^.*:|^.*\D.*$", "", value) or "1"  # --gres=gpu:a100:2
@@ -422,43 +406,47 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     return Problem(typed, None, "unknown flag", fix, valid, Kind.UNKNOWN)
 
 
-def _suggest_argument(key: str, value: str, usage: Usage, rest: Sequence[str]) -> str:
-    """Return the command for a flag that means an argument: RUN, its network or its images.
+def _is_argument(key: str, usage: Usage) -> bool:
+    """Return whether a foreign flag means an argument: RUN, its images, SRC or DST."""
+    is_target = key in FLAGS and "--out" in FLAGS[key].words
+    if "DST" in usage.line:
+        return is_target or key in IMAGE_FLAGS or _format_setting(key, []) == "data="
+    return (usage.opens_network and key in RUN_FLAGS) or (usage.takes_images and key in IMAGE_FLAGS)
 
-    `rest` are the other arguments. Returns "" for any other flag.
-    """
+
+def _add_argument(key: str, value: str, usage: Usage, words: list[str]) -> None:
+    """Add an argument that was typed as a flag."""
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
-    if usage.opens_network and key == "model" and is_network and rest:
-        return Command.of(*usage.command, *rest, f"model.name={value}")
-    if usage.opens_network and key in RUN_FLAGS:
-        return Command.of(*usage.command, value or "last", *rest)
-    if usage.takes_images and key in IMAGE_FLAGS:
-        form = Command.of(*usage.command, *(rest or ["last"]), value or "IMAGE")
-        return form if value else Hint(form)
-    return Command("resnet-recipes --version") if key == "version" else ""
+    if key == "model" and is_network and words:
+        words.append(f"model.name={value}")
+    elif usage.opens_network and key in RUN_FLAGS:
+        words.insert(0, value or "last")
+    elif value and usage.opens_network:
+        words[:] = [*(words or ["last"]), value]
+    elif value:
+        words.insert(len(words) if key in FLAGS else 0, value)
 
 
-def _drop_flag(name: str, usage: Usage, argv: Sequence[str]) -> list[str]:
-    """Return arguments without an unknown flag, and with other unknown flags in our form."""
-    others, ahead = list[str](), deque(argv)
-    while ahead:
-        argument = _take_argument(ahead)
-        flag, equals, after = argument.partition("=")
-        if not flag.startswith("-") or flag in usage.values:
-            others.append(argument)
-            if usage.values.get(flag) and not equals and ahead:
-                others.append(ahead.popleft())
-            continue
-        values = [after] if equals else _take_values(ahead)
-        if flag == name or values == [""]:
-            continue
-        if (key := _to_key(flag)) in {*RUN_FLAGS, *IMAGE_FLAGS}:
-            others += values
-        elif ours := _find_flag(key, values[0], usage.values):
-            others += [ours, *values]
-        elif (setting := _format_setting(flag, values)).startswith("data="):
-            others.append(setting)
-    return others
+def _complete_command(
+    flags: Mapping[str, str], words: list[str], problems: Sequence[Problem], usage: Usage
+) -> Fix:
+    """Return the command with the corrections of its problems; its form if one is unknown."""
+    flags = dict(flags)
+    for problem in problems:
+        fix = next(iter(problem.fixes), "")
+        parts = [fix] if isinstance(fix, Change | Value) else shlex.split(fix)
+        if parts[: len(usage.command)] == usage.command:
+            return fix
+        if len(parts) == 2 and parts[0] in usage.values:
+            flags[parts[0]] = parts[1]
+        elif isinstance(fix, Value):
+            words = [fix if word == str(problem.value) else word for word in words]
+        elif problem.kind is not Kind.UNKNOWN:
+            return Hint(usage.line)
+        elif len(parts) == 1 and "=" in parts[0]:
+            words = [*words, *parts]
+    typed = [word for item in flags.items() for word in item if word]
+    return Command.of(*usage.command, *words, *typed)
 
 
 def _find_flag(key: str, value: str, takes: Mapping[str, str]) -> str:
@@ -475,9 +463,9 @@ def _to_key(flag: str) -> str:
 
 
 def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
-    """Return a problem for each setting that contains spaces around or instead of '='.
+    """Return a problem for each path with spaces, and for each setting with spaces around "=".
 
-    Also returns the arguments with these settings joined.
+    Also returns the arguments with these settings and paths joined.
     """
     problems, joined, ahead = list[Problem](), list[str](), deque(arguments)
     while ahead:
@@ -487,6 +475,11 @@ def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], lis
         is_run = not joined and usage.opens_network
         is_short = usage.settings and not is_run and argument in SHORT_NAMES
         is_split = value and re.fullmatch(r"[\w.]+", name) and "=" not in value
+        if not is_run and (count := _count_words_of_path(argument, ahead)):  # data=My Photos
+            joined.append(" ".join([argument, *(ahead.popleft() for _ in range(count))]))
+            clause = Statement("a path with spaces needs quotes")
+            problems.append(Problem(joined[-1], None, clause, shlex.quote(joined[-1])))
+            continue
         if is_split and (name != argument or value != after or is_short):  # lr= 1, lr =1, lr 1
             typed = [argument, ahead.popleft()]
         elif after == "=" and len(ahead) > 1 and re.fullmatch(r"[\w.]+", argument):  # lr = 1
@@ -497,3 +490,10 @@ def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], lis
         joined.append(f"{name}={typed[-1].lstrip('=')}")
         problems.append(Problem(" ".join(typed), None, _WRITTEN, shlex.quote(joined[-1])))
     return problems, joined
+
+
+def _count_words_of_path(argument: str, ahead: Sequence[str]) -> int:
+    """Return how many of the next arguments continue a path that was split at its spaces."""
+    start = argument.partition("=")[2] or argument
+    ends = range(0 if os.path.lexists(start) else len(ahead), 0, -1)
+    return next((n for n in ends if os.path.exists(" ".join([start, *[*ahead][:n]]))), 0)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from resnet_recipes.base.errors import Command, Problem, RecipeError
+from resnet_recipes.base.errors import Command, Hint, Problem, RecipeError
 
 #: Characters that look like other characters or are invisible, with their names.
 _LOOKALIKES = (
@@ -26,6 +26,7 @@ _PROMPTS = ("$", "#", "%", ">", ">>>", "\u276f", "\u279c", "resnet-train", "resn
 
 def reject_pasted(program: str, argv: Sequence[str]) -> None:
     """Raise RecipeError with the cleaned command if arguments contain unusual characters."""
+    RecipeError.raise_if_any(_find_undecodable(argv))
     arguments, faults = list[str](), list[tuple[str, str]]()
     for argument in _join(argv):
         typed, names = _clean(argument)
@@ -48,6 +49,14 @@ def reject_pasted(program: str, argv: Sequence[str]) -> None:
         *others, last = [Problem(key, None, clause) for key, clause in faults]
         command = Command.of(program, *arguments)
         raise RecipeError([*others, last._replace(fix=command)])
+
+
+def _find_undecodable(argv: Sequence[str]) -> Iterator[Problem]:
+    for text in filter(re.compile("[\ud800-\udfff]").search, argv):
+        is_path = os.path.lexists(text.rpartition("=")[2])
+        typed = os.fsencode(text).decode("utf-8", "backslashreplace")
+        fix = Hint("rename the file or folder") if is_path else ""
+        yield Problem(text, None, "is not UTF-8", fix, typed=typed)
 
 
 def _clean(argument: str) -> tuple[list[str], list[str]]:

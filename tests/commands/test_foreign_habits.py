@@ -135,6 +135,12 @@ resnet-train mild data=images cache=ram | cache=auto
 resnet-train mild data=images cache=true | cache=auto
 resnet-recipes eval --weights first | resnet-recipes eval first
 resnet-recipes predict --source images | resnet-recipes predict last images
+resnet-recipes show a b | `show a b` needs the name of one recipe
+resnet-recipes export --run first --format jit | export first --to exported_program --out exported
+resnet-recipes convert --src images --dst b | resnet-recipes convert images b
+resnet-recipes convert --out b images --workers 2 | resnet-recipes convert images b workers=2
+resnet-recipes eval --run first --batch-size 4 | resnet-recipes eval first batch.eval_size=4
+resnet-recipes predict --weights first --source nowhere | resnet-recipes predict RUN|FILE
 resnet-recipes predict first images --topk 3 | --top 3
 resnet-recipes export first --format onnx | --to onnx
 resnet-recipes runs sort=top1 | --sort top1
@@ -312,6 +318,21 @@ def test_several_mistakes_are_reported_at_once(case, list_message_lines, work_fo
     lines = list_message_lines(typed)
     assert f"error: {len(suggestions)} problems" in lines
     assert all(any(suggestion in line for line in lines) for suggestion in suggestions)
+
+
+@pytest.mark.parametrize("flags", ["--out p.csv --csv", "--csv --out p.csv"])
+def test_file_of_two_flags_is_one_problem(flags, list_message_lines, work_folder):
+    lines = list_message_lines(f"resnet-recipes predict first images {flags}")
+    assert lines[0] == "error: unknown flag --out p.csv; did you mean --csv p.csv?"
+
+
+@pytest.mark.parametrize(
+    "typed", ["eval first data=my new images", "predict first my new images --top 1"]
+)
+def test_path_split_at_spaces_suggests_quotes(typed, list_message_lines, work_folder):
+    Path("my new images").symlink_to("images")
+    lines = list_message_lines(f"resnet-recipes {typed}")
+    assert lines[1] == f"'{'data=' * ('data=' in typed)}my new images'"
 
 
 @pytest.mark.parametrize("typed", ["lr = 0.1", "lr 0.1", "lr= 0.1", "lr =0.1"])
