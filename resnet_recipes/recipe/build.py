@@ -1,18 +1,18 @@
 """Build the typed sections of a recipe from nested mappings, and list every problem."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.errors import Fix, Hint, Problem, RecipeError, Value
+from resnet_recipes.base.errors import Hint, Problem, RecipeError, Value
 from resnet_recipes.base.field_types import (
     describe_type,
     find_dataclasses,
     get_field_types,
     to_plain,
 )
-from resnet_recipes.base.suggestions import OFF, find_closest, find_misspelled
-from resnet_recipes.base.value_suggestions import ON
+from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.recipe.schema import Recipe
 
 
@@ -23,9 +23,7 @@ class BuildResult(NamedTuple):
     problems: list[Problem]
 
 
-def fit_sections(
-    tree: dict[str, Any], problems: list[Problem], prefix: str = "", in_file: bool = False
-) -> dict[str, Any]:
+def fit_sections(tree: dict[str, Any], problems: list[Problem], prefix: str = "") -> dict[str, Any]:
     """Return the tree without values that should be sections, and sections that should be values.
 
     Each of these is added to `problems`. `build_recipe` checks the types of values.
@@ -41,8 +39,7 @@ def fit_sections(
             and not (value is None and type(None) in get_args(field_type))
         ):
             clause = "must be a section of settings, not a single value"
-            fix = _suggest_mapping(key, value, sections[0]) if in_file else ""
-            problems.append(Problem(key, value, clause, fix or _describe_settings(sections[0])))
+            problems.append(Problem(key, value, clause, _describe_settings(sections[0])))
         elif (
             field_type
             and not sections
@@ -51,27 +48,10 @@ def fit_sections(
         ):
             problems.append(Problem(key, value, f"must be {describe_type(field_type)}"))
         elif isinstance(value, dict):
-            fits[name] = fit_sections(value, problems, f"{key}.", in_file)
+            fits[name] = fit_sections(value, problems, f"{key}.")
         else:
             fits[name] = value
     return fits
-
-
-def _suggest_mapping(key: str, value: Any, section: type) -> Fix:
-    """Return the line of a recipe file for a section whose value is not a mapping, or ""."""
-    text, name, field_types = str(value).lower(), key.rpartition(".")[2], get_field_types(section)
-    if key == "methods":
-        items = value if isinstance(value, list) else [text]
-        methods = [find_misspelled(str(each), field_types) for each in items]
-        on = ", ".join(f"{each}: {{}}" for each in methods)
-        return f"methods: {{{on}}}" if all(methods) else ""
-    if key.startswith("methods."):
-        if isinstance(value, int | float) and not isinstance(value, bool) and field_types:
-            return f"{name}: {{{next(iter(field_types))}: {value}}}"
-        line = f"{name}: {{}}" if text in ON else f"{name}: null"
-        return line if text in (*ON, *OFF) else Hint(f"{name}: {{}} turns it on, null off")
-    is_option = isinstance(value, str) and "name" in field_types
-    return f"{name}: {{name: {value}}}" if is_option else ""
 
 
 def complete_section(section: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -141,9 +121,7 @@ def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
     """Build one section; unknown names and values of the wrong type are problems."""
     result, field_types = cls(), get_field_types(cls)
-    for key in (f"{prefix}{name}" for name in tree if name not in field_types):
-        likely_name = find_closest(key, get_setting_types())
-        problems.append(Problem.unknown_setting(key, fix=likely_name))
+    problems += _find_unknown(tree, prefix, field_types)
     for name, field_type in field_types.items():
         if name not in tree:
             continue
@@ -156,6 +134,20 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
         except RecipeError as error:
             problems += error.problems
     return result
+
+
+def _find_unknown(
+    tree: dict[str, Any], prefix: str, valid: Iterable[str] = ()
+) -> Iterator[Problem]:
+    """Yield a problem for each name that is not valid, and for each name in an unknown section."""
+    for name in [each for each in tree if each not in valid]:
+        key, value = f"{prefix}{name}", tree[name]
+        likely_name = find_closest(key, get_setting_types())
+        is_known = get_setting_type(prefix[:-1])
+        if isinstance(value, dict) and value and not (likely_name or is_known):
+            yield from _find_unknown(value, f"{key}.")
+        else:
+            yield Problem.unknown_setting(key, value, likely_name, typed=key)
 
 
 def _choose_section(

@@ -23,11 +23,6 @@ from resnet_recipes.base.errors import (
     to_text,
 )
 from resnet_recipes.base.names import get_full_name
-from resnet_recipes.base.suggestions import (
-    FOREIGN_VALUES,
-    add_key_meaning,
-    apply_translation,
-)
 from resnet_recipes.data.root import SYNONYMS, find_split_folders
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
@@ -89,15 +84,20 @@ def _add_suggestions(
     problems: Sequence[Problem], changes: Sequence[str], recipe: Recipe, links: Links
 ) -> list[Problem]:
     """Return the problems of a recipe and of changes, with suggestions."""
-    methods, before = tuple(_list_methods(links)), partial(_read_setting, links)
-    chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
-    context = Context(recipe.name, before, methods, chosen=chosen)
+    context = _make_context(recipe.name, links, recipe)
     suggested = [
         _fit_to_images(add_suggestion(problem, changes, context), recipe) for problem in problems
     ]
     rest = [problem for problem in suggested if problem.key != "data.root"]
     has_data = any(change.key == "data" for problem in rest for change in problem.changes)
     return rest if has_data else suggested
+
+
+def _make_context(name: str, links: Links, recipe: Recipe) -> Context:
+    """Return the context of changes to a recipe, whose files are `links`."""
+    methods, before = tuple(_list_methods(links)), partial(_read_setting, links)
+    chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
+    return Context(name, before if links else {}.get, methods, chosen=chosen)
 
 
 def _fit_to_images(problem: Problem, recipe: Recipe) -> Problem:
@@ -149,8 +149,8 @@ def _compose_links(
     problems += _find_idle_removals(changed, links)
     problems += _find_idle_settings(changed, recipe.schedule)
     links = [*links, *options]
-    mistakes = _add_second_duration(mistakes, changed, recipe.launch.budget)
-    problems += [_locate(problem, changed, links) for problem in mistakes]
+    mistakes += _find_second_duration(changed, recipe.launch.budget)
+    problems += [_locate(problem, changed, links, recipe) for problem in mistakes]
     digests = {
         str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document, _ in links
     }
@@ -224,7 +224,7 @@ def _collect_files(links: Links, problems: list[Problem]) -> dict[str, dict[str,
     for entry, document, parents in links:
         tree = {key: value for key, value in document.tree.items() if key != "defaults"}
         misfits = list[Problem]()
-        tree = fit_sections(tree, misfits, in_file=True)
+        tree = fit_sections(tree, misfits)
         problems += document.problems
         problems += [add_location(problem, document) for problem in misfits]
         if entry.group:
@@ -315,21 +315,15 @@ def _list_methods(links: Links) -> set[str]:
     }
 
 
-def _add_second_duration(
-    problems: Sequence[Problem], changed: Sequence[Override], budget: str
-) -> list[Problem]:
-    """Return problems, with one for a change that sets the duration of a run with a budget."""
+def _find_second_duration(changed: Sequence[Override], budget: str) -> Iterator[Problem]:
+    """Yield a problem for a change that sets the duration of a run with a budget."""
     typed = [override.typed for override in changed if override.key in DURATION_SETTINGS]
-    if not (typed and budget):
-        return [*problems]
-    clause, hint = Statement(f"{typed[0]} already sets the duration"), Hint("remove one of them")
-    merged = [
-        one._replace(clause=f"{one.clause}, and {clause}", fix=(*one.advice, hint))
-        for one in problems
-        if one.key == "launch.budget"
-    ]
-    others = [one for one in problems if one.key != "launch.budget"]
-    return others + (merged or [Problem("launch.budget", budget, clause, hint)])
+    if typed and budget:
+        clause, hint = (
+            Statement(f"{typed[0]} already sets the duration"),
+            Hint("remove one of them"),
+        )
+        yield Problem("launch.budget", budget, clause, hint)
 
 
 def _find_idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -> Iterator[Problem]:
@@ -343,7 +337,7 @@ def _find_idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -
             yield Problem(override.key, override.value, clause, fix, typed=override.typed)
 
 
-def _locate(problem: Problem, changed: Sequence[Override], links: Links) -> Problem:
+def _locate(problem: Problem, changed: Sequence[Override], links: Links, recipe: Recipe) -> Problem:
     """Add a user's file and line to a problem, unless an override changes its setting.
 
     Without overrides, a problem of an inherited setting concerns the last file.
@@ -351,25 +345,22 @@ def _locate(problem: Problem, changed: Sequence[Override], links: Links) -> Prob
     settings = [override.key for override in changed if not override.is_choice]
     if any(f"{problem.key}.".startswith(f"{key}.") for key in settings):
         return problem
-    documents = [link.document for link in reversed(links) if link.entry.origin != "packaged"]
-    matches = [document for document in documents if problem.key in document.lines]
-    matches += [] if changed or problem.kind is Kind.MISSING else documents
+    user_links = [link for link in reversed(links) if link.entry.origin != "packaged"]
+    matches = [link for link in user_links if problem.key in link.document.lines]
+    matches += [] if changed or problem.kind is Kind.MISSING else user_links
     if not matches:
         return problem
-    problem = add_location(problem, matches[0])
-    below = [link for link in links if link.document is not matches[0]]
-    before = _read_setting(below, problem.key)
-    if problem.advice or problem.valid or before in (None, "", []) or isinstance(before, dict):
-        return problem
-    return problem._replace(fix=Hint(f"the inherited value is {to_text(before)}"))
+    below = [link for link in links if link is not matches[0]]
+    name = below[-1].entry.name if below else "mild"
+    return add_location(problem, matches[0].document, _make_context(name, below, recipe))
 
 
-def add_location(problem: Problem, document: Document) -> Problem:
-    """Add file and line to a problem, explain foreign names and values, and write fixes as YAML."""
-    meanings = FOREIGN_VALUES.get(problem.key, {})
-    if meaning := meanings.get(str(problem.value).lower()):
-        problem = apply_translation(problem, meaning)
-    elif problem.kind is Kind.UNKNOWN and not problem.fixes:
-        problem = add_key_meaning(problem)
-    fix = tuple(document.format_fix(problem.key, each) for each in problem.advice)
-    return problem._replace(where=document.locate(problem.key), fix=fix)
+def add_location(problem: Problem, document: Document, context: Context | None = None) -> Problem:
+    """Add file and line to a problem, and the suggestion for this argument, written as YAML."""
+    argument = f"{problem.key}={to_text(problem.value)}"
+    if not isinstance(problem.value, dict) or not problem.value:
+        on = [method.name for method in ORDER]  # null turns off what it inherits
+        context = (context or Context("mild", {}.get))._replace(methods=on)
+        problem = add_suggestion(problem, [argument], context)
+    lines = [line for each in problem.advice for line in document.format_fix(problem.key, each)]
+    return problem._replace(where=document.locate(problem.key), fix=tuple(lines))

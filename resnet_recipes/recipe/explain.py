@@ -63,13 +63,13 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     problem = _check_sweep_hint(problem, argument, context)
     if translation := _translate(argument, problem, context):
         translation = _fit_to_command(translation, argument, arguments, context)
-    if translation and translation.words != (argument,) and _is_accepted(translation, context):
+    if translation and _is_accepted(translation, context):
         translation, wrong = _correct_value(translation, context)
         if not wrong:
             return apply_translation(problem, translation)
         if wrong.key != problem.key:
             return _reject_value(problem, wrong)
-        problem = problem._replace(fix=())  # this fix was tried
+        problem = problem._replace(fix=wrong.fix, valid=wrong.valid)
     method = ".".join(problem.key.split(".")[:2])
     if Change(f"~{method}") in problem.changes:
         return apply_translation(problem, _turn_off(method, context))
@@ -386,8 +386,6 @@ def _read_section_value(
     is_method = section.startswith("methods.")
     if not is_method and (translation := translate(section, value, table=context.meanings)):
         return translation
-    if "name" in names and value.lower() not in ON:
-        return _translate_to(f"{section}.name", value)
     if is_method and names and value[:1] not in ("[", "{"):
         return _translate_to(f"{section}.{names[0]}", value)
     return None

@@ -280,7 +280,7 @@ def expand_document(document: Document) -> Document:
         value, line, location = tree.pop(short), lines.pop(short), document.locate(short)
         if short == "epochs" and (clause := find_epochs_rule(str(value))):
             text = f"epochs: {value}"
-            fix = document.format_fix(short, read_epochs(str(value)))
+            fix = tuple(document.format_fix(short, read_epochs(str(value))))
             problems.append(Problem(short, value, clause, fix, typed=text, where=location))
             continue
         for key, _, form in (

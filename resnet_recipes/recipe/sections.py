@@ -92,7 +92,7 @@ class ScheduleConfig(Section):
         yield from super().problems()
         if self.name == "multistep" and not self.milestones:
             clause = Statement("the multistep schedule needs milestones")
-            yield Problem("milestones", [], clause, Value("[30ep,60ep,80ep]"))
+            yield Problem("milestones", [], clause, Value("[0.33dur,0.67dur]"))
 
 
 @dataclass

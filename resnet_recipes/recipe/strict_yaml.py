@@ -7,16 +7,19 @@ duplicate keys are rejected, and so are values that YAML 1.1 readers interpret d
 """
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
 from resnet_recipes.base.errors import (
     Change,
+    Command,
     Fix,
     Hint,
     Kind,
@@ -26,9 +29,9 @@ from resnet_recipes.base.errors import (
     Statement,
     Value,
 )
-from resnet_recipes.base.names import SHORT_NAMES, get_full_name
+from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name
 from resnet_recipes.base.reading import read_bytes
-from resnet_recipes.base.suggestions import add_key_meaning, find_closest
+from resnet_recipes.base.suggestions import FOREIGN_VALUES, SETTING, add_key_meaning, find_closest
 
 MAX_YAML_BYTES = 64 * 1024
 MAX_YAML_DEPTH = 6
@@ -46,6 +49,7 @@ GROUPS = ("optimizer", "schedule")
 _SHORT_OF = {get_full_name(word): word for word in SHORT_NAMES}
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_ASSIGNMENT = re.compile(r"([a-z][\w.]*)\s*(=)\s*([^\s#]+).*")
 _CHOICE = re.compile(r"(override )?/?[a-z]{1,64}")  # a key in `defaults`, in the Hydra grammar
 _REFERENCE = re.compile(r"\$\{[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*\}")
 
@@ -70,20 +74,44 @@ class Document:
     problems: list[Problem] = field(default_factory=list)  # their keys are not in the tree
 
     def locate(self, key: str) -> str:
-        """Return the file and line of a key; only the file if it does not set the key."""
-        path, line = shorten_path(self.path), self.lines.get(key)
+        """Return the file and line of a key or its section; only the file if it sets neither."""
+        path = shorten_path(self.path)
+        line = self.lines.get(key) or self.lines.get(key.rpartition(".")[0])
         return f"{path}:{line}" if line else path
 
-    def format_fix(self, key: str, fix: str) -> str:
-        """Return a value for `key`, or a change, as a line of this file; other advice as it is."""
+    def format_fix(self, key: str, fix: str) -> Iterator[str]:
+        """Yield the settings of a fix for `key` as lines of this file; other advice as it is."""
         change = Change(f"{key}={fix}") if isinstance(fix, Value) else fix
-        if not isinstance(change, Change):
-            return fix if "." in key else _SHORT_OF.get(fix, fix)
-        *sections, name = (f"{change.key}.name" if change.key in GROUPS else change.key).split(".")
-        line = f"{name}: {'null' if change[0] == '~' else change.value or repr('')}"
-        while sections and (change.key in GROUPS or ".".join(sections) not in self.lines):
-            line = f"{sections.pop()}: {{{line}}}"
-        return line
+        is_setting = change[:1] == "~" or SETTING.match(change.lstrip("'"))
+        if isinstance(fix, Hint | Command) or not is_setting:
+            is_other = isinstance(fix, Hint | Command) or re.fullmatch(r"[\w.]*", change)
+            yield _SHORT_OF.get(fix, fix) if is_other else Hint(f"on the command line: {fix}")
+            return
+        above = [*accumulate(key.split(".")[:-1], "{}.{}".format)][::-1]
+        above = [f"{section}." for section in above if section in self.lines]
+        lines: dict[str, list[str]] = {}
+        words = [change] if isinstance(change, Change) else shlex.split(change)
+        for word in chain.from_iterable(map(_convert_argument, words)):
+            name, _, value = word.partition("=")
+            full, short = get_full_name(name), find_short_name(name)
+            name = next((full[len(each) :] for each in above if full.startswith(each)), short)
+            section, _, leaf = name.rpartition(".")
+            lines.setdefault(section, []).append(f"{leaf}: {value or repr('')}")
+        for section, settings in lines.items():
+            names = section.split(".")[::-1]
+            line = reduce(lambda inner, outer: f"{outer}: {{{inner}}}", names, ", ".join(settings))
+            yield from [line] if section else settings
+
+
+def _convert_argument(argument: str) -> tuple[str, ...]:
+    """Return an argument as settings of a file, where options and removed methods differ."""
+    name, _, value = argument.lstrip("~").partition("=")
+    if name in GROUPS:
+        option = FOREIGN_VALUES.get(f"{name}.name", {}).get(value)
+        return option.words if option else (f"{name}.name={value}",)
+    if name == "recipe":
+        return (f"defaults=[{value}]",)
+    return (f"{name}=null" if argument[0] == "~" else argument,)
 
 
 def load(path: Path, references: bool = False) -> Document:
@@ -130,10 +158,15 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         if re.match(r"\s*#\s*@package", line):
             clause = "is an instruction to Hydra, which recipes do not use"
             reader.reject(number, line.strip(), clause, Hint("delete the line"))
+        if match := _ASSIGNMENT.fullmatch(line):
+            settings = Document(path, {}).format_fix("", Change("".join(match.groups())))
+            clause = Statement("settings are written key: value")
+            reader.reject(number, line, clause, tuple(settings))
     try:
         reader.check(yaml.parse(text, Loader=_LOADER))
         tree = reader.read_tree(yaml.compose(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
+        RecipeError.raise_if_any(reader.problems)  # such as assignments
         lines, mark = text.splitlines(), error.problem_mark or error.context_mark
         if mark and mark.line >= len(lines):  # the end of the file: something is not closed
             mark = error.context_mark or mark
@@ -283,8 +316,8 @@ class _Reader:
             self._check_reference(text, line)
         if node.style:
             return text
-        if problem := find_doubt(text, key):
-            self.reject(line, *problem)
+        if doubt := find_doubt(text, key):
+            self.reject(line, doubt.key or None, doubt.clause, doubt.fix)
         return parse_scalar(text)
 
     def _check_reference(self, text: str, line: int) -> None:
@@ -303,8 +336,7 @@ class _Reader:
 def _make_key_problem(name: str) -> Problem:
     """Return the problem of a key that is not a valid name, with the likely key."""
     if re.fullmatch(r"\w+(\.\w+)+", name):
-        *sections, line = f"{name}: ...".split(".", name.count("."))
-        fix: Fix = Hint(reduce(lambda inner, outer: f"{outer}: {{{inner}}}", sections[::-1], line))
+        fix: Fix = Hint(*Document(Path(), {}).format_fix("", Change(f"{name}=...")))
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
         likely_name = find_closest(plain_name, [*_SHORT_OF, *SHORT_NAMES])
@@ -314,30 +346,21 @@ def _make_key_problem(name: str) -> Problem:
     return Problem.unknown_setting(name, fix=fix)
 
 
-class Doubt(NamedTuple):
-    """A reason to reject unquoted text, for `_Reader.reject`."""
-
-    value: str | None
-    clause: str
-    fix: Hint
-
-
-def find_doubt(text: str, key: str) -> Doubt | None:
-    """Return why YAML readers disagree on unquoted text, or None.
+def find_doubt(text: str, key: str) -> Problem | None:
+    """Return the problem of unquoted text that YAML readers interpret differently, or None.
 
     `key` is the full name of the setting.
     """
     section, _, name = key.rpartition(".")
     if text == "":
-        return Doubt(None, "has no value", Hint("write null, {} or ''"))
+        return Problem("", None, "has no value", Hint("write null, {} or ''"))
+    if not (_OLD_BOOL.fullmatch(text) or _OLD_NUMBER.fullmatch(text)):
+        return None
+    hint = f"write true, false or a decimal number, or '{text}' in quotes"
+    if section == "methods":
+        hint = f"{name}: {{}} turns it on, {name}: null off"
     clause = "is read differently by different YAML readers"
-    if _OLD_BOOL.fullmatch(text):
-        switch = f"{name}: {{}} turns it on, {name}: null off"
-        fix = switch if section == "methods" else f"write true or false, or '{text}' in quotes"
-        return Doubt(f"{name}: {text}", clause, Hint(fix))
-    if _OLD_NUMBER.fullmatch(text):
-        return Doubt(text, clause, Hint(f"write a decimal number, or '{text}' in quotes"))
-    return None
+    return Problem(f"{name}: {text}", None, clause, Hint(hint))
 
 
 def parse_scalar(text: str) -> Any:

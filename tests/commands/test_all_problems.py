@@ -59,7 +59,7 @@ train -m demo data=images run=a lr=-1,0.1 --parallel 999 | 2 | run --parallel lr
 train -m demo data=images run=a bs=64,2 gpus=8 | 2 | run bs=64 bs=2 gpus
 train demmo data=no | 2 | unknown data
 train -m demo data=images,no bs=64,1 | 2 | bs=64 data=no
-train demo data=images budget=2hours ssr=-1 run=a | 2 | budget ssr run
+train demo data=images budget=2hours ssr=-1 run=a | 2 | budget budget ssr run
 estimate demo data=no methods.mixup.alpha=x --foo | 2 | data methods unknown
 ls --csv ~nobodyx/x.csv --foo | 2 | --csv unknown
 ls mild --foo | 2 | mild unknown

@@ -55,7 +55,7 @@ def test_mistakes_of_a_file_are_reported_at_once(command, run_command, recipes):
         "4: lr is a duplicate key",
         "5: batch.global_size=lots must be",
         "6: ema: off is read differently",
-        "6: unknown setting methods.mixap; did you mean methods.mixup?",
+        "6: unknown setting methods.mixap; did you mean mixup: ",
     )
     first = [line.partition("mine.yaml:")[2] for line in lines if "mine.yaml:" in line]
     assert all(one.startswith(text) for one, text in zip(sorted(first), expected, strict=True))
@@ -68,11 +68,11 @@ def test_mistakes_of_a_file_are_reported_at_once(command, run_command, recipes):
         ("optimizer: adam", "1: optimizer=adam must be", "use:   optimizer: {name: adamw}"),
         ("epochs: 30 epochs", "1: epochs: 30 epochs must be", "use:   epochs: 30ep"),
         ("epochs: 2h", "1: epochs: 2h must be", "use:   budget: 2h"),
-        ("lr: '1,0'", "1: optimizer.lr=1,0 must be", "hint:  the inherited value is 2.048"),
+        ("lr: '1,0'", "1: optimizer.lr=1,0 must be", "hint:  the default is optimizer.lr=2.048"),
         ("methods.ema.half_life: 1ep", "1: unknown", "hint:  methods: {ema: {half_life: ...}}"),
         ("model: {name: resnet51}", "1: model.name=resnet51 is not", "use:   name: resnet50"),
         ("launch: {budget: 2}", "1: launch.budget=2 must be a time", "use:   budget: 2m"),
-        ("run: 5", "1: run.name=5 must be text", "use:   run: {name: '5'}"),
+        ("run: 5", "1: run.name=5 must be text", "use:   run: '5'"),
         ("name: My", "1: name=My must", "hint:  without it, the name is that of the file"),
     ],
 )
@@ -102,9 +102,9 @@ def test_problems_of_a_file_are_sorted_by_line(run_command, recipes):
 def test_validate_suggests_short_names_at_the_top(run_command, recipes):
     (recipes / "mine.yaml").write_text("epoch: 3\noptimizer: {lrr: 1}\nbatch_size: 8\n")
     err = run_command("resnet-recipes validate", 2).err
-    assert "mine.yaml:1: unknown setting epoch; did you mean epochs?" in err
-    assert "mine.yaml:2: unknown setting optimizer.lrr; did you mean optimizer.lr?" in err
-    assert "mine.yaml:3: unknown setting batch_size; did you mean bs?" in err
+    assert "mine.yaml:1: unknown setting epoch; did you mean epochs: 3?" in err
+    assert "mine.yaml:2: unknown setting optimizer.lrr; did you mean lr: 1?" in err
+    assert "mine.yaml:3: unknown setting batch_size; did you mean bs: 8?" in err
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def test_all_problems_are_reported_with_their_lines(write_recipe_file):
         "recipes/mine.yaml:3: unknown setting optimizer.lrr",
         "recipes/mine.yaml:4: optimizer.momentum=1.5",
         "recipes/mine.yaml:6: unknown setting methods.mixup.alhpa",
-        "did you mean methods.mixup.alpha?",
+        "did you mean alpha: 1?",
         "optimiser.lr=1",
         "optimizer.lr=1",
         "batch.global_size=x",
@@ -429,7 +429,7 @@ def test_library_network_with_other_initialization_suggests_init_library(write_r
     )
     write_recipe_file("recipes/below.yaml", below or "defaults: [above]\n")
     message = str(get_recipe_error("below"))
-    assert "model.init=library" in message
+    assert "use:   init: library" in message
     assert "bn_init" not in message
 
 

@@ -1,10 +1,33 @@
 """Suggestions for rejected settings of a recipe with changes."""
 
+import re
+
 import pytest
 
 from resnet_recipes.base.errors import Hint, Kind
+from resnet_recipes.recipe.compose import compose
 from tests.checks import get_recipe_error
 from tests.tables import parse_rows
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    parse_rows(
+        """
+schedule: {name: step} | schedule: {name: multistep, milestones: [0.33dur,0.67dur]}
+max_steps: 100 | max_duration: 100ba; ssr: 1
+model: {weights: False} | model: {weights: '', freeze: none, freeze_bn: false}
+"""
+    ),
+)
+def test_mistake_in_a_file_suggests_several_valid_lines(text, fixed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(f"{text}\n")
+    (problem,) = get_recipe_error("mine.yaml").problems
+    inside = re.sub(r"^\w+: \{(.*)\}$", r"\1", fixed)
+    assert problem.fixes == tuple(re.split(r"; |, (?=[a-z_]+:)", inside))
+    (tmp_path / "mine.yaml").write_text(fixed.replace("; ", "\n"))
+    compose("mine.yaml", needs_data=False)
 
 
 def test_mistake_in_a_file_is_quoted_as_written(tmp_path, monkeypatch):
@@ -74,7 +97,7 @@ save_best=true | checkpoint.best=top1
 recovery_interval=1000 | checkpoint.interval=1000ba
 num_labels=3 | model.num_classes=auto
 device_train_microbatch_size=auto | batch.bn_size=auto
-batch=-1 | batch.bn_size=auto
+batch=0.6 | batch.bn_size=auto
 mixed_precision=float8 | precision.dtype=bf16
 bce_target_thresh=0.2 | methods.bce_loss.threshold=0.2
 bias_weight_decay=0 | optimizer.no_decay=one_dimensional
@@ -178,7 +201,7 @@ pretrained | model.weights=torchvision
 weight_decay=0 | wd=0
 data.val_share=20 | data.val_share=0.2
 schedule.name=onecycle | schedule=cosine
-schedule.name=step | schedule=step
+schedule.name=step | schedule.name=multistep 'schedule.milestones=[0.33dur,0.67dur]'
 checkpoint.best=true | checkpoint.best=top1
 run=2024/05/01 | run=2024-05-01
 budget=20usd | 'budget=$20'
@@ -216,7 +239,7 @@ def test_suggestions_never_change_section_or_meaning(typed):
     parse_rows(
         """
 learning-rate: 0.1 | lr
-data: {lr: 0.1} | optimizer.lr
+data: {lr: 0.1} | lr: 0.1
 +lr: 1 | lr
 methods: [mixup, ema] | methods: {mixup: {}, ema: {}}
 methods: {mixup: 0.2} | mixup: {alpha: 0.2}
@@ -224,7 +247,16 @@ methods: {mixup: false} | mixup: null
 schedule: {warmup: 5} | warmup: 5ep
 extends: hot |
 _base_: hot |
-early_stopping: 5 | checkpoint.best
+early_stopping: 5 | checkpoint: {best: top1}
+recipe: hot | defaults: [hot]
+train: {epochs: 5} | epochs: 5
+train: {lr: 0.1} | lr: 0.1
+trainer: {precision: 16-mixed} | precision: {dtype: fp16}
+optimizer: {wd: 0.1} | weight_decay: 0.1
+optimizer: adam | optimizer: {name: adamw}
+schedule: step | schedule: {name: multistep, milestones: [0.33dur,0.67dur]}
+batch_size: 32 | bs: 32
+batch: {global_size: -1} |
 layer_decay: 0.7 |
 resume: true |
 """

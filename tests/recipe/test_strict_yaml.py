@@ -70,11 +70,11 @@ def test_yaml_document_locates_every_key():
     ("value", "text"),
     parse_rows(
         """
-yes | true or false
-No | true or false
-on | true or false
-OFF | true or false
-y | true or false
+yes | write true, false or a decimal number
+No | write true, false or a decimal number
+on | write true, false or a decimal number
+OFF | write true, false or a decimal number
+y | write true, false or a decimal number
 010 | decimal number
 0777 | decimal number
 0x1F | decimal number
@@ -108,7 +108,7 @@ def test_yaml_values_ambiguous_between_readers_are_rejected(value, text):
         ("# @package _global_\nname: mine", 1, "instruction to Hydra"),
         ("name: mine\n  # @package foo", 2, "instruction to Hydra"),
         ("name: mine\noptimizer: {_target_: os.system}", 2, "unknown setting"),
-        ("optimizer.lr: 1", 1, "optimizer: {lr: ...}"),
+        ("optimizer.lr: 1", 1, "hint:  lr: ..."),
         ("1: 2", 1, "unknown setting"),
         ("? [a, b]\n: 1", 1, "must be a name"),
         ("name: 'a\\0b'\nx: \"a\\0b\"", 2, "invisible character"),
@@ -137,6 +137,17 @@ def test_unsafe_recipe_file_is_rejected_with_its_line(text, line, expected):
     message = explain_rejected_yaml(text)
     assert f"recipes/mine.yaml:{line}" in message
     assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"), [("epochs = 5", "epochs: 5"), ("optimizer.lr=1  # peak", "lr: 1")]
+)
+@pytest.mark.parametrize("text", ["{}\n", "defaults: [mild]\n{}\nseed: 5\n"])
+def test_assignment_is_rejected_at_its_line(text, line, fix):
+    message = explain_rejected_yaml(text.format(line))
+    number = text.splitlines().index("{}") + 1
+    clause = "settings are written key: value"
+    assert message == f"recipes/mine.yaml:{number}: {line}: {clause}\n    use:   {fix}"
 
 
 def test_strict_yaml_reports_all_problems_at_once():
