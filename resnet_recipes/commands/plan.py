@@ -1,7 +1,6 @@
 """`resnet-recipes plan NAME`: print the plan of a run without starting it."""
 
 from collections.abc import Iterable, Iterator
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,8 +37,6 @@ USAGE = Usage(
     }
     | JSON,
     "`resnet-train NAME ... --dry-run` prints the same plan. Without data=, it assumes ImageNet.",
-    positional=(1, inf),
-    takes="a recipe",
     settings=Scope.RECIPE,
 )
 

@@ -228,3 +228,8 @@ def test_plan_without_weights_notes_the_fetching_command(
     (tmp_path / "w.pth").write_text("no weights")
     for path in ("nowhere.pth", tmp_path / "w.pth"):
         run_command(f"{command} finetune model.name=resnet18 model.weights={path}", 3)
+
+
+def test_plan_reports_a_missing_recipe_once(run_command):
+    err = run_command("resnet-recipes plan", 2).err
+    assert err.startswith("error: recipe is missing\n")
