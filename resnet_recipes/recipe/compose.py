@@ -89,7 +89,7 @@ def _add_suggestions(
         _fit_to_images(add_suggestion(problem, changes, context), recipe) for problem in problems
     ]
     rest = [problem for problem in suggested if problem.key != "data.root"]
-    has_data = any(change.key == "data" for problem in rest for change in problem.changes)
+    has_data = any("data" in (one.key, *(change.key for change in one.changes)) for one in rest)
     return rest if has_data else suggested
 
 

@@ -97,6 +97,7 @@ train demo data.root=' ' | 2 | data.root=  is empty
 train demo data=. run.root= | 2 | run.root= is empty
 train -m demo data= seed=1,2 | 2 | data= is empty
 job mild data= --for slurm | 2 | data= is empty
+estimate mild data= | 2 | error: data= is empty
 convert '' out | 2 | SRC= is empty (is a shell variable unset?)
 convert . '' | 2 | DST= is empty
 doctor data '' | 2 | PATH= is empty
