@@ -305,6 +305,9 @@ def _check_name(arguments: Arguments) -> None:
             raise RecipeError.of("recipe", None, "", f"recipe={meant}", Kind.MISSING)
         raise RecipeError(_explain_missing(arguments, changes, library.list_readable_names()))
     names += [argument for argument in changes if argument in recipes]
+    key = " ".join(names)
+    if "-m" not in arguments:  # mild,hot
+        names = [each for name in names for each in name.split(",")]
     if len(names) > 1:
         if select_arguments(changes, "run.extends"):
             clause = Statement("--extend names the run, and the new run keeps its recipe")
@@ -315,9 +318,11 @@ def _check_name(arguments: Arguments) -> None:
         several = f"recipe={','.join(dict.fromkeys(names))}"
         others = [argument for argument in changes if argument not in recipes]
         single = format_command(arguments.command, [names[0], *others], arguments)
-        sweep = Command.of("resnet-train", "-m", several, *others)
-        fix = (single, sweep if select_arguments(others, *DATA_KEYS) else "")
-        raise RecipeError.of(" ".join(names), None, Statement("a run uses one recipe"), fix)
+        sweep: str = Command.of("resnet-train", "-m", several, *others, "--dry-run")
+        if arguments.command in ("resnet-train", "resnet-recipes job"):
+            sweep = format_command(f"{arguments.command} -m", [several, *others], arguments)
+            sweep = sweep if select_arguments(others, *DATA_KEYS) else ""
+        raise RecipeError.of(key, None, Statement("a run uses one recipe"), (single, sweep))
     is_folder = os.path.isdir(names[0])
     if names[0] not in recipes and (is_folder or names[0] in NETWORKS):
         keys, noun = (DATA_KEYS, "folder") if is_folder else (("model.name",), "network")
@@ -327,13 +332,6 @@ def _check_name(arguments: Arguments) -> None:
             raise RecipeError.of("recipe", names[0], f"is a {noun}, not a recipe", missing.fix)
     if "," not in names[0]:
         library.read_chain(names[0])
-    elif "-m" not in arguments:
-        from resnet_recipes.recipe.hydra_compose import list_points
-
-        for point in list_points([f"recipe={names[0]}"]):
-            library.read_chain(get_value(point, "recipe"))
-        sweep = format_command("resnet-train -m", [f"recipe={names[0]}", *changes], arguments)
-        raise RecipeError.of("recipe", names[0], Statement("several recipes need a sweep"), sweep)
 
 
 def find_packaged_recipe(arguments: Arguments) -> Entry | None:

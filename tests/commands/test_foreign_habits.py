@@ -192,6 +192,8 @@ resnet-recipes doctor data data=images | resnet-recipes doctor data images
 resnet-recipes job slurm mild data=/d | --for slurm
 resnet-recipes job --for slurm mild data=/d time=24h | --time 24:00:00
 resnet-recipes job --engine k8s mild data=/storage/d | --for kubernetes
+resnet-recipes estimate mild,hot data=/d | resnet-train -m recipe=mild,hot data=/d --dry-run
+resnet-recipes job --for slurm mild hot data=/d | job -m recipe=mild,hot data=/d --for slurm
 resnet-recipes estimate price=abc data=/d | --price 32.77
 resnet-recipes job --for torchx mild data=/d --mem 4 | set it in the file
 resnet-recipes job --for slurm mild data=/d --image x | set it in the file
