@@ -358,7 +358,8 @@ def _format_candidates(
     elif rows:
         yield "Accuracy on these images is not known before a run."
         if is_limited and candidates.reason:
-            yield from wrap_text(f"The first is {candidates.reason}.", get_width(), rest="    ")
+            text = f"{rows[0]['recipe']} is {candidates.reason}."
+            yield from wrap_text(text, get_width(), rest="    ")
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME ...` measures a recipe here"
     if budget and rows and candidates.untimed:
@@ -378,7 +379,4 @@ def _format_problems(candidates: "Candidates", budget: str) -> Iterator[str]:
         text = problem.about(find_short_name(problem.key))
         yield from wrap_text(f"skipped: {join_first(names)}: {text}", get_width(), rest="    ")
     for name, problem in candidates.weights_problems.items() if candidates.candidates else ():
-        first, *advice = problem.lines()
-        yield from wrap_text(f"{name}: {first}", get_width(), rest="    ")
-        for line in advice:
-            yield from wrap_text(line, get_width(), " " * 4, " " * 11)
+        yield from wrap_text(f"{name}: {problem.lines()[0]}", get_width(), rest="    ")
