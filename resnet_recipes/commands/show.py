@@ -1,11 +1,11 @@
 """`resnet-recipes show NAME`: one recipe, with the sources of its values."""
 
 import hashlib
+import re
 import shutil
 import sys
-import textwrap
 
-from resnet_recipes.base.text import escape_controls
+from resnet_recipes.base.text import escape_controls, wrap_text
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.usage import RECIPES, Usage
 from resnet_recipes.recipe.library import Library, Link
@@ -53,21 +53,10 @@ def fold(line: str, width: int) -> str:
 
     Comments continue at the same column.
     """
-    code, mark, comment = line.partition("  # ")
-    if line.startswith("#"):
-        first = below = f"#{' ' * (len(line[1:]) - len(line[1:].lstrip()))}"
-        comment = line[len(first) :]
-    elif mark:
-        first, below = code + mark, f"{'':<{len(code)}}{mark}"
-    else:
-        first, below, comment = "", f"{'':<{len(line) - len(line.lstrip()) + 3}}", line
+    first = re.findall(r"#\s*|.*?  # | *", line)[0]
     if len(line) <= width or len(first) > width - 24:
         return line
-    return textwrap.fill(
-        comment,
-        width,
-        initial_indent=first,
-        subsequent_indent=below,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    below = first if line.startswith("#") else f"{first}   "
+    if first.endswith("  # "):
+        below = f"{'':<{len(first) - 2}}# "
+    return "\n".join(wrap_text(line[len(first) :], width, first, below))
