@@ -1,11 +1,12 @@
 """`resnet-recipes cp NAME FILE`: start your own recipe from another."""
 
 import re
+from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Hint, RecipeError, format_advice
-from resnet_recipes.base.paths import parse_new_path, parse_path
+from resnet_recipes.base.errors import Command, Hint, RecipeError, format_advice
+from resnet_recipes.base.paths import find_free_path, parse_new_path, parse_path
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import say
 from resnet_recipes.command_line.usage import RECIPES, Usage
@@ -34,6 +35,11 @@ about: {parent} with changes
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if the recipe cannot be inherited, or if FILE cannot be its name."""
     (source, file), errors = arguments.positional, ErrorCollector()
+    recipes = Library(arguments.recipes).list_names()
+    if file in recipes and source not in recipes and not Path(source).exists():
+        path = find_free_path(Path("recipes", Path(source).name).with_suffix(".yaml"))
+        swapped = Command.of("resnet-recipes", "cp", file, str(path))
+        raise RecipeError.of("COMMAND", f"cp {source} {file}", "needs the recipe first", swapped)
     with errors:
         parent = _read_parent(arguments)
         if parent.origin == "file":

@@ -27,6 +27,12 @@ def test_cp_to_name_of_parent_is_valid(run_command, run_subcommand):
     assert "hot.yaml: ok" in run_subcommand("validate recipes/hot.yaml")
 
 
+def test_cp_with_swapped_arguments_suggests_the_swap(run_command, recipes):
+    for source in ("mine.yaml", "mine"):
+        message = run_command(f"resnet-recipes cp {source} hot", 2).err
+        assert "\n      try:   resnet-recipes cp hot recipes/mine.yaml\n" in message
+
+
 def test_cp_rejects_an_existing_file(run_command):
     Path("a.yaml").write_text("mine")
     run_command("resnet-recipes cp hot a.yaml", 2)
