@@ -30,6 +30,12 @@ def test_validate_reports_the_problems_of_all_files(run_command):
     assert "bad.yaml:3: unknown setting optimizer.lrr" in err
 
 
+def test_validate_reports_missing_file_and_wrong_flag(run_command):
+    message = run_command("resnet-recipes validate nope.yaml --bogus", 2).err
+    assert "unknown flag --bogus" in message
+    assert "`nope.yaml` does not exist" in message
+
+
 _MISTAKES = """\
 defaults: [milld, optimizer: lam]
 epochs: many
