@@ -372,7 +372,7 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
     takes = usage.values
     translation = translate(name, value) if usage.takes_recipe or usage.opens_network else None
     flags = {_to_key(flag): flag for flag in (*takes, "--help")}
-    started = [flag for flag in takes if flag.startswith(name)]
+    started = [flag for flag in takes if flag.startswith(name) and (value or not takes[flag])]
     near = flags.get(find_closest(key, flags)) or (started[0] if len(started) == 1 else "")
     default = takes.get(near, "")
     argument = default if default in ("", "FOLDER") else value or default

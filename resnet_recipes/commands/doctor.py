@@ -23,7 +23,12 @@ from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import escape_controls, wrap_text
 from resnet_recipes.command_line.arguments import DATA_KEYS, Arguments, get_value
 from resnet_recipes.command_line.printing import get_line_width, show
-from resnet_recipes.command_line.run_arguments import check_network, is_setting, open_network
+from resnet_recipes.command_line.run_arguments import (
+    check_network,
+    is_run,
+    is_setting,
+    open_network,
+)
 from resnet_recipes.command_line.usage import JSON, Usage
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.report.progress import ProgressLine
@@ -74,11 +79,14 @@ def check(arguments: Arguments) -> None:
     if topic not in (*_TOPICS, "machine"):
         topics = ("data PATH", "native", "gpu", "run [PATH]")
         folder = get_value([topic], *DATA_KEYS) or topic
-        is_folder = os.path.isdir(folder)
-        fix: str = Command.of("resnet-recipes", "doctor", "data", folder) if is_folder else ""
         near = find_misspelled(topic, (*_TOPICS, *_FOREIGN_TOPICS))
-        fix = fix or _FOREIGN_TOPICS.get(near, near)
-        raise RecipeError([Problem(topic, None, "unknown topic", fix, topics, Kind.UNKNOWN)])
+        fix: str = _FOREIGN_TOPICS.get(near, near)
+        if os.path.isdir(folder):
+            fix = Command.of("resnet-recipes", "doctor", "data", folder)
+        elif is_run(topic):
+            fix = Command.of("resnet-recipes", "watch", topic)
+        valid = () if fix else topics
+        raise RecipeError([Problem(topic, None, "unknown topic", fix, valid, Kind.UNKNOWN)])
     errors, network = ErrorCollector(), arguments.flags.get("--network")
     unused = [each for each in settings if topic != "data" or not each.startswith(_NESTED)]
     with errors:
@@ -133,7 +141,8 @@ def _check_paths(topic: str, paths: Sequence[str]) -> None:
         NotReadyError.raise_if_any([problem and problem._replace(key="PATH")])
     if topic == "run" and path and not path.is_dir():
         clause, kind = ("is not a folder", Kind.WRONG) if path.exists() else ("", Kind.ABSENT)
-        raise NotReadyError.of("PATH", str(path), clause, kind=kind)
+        fix = Command.of("resnet-recipes", "watch", paths[0]) if is_run(paths[0]) else ""
+        raise NotReadyError.of("PATH", str(path), clause, fix, kind)
 
 
 def _check_topics(

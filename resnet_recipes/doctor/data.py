@@ -7,6 +7,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,6 +75,7 @@ def check_data(
             for split in SPLITS
             if {root, root / f"{split}.beton"}.isdisjoint(betons)
         ]
+    config = None
     try:
         config = make_config(root, nested_classes)
         counts = [*_check_folders(config, compares=not images)]
@@ -83,13 +85,16 @@ def check_data(
         findings += counts
     except NotReadyError as error:
         if others := [problem for problem in error.problems if problem.key != "data.val_share"]:
-            return findings + [make_finding(problem) for problem in others]
-        fix = (
-            Hint(error.problems[0].about("data.val_share=0.1")),
-            Hint("to train, add images or a folder val; `eval` needs neither"),
-        )
-        findings.append(Finding("fix", f"{root} has no validation images", fix))
-    return findings + (list(_check_images(config, progress)) if images else [])
+            findings += map(make_finding, others)
+        else:
+            fix = (
+                Hint(error.problems[0].about("data.val_share=0.1")),
+                Hint("to train, add images or a folder val; `eval` needs neither"),
+            )
+            findings.append(Finding("fix", f"{root} has no validation images", fix))
+    with suppress(NotReadyError):  # a split without images was reported
+        findings += _check_images(config, progress) if config and images else ()
+    return findings
 
 
 def make_config(root: Path, nested_classes: bool | None = None) -> DataConfig:

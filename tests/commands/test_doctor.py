@@ -8,6 +8,7 @@ import pytest
 
 from resnet_recipes import cli
 from tests.images import create_random_images
+from tests.run_folders import create_run_folder
 
 
 @pytest.fixture
@@ -20,6 +21,26 @@ def test_doctor_data_without_problems_prints_no_fix(data, run_command):
     out = run_command(f"resnet-recipes doctor data {data}").out
     assert "FIX" not in out
     assert "10 images" in out
+
+
+def test_doctor_suggests_to_watch_a_run(tmp_path, run_command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    create_run_folder(tmp_path / "runs", "bees")
+    for command, code in (("doctor bees", 2), ("doctor run bees", 3)):
+        message = run_command(f"resnet-recipes {command}", code).err
+        assert "\n      try:   resnet-recipes watch bees\n" in message
+
+
+def test_doctor_fix_suggests_no_flag_without_its_value(data, run_command):
+    message = run_command(f"resnet-recipes doctor data {data} --fix", 2).err
+    assert message.startswith("error: unknown flag --fix\n      valid: --no-images, ")
+
+
+def test_doctor_decodes_images_despite_different_classes(data, run_command):
+    (data / "val/pattern1").rename(data / "val/other")
+    out = run_command(f"resnet-recipes doctor data {data}", 3).out
+    assert "pattern1 only in train and other only in val" in out
+    assert "images were decoded" in out
 
 
 def test_doctor_advises_no_training_on_an_empty_folder(tmp_path, run_command):

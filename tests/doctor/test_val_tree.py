@@ -40,7 +40,7 @@ def test_val_tree_reads_tiny_imagenet_as_advised(root_with_flat_val):
     (root_with_flat_val / "val").mkdir()
     (root_with_flat_val / "images").rename(root_with_flat_val / "val/images")
     annotations = write_text(root_with_flat_val / "val/val_annotations.txt", MAPS["tabs"])
-    (finding,) = check_data(root_with_flat_val)
+    finding, *_ = check_data(root_with_flat_val)
     assert finding.fix[0].split()[-2:] == ["--fix-val", str(annotations)]
     tree = build_val_tree(root_with_flat_val, annotations)
     assert get_exit_code(check_data(tree)) == 0
