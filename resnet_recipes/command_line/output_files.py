@@ -5,6 +5,7 @@ import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from resnet_recipes.base.errors import Command, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import find_free_path, parse_path
@@ -20,6 +21,11 @@ def find_ending_problems(flag: str, name: str, ending: str) -> Iterator[Problem]
             yield Problem(flag, name, f"must end in {ending}", fix)
 
 
+def is_stream(path: Path) -> bool:
+    """Return whether a path is a pipe or a terminal that is already open, such as /dev/stdout."""
+    return path.is_relative_to("/dev") and (path.is_fifo() or path.is_char_device())
+
+
 def require_folder(flag: str, name: str) -> None:
     """Raise NotReadyError if an output file cannot be created in its folder, before the work."""
     path = parse_path(flag, name)
@@ -29,6 +35,8 @@ def require_folder(flag: str, name: str) -> None:
     if path.is_dir():
         fix = f"{flag} {shlex.quote(str(find_free_path(path)))}"
         raise NotReadyError.of(flag, name, "cannot be written: it is a folder", fix)
+    if is_stream(path):
+        return
     folder = path.resolve().parent
     try:
         tempfile.TemporaryFile(dir=folder).close()

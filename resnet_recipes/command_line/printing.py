@@ -13,6 +13,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import Snippet, escape_controls, format_csv_line, wrap_text
 from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.output_files import is_stream
 
 _NUMBER = re.compile(r"[-?]|[<$~]{0,2}[\d.,:/?]+(%| \w+)?")
 
@@ -57,8 +58,12 @@ def open_output(flag: str, name: str) -> Iterator[BinaryIO]:
     Raises NotReadyError if the file cannot be written.
     """
     try:
-        # /dev/stdout is a link, which root could replace
-        path = parse_path(flag, name).resolve()
+        path = parse_path(flag, name)
+        if is_stream(path):
+            with path.open("wb") as file:
+                yield file
+            return
+        path = path.resolve()  # root could replace a link to a device
         with suppress(OSError):
             atomic.delete_parts(path.parent, path.name)  # parts left by a killed command
         with atomic.replace_file(path) as file:

@@ -6,6 +6,7 @@ import pytest
 
 from resnet_recipes.base.errors import Note, NotReadyError
 from resnet_recipes.base.text import Snippet, format_facts
+from resnet_recipes.command_line.output_files import require_folder
 from resnet_recipes.command_line.printing import format_table, open_output, say
 
 ROWS = [
@@ -84,6 +85,14 @@ def test_open_output_deletes_leftover_of_killed_command(tmp_path):
     with open_output("--csv", str(tmp_path / "a.csv")) as file:
         file.write(b"new")
     assert sorted(tmp_path.iterdir()) == [tmp_path / "a.csv", other]
+
+
+def test_open_output_writes_to_an_open_pipe(tmp_path):
+    reader, writer = os.pipe()
+    require_folder("--csv", f"/dev/fd/{writer}")
+    with open_output("--csv", f"/dev/fd/{writer}") as file:
+        file.write(b"row")
+    assert os.read(reader, 9) == b"row"
 
 
 def test_open_output_rejects_a_fifo(tmp_path):
