@@ -35,6 +35,11 @@ def test_repeated_conversion_is_already_done(run_command, image_folder):
     assert "already exists" in run_command(command, 2).err
 
 
+def test_convert_of_a_flat_folder_explains_the_layout(run_command, image_folder):
+    message = run_command(f"resnet-recipes convert {image_folder}/val/pattern0 out", 3).err
+    assert "hint:  the layout is PATH/train/CLASS/image.jpg and PATH/val/CLASS/" in message
+
+
 def test_convert_rejects_folder_with_other_files(run_command, image_folder):
     convert = "resnet-recipes convert"
     run_command(f"{convert} {image_folder} betons workers=1")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import get_half_path, open_beton
@@ -20,7 +20,7 @@ from resnet_recipes.data.convert.shards import find_shards
 from resnet_recipes.data.files.class_folders import find_doubts
 from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.files.listing import SUFFIXES
-from resnet_recipes.data.root import SPLITS, find_root_problem
+from resnet_recipes.data.root import LAYOUT, SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_files
 
 #: Options that may change when an attempt is resumed.
@@ -158,7 +158,8 @@ def _find_sources(src: Path, options: ConvertOptions) -> dict[str, OriginalImage
     part = parts.get("train") or parts[""]
     listing = part.listing(config)
     if not len(listing):
-        raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
+        clause = f"has no images ({', '.join(SUFFIXES)}) in class folders"
+        raise NotReadyError.at(src, clause, Hint(LAYOUT.replace("data.val_share", "val_share")))
     if options.nested_classes is None and not part.is_table:
         NotReadyError.raise_if_any(find_doubts(part.path, listing))
     return {"": OriginalImages.from_listing(listing, src)}
