@@ -19,9 +19,10 @@ from resnet_recipes.base.errors import (
     Statement,
     Value,
 )
-from resnet_recipes.base.paths import parse_path
+from resnet_recipes.base.paths import is_fetched, parse_path
 from resnet_recipes.base.text import Say
 from resnet_recipes.command_line.arguments import (
+    DATA_KEYS,
     Arguments,
     drop_arguments,
     get_value,
@@ -30,6 +31,7 @@ from resnet_recipes.command_line.arguments import (
 from resnet_recipes.command_line.printing import say
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, has_recipe
 from resnet_recipes.command_line.usage import Usage
+from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.jobs.lookup import (
     LAST,
     LIST,
@@ -93,6 +95,10 @@ def check_network(arguments: Sequence[str], usage: Usage) -> None:
     errors = ErrorCollector()
     with errors:
         find_network(arguments[0], "RUN|FILE")
+    root = get_value(arguments[1:], *DATA_KEYS)
+    if root and not (is_fetched(root) or os.path.exists(os.path.expanduser(root))):
+        with errors:
+            NotReadyError.raise_if_any([find_root_problem(root)])
     settings = [argument.partition("=")[::2] for argument in arguments[1:]]
     with errors:
         RecipeError.raise_if_any(

@@ -9,11 +9,9 @@ from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     BadValidationImageError,
     Command,
-    Hint,
     NotReadyError,
     RecipeError,
 )
-from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.text import (
     escape_controls,
     format_count,
@@ -31,6 +29,7 @@ from resnet_recipes.command_line.printing import (
 )
 from resnet_recipes.command_line.run_arguments import check_network, is_run, open_network
 from resnet_recipes.command_line.usage import RUN_HELP, Scope, Usage
+from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.report.page.charts import draw_png, import_plotting
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder import DATA
@@ -73,9 +72,17 @@ ResultRow = dict[str, Any]
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if a network does not exist, or if a plot cannot be drawn."""
+    from resnet_recipes.report.page.html import GALLERY_HEAD, require_own
+
     errors = ErrorCollector()
     with errors:
         check_network(arguments.positional, USAGE)
+    with errors:
+        find_runs(each for each in arguments.positional[1:] if "=" not in each)
+    heads = {"--csv": ("class,images,", "network,data,"), "--images": ("path,label,prediction,",)}
+    for flag, starts in (heads | {"--gallery": (GALLERY_HEAD,)}).items():
+        with errors:
+            require_own(flag, arguments.flags.get(flag, os.devnull), *starts)
     with errors:
         if "--png" in arguments:
             import_plotting()
@@ -106,7 +113,6 @@ def run(arguments: Arguments) -> int:
         if flag in arguments:
             clause = f"is for one test size, but evaluation.sizes is {sizes}"
             raise RecipeError.of(flag, arguments.flags[flag], clause, "'evaluation.sizes=[]'")
-    _protect_tables(arguments, data.root)
     if len(networks) > 1:
         check_pool(networks, sources)
     test_sizes = sizes or [data.eval_size]
@@ -158,18 +164,6 @@ def _has_training_images(network: "TrainedNetwork", examples: int) -> bool:
     )
     is_unknown = not others or train.digest != facts.train_digest  # .beton, or changed images
     return is_unknown or ours <= others
-
-
-def _protect_tables(arguments: Arguments, root: str) -> None:
-    """Raise RecipeError for an existing CSV file, which may be the list of images."""
-    flags = arguments.flags.keys() & {"--csv", "--images"}
-    for flag in sorted(flags) if root else ():
-        path, images = parse_path(flag, arguments.flags[flag]).resolve(), Path(root).resolve()
-        if path.is_file() and images in (path, path.parent):
-            clause = "already exists next to the images, and may be their table"
-            raise RecipeError.of(
-                flag, arguments.flags[flag], clause, Hint("another name or folder")
-            )
 
 
 def _print_classes(

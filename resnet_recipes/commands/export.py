@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Command, Kind, NotReadyError, Problem, RecipeError
-from resnet_recipes.base.paths import find_free_path, is_fetched, parse_new_path, parse_path
+from resnet_recipes.base.paths import find_free_path, parse_new_path, parse_path
 from resnet_recipes.base.suggestions import (
     FOREIGN_FORMATS,
     OFF,
@@ -79,7 +79,7 @@ def check(arguments: Arguments) -> None:
 
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
-    from resnet_recipes.data import require_trusted_url, root
+    from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.export import (
         COMPARED_IMAGES,
         ExportOptions,
@@ -105,8 +105,6 @@ def run(arguments: Arguments) -> int:
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None, is_typed)
     RecipeError.raise_if_any(find_problems(network.network, to, options))
     NotReadyError.raise_if_any(find_missing_packages(to))
-    if is_typed and not (is_fetched(recipe.data.root) or Path(recipe.data.root).exists()):
-        NotReadyError.raise_if_any([root.find_root_problem(recipe.data.root)])
     say(f"writing {TARGETS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")
     with ProgressLine("comparing") as show:
         exported = export_and_check(network.to_device(), to, folder, options, show)

@@ -20,7 +20,7 @@ from resnet_recipes.base.errors import (
     Statement,
 )
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.paths import parse_new_path, parse_path
+from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import IMAGE_FLAGS
 from resnet_recipes.base.text import escape_controls, format_csv_line
 from resnet_recipes.command_line.arguments import Arguments, get_value
@@ -70,17 +70,15 @@ _MAX_NAMED, _IN_GALLERY = 10, 1000
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if an argument is wrong, or if an output file is not ours."""
     from resnet_recipes.inference.images import find_images
-    from resnet_recipes.report.page.html import HEAD, is_ours
+    from resnet_recipes.report.page.html import GALLERY_HEAD, require_own
 
     network, images = _split(arguments.positional)
     top, errors = arguments.flags.get("--top", "5"), ErrorCollector()
     with errors:
         RecipeError.raise_if_any([find_number_problem("--top", top, 1, fix="--top 5")])
-    for flag, head in {"--csv": "file,class_1,", "--gallery": HEAD}.items():
+    for flag, head in {"--csv": "file,class_1,", "--gallery": GALLERY_HEAD}.items():
         with errors:
-            path = parse_path(flag, arguments.flags.get(flag, os.devnull))
-            if path.is_file() and path.stat().st_size and not is_ours(path, head):
-                parse_new_path(flag, arguments.flags[flag])
+            require_own(flag, arguments.flags.get(flag, os.devnull), head)
     with errors:
         RecipeError.raise_if_any(_find_problems(arguments, bool(images)))
         with errors:

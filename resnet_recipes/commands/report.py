@@ -13,7 +13,7 @@ from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.commands.runs import read_price
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
-from resnet_recipes.report.page.html import build_page, is_ours
+from resnet_recipes.report.page.html import REPORT_HEAD, build_page, is_ours
 from resnet_recipes.report.sections import build_sections
 
 USAGE = Usage(
@@ -37,7 +37,7 @@ _PUBLISHED = Command("resnet-recipes report --published")
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if a flag is wrong, a run is missing or an output file is not ours."""
     flags, errors = arguments.flags, ErrorCollector()
-    is_new = not is_ours(parse_path("--out", flags.get("--out", _PAGE)))
+    is_new = not is_ours(parse_path("--out", flags.get("--out", _PAGE)), REPORT_HEAD)
     with errors:
         read_price(flags.get("--price"))
     with errors:

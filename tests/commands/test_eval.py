@@ -117,8 +117,21 @@ def test_eval_never_overwrites_the_image_table(folder_with_weights, flag, run_co
     before = table.read_bytes()
     for root, name in (("images/labels.csv", table), ("images", "'~/images/labels.csv'")):
         message = run_command(f"resnet-recipes eval mine data={root} {flag} {name}", 2).err
-        assert "may be their table" in message
+        assert "already exists, and nothing is overwritten" in message
     assert table.read_bytes() == before
+
+
+def test_eval_reports_missing_runs_and_images_at_once(run_command):
+    message = run_command("resnet-recipes eval first second data=nowhere", 3).err
+    for name in ("`first`", "`second`", "data=nowhere"):
+        assert f"{name} does not exist" in message
+
+
+@pytest.mark.parametrize("command", ["eval mine data=images", "predict mine images"])
+def test_gallery_never_replaces_a_report(folder_with_weights, command, run_command):
+    run_command("resnet-recipes report --published")
+    message = run_command(f"resnet-recipes {command} --gallery report.html", 2).err
+    assert "--gallery report.html already exists, and nothing is overwritten" in message
 
 
 def test_eval_of_copied_weights_needs_only_images(run_eval, run_command):

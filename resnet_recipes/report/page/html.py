@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import escape_html
 from resnet_recipes.report.page.charts import COLORS, DASHES, Spec, to_json
 
@@ -21,10 +22,11 @@ _THUMBNAIL_SIZE = 160
 #: Characters of a table cell before it is wrapped.
 MAX_CELL_CHARACTERS = 24
 
-#: Start of each page, which `is_ours` recognizes.
-HEAD = (
+#: Start of a page by its kind, which `is_ours` recognizes.
+REPORT_HEAD, GALLERY_HEAD = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-    '<meta name="generator" content="resnet-recipes">'
+    f'<meta name="generator" content="resnet-recipes {kind}">'
+    for kind in ("report", "gallery")
 )
 
 
@@ -67,9 +69,16 @@ def build_page(title: str, sections: Sequence[PageSection]) -> str:
     return build_document(title, map(_format_section, sections), scripts)
 
 
-def is_ours(path: Path, head: str = HEAD) -> bool:
-    """Return whether a file starts with `head`, so that a new page or table may replace it."""
-    return path.is_file() and path.read_bytes().startswith(head.encode())
+def is_ours(path: Path, *heads: str) -> bool:
+    """Return whether a file starts with a head, so that a new page or table may replace it."""
+    return path.is_file() and path.read_bytes().startswith(tuple(map(str.encode, heads)))
+
+
+def require_own(flag: str, name: str, *heads: str) -> None:
+    """Raise RecipeError if an output file exists, has content and does not start with a head."""
+    path = parse_path(flag, name)
+    if path.is_file() and path.stat().st_size and not is_ours(path, *heads):
+        parse_new_path(flag, name)
 
 
 class Tile(NamedTuple):
@@ -101,7 +110,7 @@ def build_gallery(title: str, text: str, tiles: Sequence[Tile]) -> str:
 def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ()) -> str:
     """Return a self-contained HTML file from elements whose text is escaped."""
     parts = [
-        HEAD,
+        REPORT_HEAD if scripts else GALLERY_HEAD,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape_html(title)}</title><style>{_read_file('page.css')}</style>"
         "</head><body><main>",
