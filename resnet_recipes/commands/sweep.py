@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> int:
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
     )
-    for line in _describe(runs, plans, before, parallel, "--verbose" in arguments):
+    for line in _describe(runs, plans, before, arguments.flags):
         show(line)
     if "--dry-run" in arguments:
         return 0
@@ -175,13 +175,14 @@ def _find_slot_problems(arguments: Arguments) -> Iterator[Problem]:
 
 
 def _describe(
-    runs: Runs, plans: Mapping[str, Plan], before: Mapping[str, str], parallel: int, full: bool
+    runs: Runs, plans: Mapping[str, Plan], before: Mapping[str, str], flags: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the plan of the first run, the differences of each run, and the totals."""
-    yield from format_plan(plans[next(iter(runs))], full=full)
-    yield ""
+    parallel = int(flags.get("--parallel", "1"))
+    if has_plan := "--no-plan" not in flags:
+        yield from (*format_plan(plans[next(iter(runs))], full="--verbose" in flags), "")
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
-    several = f", {order}, the first as above" if len(runs) > 1 else ""
+    several = f", {order}{', the first as above' * has_plan}" if len(runs) > 1 else ""
     yield f"{format_count(len(runs), 'run')}{several}:"
     shared = set.intersection(*(set(arguments) for _, arguments in runs.values()))
     minutes, cost, pflops, saved, forecasts = 0.0, 0.0, 0.0, 0.0, list[RunForecast]()

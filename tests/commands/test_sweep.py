@@ -57,6 +57,11 @@ def test_sweep_reports_a_shared_problem_once(sweeps, run_command):
     assert "problems" not in message
 
 
+def test_sweep_omits_the_plan_with_no_plan(run_command):
+    out = run_command(f"resnet-train -m mild {TINY} seed=1,2 --dry-run --no-plan").out
+    assert out.startswith("2 runs, one after another:\n")
+
+
 def test_sweep_of_one_run_prints_no_order(sweeps, run_command):
     out = run_command(f"resnet-train -m mild {TINY} seed=1 --dry-run").out
     assert "\n1 run:\n  mild-" in out
