@@ -179,7 +179,8 @@ class Problem(NamedTuple):
     def about(self, name: str) -> str:
         """Return the problem as a clause about `name`."""
         clause = self.clause or ("does not exist" if self.kind is Kind.ABSENT else "")
-        return mask_secrets(f"{name}{self._separator} {clause}".strip())
+        text = f"{name}{self._separator} {clause}".strip()
+        return mask_secrets(f"{clause} {self.typed or name}" if self.kind is Kind.UNKNOWN else text)
 
     def lines(self) -> list[str]:
         """Return the text to show: the problem, then lines that start with a label."""

@@ -373,7 +373,7 @@ def _format_problems(candidates: "Candidates", budget: str) -> Iterator[str]:
     for name, problem in candidates.skipped.items():
         flagged = _name_flags(problem, budget)
         clause = "is too short" if flagged.key == "--within" else flagged.clause
-        reason = Problem(flagged.key, None, clause, kind=flagged.kind)
+        reason = flagged._replace(value=None, clause=clause, fix=(), valid=(), where="")
         skipped[reason].append(name)
     for problem, names in skipped.items():
         text = problem.about(find_short_name(problem.key))

@@ -10,6 +10,7 @@ from resnet_recipes.base.errors import (
     Change,
     Command,
     Hint,
+    Kind,
     Note,
     NotReadyError,
     Problem,
@@ -36,6 +37,8 @@ def test_clause_with_its_own_subject_follows_a_colon():
     problem = Problem("gpus", 8, Statement("torch sees no GPU"))
     assert str(problem) == "gpus=8: torch sees no GPU"
     assert problem.about("it") == "it: torch sees no GPU"
+    unknown = Problem("recipe", "nope", "unknown recipe", kind=Kind.UNKNOWN, typed="nope")
+    assert unknown.about("recipe") == "unknown recipe nope"
     moved = NotReadyError.at("a.pt", "has no tensors").with_key("model.weights", "a")
     assert str(moved) == "model.weights=a: a.pt has no tensors"
     assert str(moved.with_path_replaced("a.pt", "b.pt")) == "model.weights=a: b.pt has no tensors"
