@@ -40,8 +40,6 @@ USER_FOLDER = Path("recipes")
 LIST_RECIPES = Command("resnet-recipes ls")
 MAX_PARENTS = 7  # files that a recipe may inherit from
 
-_CASE = Hint("rename the file: recipe names have lower-case letters, digits and '_'")
-
 #: `optimizer` as a choice in `defaults`, in any Hydra spelling.
 _CHOICE = re.compile(rf"(?:override )?/?({'|'.join(GROUPS)})")
 
@@ -164,8 +162,7 @@ class Library:
         elif os.path.isfile(name):
             clause, fix = "is a file, but recipe files end in .yaml", LIST_RECIPES
         elif name in self.user:
-            clause = f"is not a valid name, although {shorten_path(self.user[name])} exists"
-            fix = _CASE
+            raise _make_rename_error(self.user[name])
         if fix:
             raise RecipeError.of("recipe", name, clause, fix)
         if os.path.isfile(path := self._folder / f"{name}.yml"):
@@ -246,9 +243,7 @@ class Library:
             fix = Value(path.stem) if is_recipe else LIST_RECIPES
             raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
         if path.suffix == ".yml":
-            old, clause = shorten_path(path), f"must be renamed to {path.stem}.yaml"
-            fix = Command.of("mv", "-n", old, str(Path(old).with_suffix(".yaml")))
-            raise RecipeError.of(old, None, clause, fix)
+            raise _make_rename_error(path)
         if self.user.get(path.stem) == path:
             return self.find(path.stem)
         return Entry(path.stem, path, "file")
@@ -298,6 +293,13 @@ def expand_document(document: Document) -> Document:
                 tree[section] = tree.get(section, {}) | setting
             lines[key] = line
     return replace(document, tree=tree, lines=lines, problems=problems)
+
+
+def _make_rename_error(path: Path) -> RecipeError:
+    stem = re.sub(r"[^a-z0-9]+", "_", path.stem.lower()).lstrip("_0123456789") or "recipe"
+    new, old = f"{stem[:64]}.yaml", shorten_path(path)
+    fix = Command.of("mv", "-n", old, str(Path(old).with_name(new)))
+    return RecipeError.of(old, None, f"must be renamed to {new}", fix)
 
 
 def _make_unknown_error(key: str, name: str, choices: list[str]) -> RecipeError:

@@ -92,7 +92,7 @@ class Recipe(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of all sections, with full keys."""
         if not names.RECIPE.fullmatch(self.name):
-            hint = Hint("without it, the name is that of the file")
+            hint = Hint("rename the file, or set another name in it")
             rule = "must consist of lower-case letters, digits and '_'"
             yield Problem("name", self.name, rule, hint)
         yield from super().problems()

@@ -79,7 +79,7 @@ def test_mistakes_of_a_file_are_reported_at_once(command, run_command, recipes):
         ("model: {name: resnet51}", "1: model.name=resnet51 is not", "use:   name: resnet50"),
         ("launch: {budget: 2}", "1: launch.budget=2 must be a time", "use:   budget: 2m"),
         ("run: 5", "1: run.name=5 must be text", "use:   run: '5'"),
-        ("name: My", "1: name=My must", "hint:  without it, the name is that of the file"),
+        ("name: My", "1: name=My must", "hint:  rename the file, or set another name in it"),
     ],
 )
 def test_mistake_of_a_file_suggests_a_line(text, wrong, advice, run_command, recipes):

@@ -1,6 +1,11 @@
 """Recipe files and their names."""
 
+import shlex
+
+import pytest
+
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.names import RECIPE
 from resnet_recipes.recipe.library import Library
 from tests.checks import get_error
 
@@ -36,3 +41,14 @@ def test_chain_reports_a_misspelled_parent_once(tmp_path):
     *_, link = Library(tmp_path).read_chain("mine")
     assert [parent.name for parent in link.parents] == ["mild", "lamb"]
     assert [problem.value for problem in link.document.problems] == ["milld"]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("My recipe.yml", "my_recipe"), ("2.yml", "recipe"), ("A-b.yml", "a_b")]
+)
+def test_misnamed_file_is_renamed_to_a_recipe_name(file, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / file).write_text("seed: 1")
+    (command,) = get_error(RecipeError, Library().find, file).problems[0].fixes
+    assert shlex.split(command) == ["mv", "-n", file, f"{name}.yaml"]
+    assert RECIPE.fullmatch(name)
