@@ -25,6 +25,7 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.names import get_full_name
 from resnet_recipes.data.root import SYNONYMS, find_split_folders
 from resnet_recipes.methods import ORDER
+from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
 from resnet_recipes.recipe.build import build_recipe, complete_section, fit_sections
 from resnet_recipes.recipe.explain import Context, add_suggestion, describe_enabled_methods
@@ -150,6 +151,8 @@ def _compose_links(
     problems += _find_idle_settings(changed, recipe.schedule)
     links = [*links, *options]
     mistakes += _find_second_duration(changed, recipe.launch.budget)
+    if mistakes or problems:  # a plan reports these conflicts
+        mistakes += (one.under("methods") for one in Stack.of(recipe.methods).problems())
     problems += [_locate(problem, changed, links, recipe) for problem in mistakes]
     digests = {
         str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document, _ in links
@@ -358,7 +361,8 @@ def _locate(problem: Problem, changed: Sequence[Override], links: Links, recipe:
 def add_location(problem: Problem, document: Document, context: Context | None = None) -> Problem:
     """Add file and line to a problem, and the suggestion for this argument, written as YAML."""
     argument = f"{problem.key}={to_text(problem.value)}"
-    if not isinstance(problem.value, dict) or not problem.value:
+    is_section = problem.value and isinstance(problem.value, dict)
+    if not is_section and (problem.value is not None or problem.kind is Kind.UNKNOWN):
         on = [method.name for method in ORDER]  # null turns off what it inherits
         context = (context or Context("mild", {}.get))._replace(methods=on)
         problem = add_suggestion(problem, [argument], context)

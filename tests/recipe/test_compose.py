@@ -244,6 +244,14 @@ def test_all_problems_are_reported_with_their_lines(write_recipe_file):
         assert part in message
 
 
+def test_conflict_of_methods_is_reported_with_other_problems(write_recipe_file):
+    write_recipe_file("recipes/mine.yaml", "lr: -1\nmethods:\n  mixup: {}\n  cutmix: {}\n")
+    message = str(get_recipe_error("mine", DATA))
+    assert "recipes/mine.yaml:1: optimizer.lr=-1 must be" in message
+    assert "recipes/mine.yaml:3: methods.mixup cannot be combined with cutmix" in message
+    assert "use:   cutmix: null" in message
+
+
 def test_missing_data_is_reported_unless_none_is_needed(write_recipe_file):
     assert "data.root is missing" in str(get_error(RecipeError, compose, "mild"))
     assert compose("mild", needs_data=False).recipe.data.root == ""
