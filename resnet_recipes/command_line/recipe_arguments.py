@@ -274,7 +274,8 @@ def check_recipe(arguments: Arguments) -> None:
         readable = Library(arguments.recipes).list_readable_names()
         likely = [each for each in (typed, *settings) if each in readable]
         recipe = [*likely, find_misspelled(typed, readable) or "mild"][0]
-        complete = replace(arguments, positional=[f"recipe={recipe}", *changes])
+        flags = {**arguments.flags, "-m": ""} if "," in typed else arguments.flags
+        complete = replace(arguments, positional=[f"recipe={recipe}", *changes], flags=flags)
         errors = ErrorCollector()
         with errors:
             check_settings(complete)

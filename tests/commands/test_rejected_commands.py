@@ -114,6 +114,7 @@ train mild data=x budget=2m epochs=3 | 2 | budget=2m: epochs=3 already sets the 
 train mild data=x budget=2m ssr=2 | 2 | budget=2m: ssr=2 already sets the duration
 train mild data=x budget=2m max_duration=3ep | 2 | budget=2m: max_duration=3ep already sets
 train mild data=x -m seed=1,2 --check | 2 | remove -m
+plan recipe=mild,medium seed=1,2 | 2 | error: mild,medium: a run uses one recipe
 train mild data=x --resume auto --check | 2 | remove --resume
 train -m mild data=x seed=1,2 --dry-run --json | 2 | --json prints the plan of one run
 train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0 must be a whole number
