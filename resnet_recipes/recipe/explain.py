@@ -4,11 +4,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import NamedTuple
 
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import Change, Hint, Kind, Problem, RecipeError, Value, to_text
-from resnet_recipes.base.field_types import find_dataclasses, get_field_types, is_union
+from resnet_recipes.base.field_types import find_dataclasses, get_field_types
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name, list_keys
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
@@ -217,8 +217,6 @@ def _read_fix(problem: Problem) -> Translation:
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
     """Return the problem of an unknown name whose intended setting also rejects the value."""
-    if wrong.kind is Kind.UNKNOWN:  # +foo=1
-        return wrong
     setting = find_short_name(wrong.key)
     fix = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
     return problem._replace(fix=fix, valid=wrong.valid)
@@ -254,9 +252,8 @@ def _translate(argument: str, problem: Problem, context: Context) -> Translation
     if translation := _read_gpu_numbers(name, value):
         return translation
     if problem.fixes:
-        is_network = name == "model.name"
-        return _read_fix(problem) if is_network else None
-    return _read_several_values(name, value, setting_type, context)
+        return _read_fix(problem) if name == "model.name" else None
+    return _read_several_values(name, value, context)
 
 
 def _find_method(name: str, choices: Iterable[str] = ()) -> str:
@@ -402,13 +399,11 @@ def _read_gpu_numbers(name: str, value: str) -> Translation | None:
     return Translation(words, "an environment variable chooses the GPUs, gpus= is their number")
 
 
-def _read_several_values(
-    name: str, value: str, setting_type: Any, context: Context
-) -> Translation | None:
+def _read_several_values(name: str, value: str, context: Context) -> Translation | None:
     """Return the translation of several values for a setting that takes one value."""
-    options = get_args(setting_type) if is_union(setting_type) else (setting_type,)
-    if get_origin(setting_type) in (list, tuple, dict) or bool in options:
+    values = re.fullmatch(r"\[([^\[\]]+)\]|(\d{1,4})\.\.\.?(\d{1,4})", value)
+    if not values:
         return None
-    each = f"{name}={value[1:-1]}"
-    is_sweep = re.fullmatch(r"\[[^\[\]]+\]", value) and _is_valid_sweep(each, context)
-    return Translation(("-m", each)) if is_sweep else None
+    listed = values[1] or ",".join(map(str, range(int(values[2]), int(values[3]) + 1)))
+    each = f"{name}={listed}"
+    return Translation(("-m", each)) if listed and _is_valid_sweep(each, context) else None

@@ -207,6 +207,7 @@ run=2024/05/01 | run=2024-05-01
 budget=20usd | 'budget=$20'
 budget=1h30m | budget=90m
 methods.MixUp={} | 'methods.mixup={}'
+seed=1..3 | -m seed=1,2,3
 """
     ),
 )
