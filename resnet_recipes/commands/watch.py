@@ -86,12 +86,12 @@ def _print(folder: Path) -> None:
         run = read_run(folder)
         evaluations = filter_kind(read_metrics(folder / METRICS), "evaluation")
         for record in evaluations[printed:]:
-            print(f"epoch={record['epoch']:g} top1={_get_top1(record):.2f}", flush=True)
+            print(f"epoch={record['epoch']:g} top1={get_top1(record) or 0:.2f}", flush=True)
         printed = len(evaluations)
         if run is None or run.state != "running":
             print(f"state={run.state if run else 'gone'}", flush=True)
-            for line in _format_resume(run) if run else ():
-                print(line, flush=True)
+            if run and run.resumable:
+                print(f"resume: {run.resume}", flush=True)
             return
         time.sleep(READ_INTERVAL_SECONDS)
 
@@ -116,25 +116,15 @@ def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
         )
     evaluations = filter_kind(records, "evaluation")
     if evaluations:
-        best = max(evaluations, key=_get_top1)
-        yield (
-            f"top-1 {_get_top1(evaluations[-1]):.2f}%   best {_get_top1(best):.2f}% at epoch "
-            f"{best['epoch']:.2f}"
-        )
+        points = [(get_top1(record) or 0.0, -record["epoch"]) for record in evaluations]
+        best, epoch = max(points)
+        yield f"top-1 {points[-1][0]:.2f}%   best {best:.2f}% at epoch {-epoch:.2f}"
     if record.state == "running" and (seconds := last.get("seconds_left")) is not None:
         yield f"about {format_clock(seconds)} left, with evaluations"
     if record.reason:
         yield f"reason: {record.shown_reason}"
-    yield from _format_resume(record)
-
-
-def _format_resume(record: RunRecord) -> Iterator[str]:
-    if record.resumable and record.state != "running":
+    if record.resumable:
         yield Snippet(f"resume: {record.resume}")
-
-
-def _get_top1(record: Record) -> float:
-    return get_top1(record) or 0.0
 
 
 def draw_curve(records: list[Record], width: int) -> str:
