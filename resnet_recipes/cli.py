@@ -14,7 +14,6 @@ if sys.platform == "win32":  # stop before importing modules that Windows lacks
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
-from itertools import zip_longest
 from traceback import walk_tb
 from typing import NoReturn
 
@@ -180,11 +179,10 @@ def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequenc
         return "\n".join(_format_lines(error.lines(), "error: "))
     count = len(error.problems)
     lines = [] if count == 1 else [f"error: {count} problems", ""]
-    for problem, following in zip_longest(error.problems, error.problems[1:]):
-        start = "  " if lines else "error: "
-        text = name_as_typed(problem, argv).lines()
-        if following and following._replace(clause=problem.clause) == problem:
-            text = text[:1]  # the advice is printed once, below the last
-        lines += _format_lines(text, start)
+    texts = [name_as_typed(problem, argv).lines() for problem in error.problems]
+    for problem, text, following in zip(error.problems, texts, [*texts[1:], []], strict=True):
+        is_same = text[1:] == following[1:] and (problem.fix or problem.valid)
+        # the advice is printed once, below the last
+        lines += _format_lines(text[:1] if is_same else text, "  " if lines else "error: ")
     status = "Nothing was started.  " if starts else ""
     return "\n".join([*lines, "", f"{status}[exit {error.exit_code}]"])
