@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from itertools import starmap
+from pathlib import Path
 
-from resnet_recipes.base.error_collector import ErrorCollector
+from resnet_recipes.base.error_collector import ErrorCollector, collect
 from resnet_recipes.base.errors import (
     Command,
     ExitCode,
@@ -22,7 +23,7 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.money import clean_price, format_amount
 from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
-    FOREIGN_VALUES,
+    find_closest,
     find_misspelled,
     guess_flag_value,
 )
@@ -37,7 +38,7 @@ from resnet_recipes.command_line.arguments import Arguments, get_value
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
 from resnet_recipes.command_line.run_arguments import list_records
 from resnet_recipes.command_line.usage import CSV, JSON, Scope, Usage
-from resnet_recipes.jobs.lookup import LIST, ROOT, find_run_path, find_runs
+from resnet_recipes.jobs.lookup import LIST, ROOT, find_run, find_run_path, list_choices
 from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
@@ -74,6 +75,9 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 
 _YES = ("y", "yes")
 
+#: Words that mean to delete runs.
+_REMOVAL = [name for name, ours in FOREIGN_COMMANDS.items() if ours.text == "runs rm"]
+
 #: Columns that a narrow terminal omits, in this order.
 _OPTIONAL_COLUMNS = ("PFLOPs", "WALL TIME", "COST", "RECIPE", "TRAINING", "EPOCHS")
 
@@ -81,15 +85,13 @@ _OPTIONAL_COLUMNS = ("PFLOPs", "WALL TIME", "COST", "RECIPE", "TRAINING", "EPOCH
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if a filter or a flag is wrong, or if a folder does not exist."""
     first, *rest = arguments.positional or [""]
-    if first == "rm":
-        return
-    if first in FOREIGN_COMMANDS and FOREIGN_COMMANDS[first].text == "runs rm" and rest:
-        fix = Command.of("resnet-recipes", "runs", "rm", *rest)
-        raise RecipeError.of(first, None, "unknown command", fix, Kind.UNKNOWN)
+    if first != "rm" and first in _REMOVAL and rest:
+        raise RecipeError.of(first, None, "unknown command", _suggest_removal(*rest), Kind.UNKNOWN)
     (filters, sources), errors = _split(arguments.positional), ErrorCollector()
     order = arguments.flags.get("--sort", "name")
     with errors:
-        RecipeError.raise_if_any(starmap(_check_filter, filters))
+        check_filter = Problem.unknown_setting if first == "rm" else _check_filter
+        RecipeError.raise_if_any(starmap(check_filter, filters))
     with errors:
         if order not in KEYS:
             fix = guess_flag_value("--sort", order, KEYS)
@@ -98,14 +100,15 @@ def check(arguments: Arguments) -> None:
         read_price(arguments.flags.get("--price"))
     with errors:
         RecipeError.raise_if_any(map(_find_state_problem, sources))
-        list_records(sources)
+    with errors:
+        (_find_removed if first == "rm" else list_records)(sources)
     errors.raise_if_any()
 
 
 def run(arguments: Arguments) -> int:
     """Print the runs in a folder (default: runs), with filters such as state=failed."""
     if arguments.positional[:1] == ["rm"]:
-        return _remove(arguments.positional[1:], "--yes" in arguments)
+        return _remove(arguments.positional, "--yes" in arguments)
     filters, sources = _split(arguments.positional)
     order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
     sources = sources or [str(ROOT)]
@@ -143,13 +146,7 @@ def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
 
     Raises RecipeError, before any is deleted, if one is running or is not a run.
     """
-    if not arguments:
-        raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", LIST)
-    folders = find_runs(arguments)
-    others = (folder for folder in folders if folder.is_symlink() or not read_run(folder))
-    NotReadyError.raise_if_any(
-        Problem(str(folder), None, "is not a run folder", LIST) for folder in others
-    )
+    folders = _find_removed(arguments)
     if not is_confirmed and not sys.stdin.isatty():
         clause = "needs confirmation, but stdin is not a terminal"
         raise RecipeError.of("COMMAND", "rm", clause, "--yes")
@@ -167,6 +164,30 @@ def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
             shutil.rmtree(folder)
     print(f"deleted {names}")
     return 0
+
+
+def _find_removed(arguments: Sequence[str]) -> list[Path]:
+    """Return the runs to delete, which follow `rm`. Raises RecipeError if some are not runs."""
+    if len(arguments) < 2:
+        raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", LIST)
+
+    def find(argument: str) -> list[Path]:
+        folder = find_run(argument)
+        if folder.is_symlink() or not read_run(folder):
+            raise NotReadyError.at(folder, "is not a run folder", LIST)
+        return [folder]
+
+    return collect(find, arguments[1:])
+
+
+def _suggest_removal(*arguments: str) -> Command:
+    """Return the command that deletes runs; a misspelled run gets its name."""
+    names = list_choices("RUN")
+    words = [
+        each if find_run_path("RUN", each) else find_closest(each, names) or each
+        for each in arguments
+    ]
+    return Command.of("resnet-recipes", "runs", "rm", *words)
 
 
 def read_price(text: str | None) -> float | None:
@@ -188,6 +209,8 @@ def read_price(text: str | None) -> float | None:
 def _check_filter(key: str, value: str) -> Problem | None:
     if key in ("sort", "price", "csv"):
         return Problem(key, value, "is a flag", f"--{key} {shlex.quote(value)}")
+    if key in _REMOVAL and value:
+        return Problem(key, value, "unknown filter", _suggest_removal(value), kind=Kind.UNKNOWN)
     if key not in ("recipe", "state", "name"):
         filters = {"recipe": "NAME", "state": "STATE", "name": "TEXT"}
         near = get_close_matches(key, filters, n=1)
@@ -195,17 +218,17 @@ def _check_filter(key: str, value: str) -> Problem | None:
         valid = tuple(map("=".join, filters.items()))
         return Problem(key, value, "unknown filter", fix, valid, Kind.UNKNOWN)
     if key == "state" and value not in STATES:
-        meaning = FOREIGN_VALUES["state"].get(value.lower())
-        return Problem(key, value, "", meaning.text if meaning else "", STATES)
+        return Problem(key, value, "", guess_flag_value(key, value, STATES), STATES)
     return None
 
 
 def _find_state_problem(argument: str) -> Problem | None:
     """Return the problem of a state that was typed without `state=`; None for other arguments."""
-    if argument not in STATES or find_run_path("RUN", argument):
+    state = argument if argument in STATES else find_misspelled(argument, STATES)
+    if not state or find_run_path("RUN", argument) or find_closest(argument, list_choices("RUN")):
         return None
-    fix = Command(f"resnet-recipes runs state={argument}")
-    return Problem("RUN", argument, "is a state, not a run", fix)
+    fix = Command(f"resnet-recipes runs state={state}")
+    return Problem("RUN", argument, "", fix, kind=Kind.ABSENT)
 
 
 def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
