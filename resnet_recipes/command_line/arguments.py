@@ -343,7 +343,8 @@ def _suggest_setting(argument: str, flag: str, usage: Usage) -> Problem:
     _, key, *_ = list_keys(argument)
     has_settings = usage.takes_recipe or usage.opens_network
     # the settings of a run that does not exist were not checked
-    is_known = not has_settings or "." in key or key in (*SHORT_NAMES, "recipe")
+    short_keys = [each for name in SHORT_NAMES for each in list_keys(name)]
+    is_known = not has_settings or "." in key or key in (*short_keys, "recipe", "seed")
     valid = () if is_known else (*usage.values, "--help")
     return Problem(flag, None, "unknown flag", fix if is_known else (), valid, Kind.UNKNOWN)
 

@@ -134,7 +134,7 @@ estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
 estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
 estimate data=/nowhere --within $20 | 2 | --price is missing: an amount such as $20
 watch . | 3 | is not a run folder
-watch a b | 2 | needs one run
+watch a b | 2 | `watch a b` needs one run
 runs /nowhere | 3 | does not exist
 runs --csv /proc/r.csv | 3 | cannot be written: no file can be created in /proc
 report --published --out no/r.html | 3 | --out no/r.html cannot be written

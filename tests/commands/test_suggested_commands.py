@@ -40,6 +40,7 @@ model=resnet18.pt | model.weights=resnet18.pt
 --cfg yaml | resnet-train demo --cfg   prints every setting
 --cfg all | resnet-train demo --cfg   prints every setting
 --run | run=VALUE
+--max_duration 5ep | max_duration=5ep
 """
 )
 
@@ -68,6 +69,7 @@ export first --to onnx --out x half=false | resnet-recipes eval --help
 eval first model.name=resnet18 --jsn | --json
 infer --top 3 | resnet-recipes predict RUN IMAGE --top 3
 runs status=finished | state=finished
+runs fnished | resnet-recipes runs state=finished
 train demo data=images epochs=2,5 | resnet-train -m recipe=demo data=images epochs=2,5
 diff mild lastt | last
 predict first --source images | resnet-recipes predict first images
