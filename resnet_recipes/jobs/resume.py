@@ -207,6 +207,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     original = frozen_recipe.read(config)
     settings: Sequence[str] = ()
     wrong: Sequence[Problem] = ()
+    problems = list[Problem]()
     if isinstance(changes, Composed):
         recipe = _copy_resolved(changes, original)
         if recipe.batch.bn_size == AUTO:  # the number was found when the run started
@@ -220,7 +221,11 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     elif (folder / SUMMARY).exists():
         advice = Command.of("resnet-train", str(config), f"model.weights={folder}", *settings)
     changed = find_changed_settings(asdict(original), recipe)
-    problems = [*wrong, *(problem._replace(fix=advice) for problem in changed)]
+    for problem in wrong:  # a suggested setting may also be one that a run keeps
+        others = [_apply_changes(original, [change])[0] for change in problem.changes]
+        keeps = any(any(find_changed_settings(asdict(original), other)) for other in others)
+        problems.append(problem._replace(fix=advice) if keeps else problem)
+    problems += [problem._replace(fix=advice) for problem in changed]
     if recipe.launch.budget:
         clause = "needs a new run: this one keeps its duration"
         problems.append(Problem("budget", recipe.launch.budget, clause, kind=Kind.UNUSED))
