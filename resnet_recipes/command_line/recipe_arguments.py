@@ -57,8 +57,9 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     from resnet_recipes.jobs import new_run
     from resnet_recipes.recipe.compose import WrongSettingsError
 
+    name = get_value(arguments.positional, "recipe")
     try:
-        name = get_value(arguments.positional, "recipe") or _choose_for_budget(changes, arguments)
+        name = name or _choose_for_budget(changes, arguments)
         result = compose_arguments(name, changes, arguments.recipes, needs_data)
     except WrongSettingsError as error:
         wrong = [problem.key for problem in error.problems]
@@ -70,6 +71,10 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
             raise RecipeError([problem, *others]) from None
         sweep = format_command("resnet-train -m", arguments.positional, arguments)
         raise RecipeError([problem.replace_sweep_hint(sweep)]) from None
+    except RecipeError as error:
+        if name:
+            raise
+        raise _add_other_problems(error, arguments) from None
     for argument in dict.fromkeys(changes):
         if argument not in result.origin.arguments:
             say(f"note: {argument} has no effect: a later argument changes the same setting")
@@ -264,25 +269,35 @@ def check_recipe(arguments: Arguments) -> None:
     try:
         _check_name(arguments)
     except RecipeError as error:
-        names = Library(arguments.recipes).list_names()
-        settings = drop_arguments(arguments.positional, "recipe")
-        changes = [argument for argument in settings if argument not in names]
-        root = get_value(changes, *DATA_KEYS)
-        if not drop_arguments(changes, *DATA_KEYS) and (not root or os.path.exists(root)):
-            raise  # nothing else can be wrong, and a check takes seconds
-        typed = get_value(arguments.positional, "recipe")
-        readable = Library(arguments.recipes).list_readable_names()
-        likely = [each for each in (typed, *settings) if each in readable]
-        recipe = [*likely, find_misspelled(typed, readable) or "mild"][0]
-        flags = {**arguments.flags, "-m": ""} if "," in typed else arguments.flags
-        complete = replace(arguments, positional=[f"recipe={recipe}", *changes], flags=flags)
-        errors = ErrorCollector()
-        with errors:
-            check_settings(complete)
-        others = [problem for problem in errors.problems if problem not in error.problems]
-        raise type(error)(
-            [*map(_drop_command, error.problems), *others] if others else error.problems
-        ) from None
+        raise _add_other_problems(error, arguments) from None
+
+
+def _add_other_problems(error: RecipeError, arguments: Arguments) -> RecipeError:
+    """Return the error of a missing or wrong recipe, with the problems of the settings."""
+    names = Library(arguments.recipes).list_names()
+    settings = drop_arguments(arguments.positional, "recipe")
+    changes = [argument for argument in settings if argument not in names]
+    root = get_value(changes, *DATA_KEYS)
+    if not drop_arguments(changes, *DATA_KEYS) and (not root or os.path.exists(root)):
+        return error  # nothing else can be wrong, and a check takes seconds
+    typed = get_value(arguments.positional, "recipe")
+    readable = Library(arguments.recipes).list_readable_names()
+    likely = [each for each in (typed, *settings) if each in readable]
+    recipe = [*likely, find_misspelled(typed, readable) or "mild"][0]
+    flags = {**arguments.flags, "-m": ""} if "," in typed else arguments.flags
+    complete = replace(arguments, positional=[f"recipe={recipe}", *changes], flags=flags)
+    return add_setting_problems(error, complete)
+
+
+def add_setting_problems(error: RecipeError, arguments: Arguments) -> RecipeError:
+    """Return an error with the problems of a recipe and its settings added."""
+    try:
+        check_settings(arguments)
+    except RecipeError as other:
+        added = [problem for problem in other.problems if problem not in error.problems]
+        kind = min(error, other, key=lambda each: each.exit_code)
+        return type(kind)([*map(_drop_command, error.problems), *added]) if added else error
+    return error
 
 
 def _drop_command(problem: Problem) -> Problem:

@@ -19,8 +19,9 @@ from resnet_recipes.base.errors import (
     Statement,
     Value,
 )
+from resnet_recipes.base.names import list_keys
 from resnet_recipes.base.paths import is_fetched, parse_path
-from resnet_recipes.base.text import Say
+from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.command_line.arguments import (
     DATA_KEYS,
     Arguments,
@@ -29,7 +30,11 @@ from resnet_recipes.command_line.arguments import (
     select_arguments,
 )
 from resnet_recipes.command_line.printing import say
-from resnet_recipes.command_line.recipe_arguments import compose_recipe, has_recipe
+from resnet_recipes.command_line.recipe_arguments import (
+    add_setting_problems,
+    compose_recipe,
+    has_recipe,
+)
 from resnet_recipes.command_line.usage import Usage
 from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.jobs.lookup import (
@@ -202,26 +207,31 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
 
     if run_name != "auto":
         clause = Statement("--resume names the run, and a run keeps its recipe")
-        name = get_value(positional, "recipe")
         words = [word for item in arguments.flags.items() for word in item if word]
         fix: str = Command.of("resnet-train", *words)
         errors, changes = ErrorCollector(), drop_arguments(positional, "recipe", *_NAMING)
         with errors:
-            named = [("NAME", name)] if name else []
-            named += [(each, "") for each in select_arguments(positional, *_NAMING)]
             RecipeError.raise_if_any(
-                Problem(key, value or None, clause, fix, kind=Kind.UNUSED) for key, value in named
+                Problem(*each.partition("=")[::2], clause, fix, kind=Kind.UNUSED)
+                for each in select_arguments(positional, "recipe", *_NAMING)
             )
         with errors:
-            resumed = find_run(run_name, "--resume")
+            resumed = _find_run("--resume", run_name, changes)
             if errors.problems:
-                check_resume(resumed, changes, _print_nothing)
+                check_resume(resumed, changes, do_nothing)
         errors.raise_if_any()
         return Resumption(resumed, changes)
     if has_recipe(arguments):
-        composed = compose_recipe(arguments)
-        folder = find_match(composed, say)
-        return Resumption(folder, composed) if folder else None
+        errors = ErrorCollector()
+        with errors:
+            composed = compose_recipe(arguments)
+            folder = find_match(composed, say)
+            return Resumption(folder, composed) if folder else None
+        wrong = {problem.key for problem in errors.problems}
+        valid = [argument for argument in positional if wrong.isdisjoint(list_keys(argument))]
+        with errors:
+            find_match(compose_recipe(replace(arguments, positional=valid)), do_nothing)
+        errors.raise_if_any()
     run_name, root = get_value(positional, "run.name", "run"), find_run_root(positional)
     folder = root / run_name if run_name else next(iterate_unfinished_runs(root), None)
     if folder is None or not folder.exists():
@@ -231,6 +241,21 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
         )
         raise RecipeError.of("--resume", "auto", clause, fix)
     return Resumption(folder, drop_arguments(positional, *_NAMING))
+
+
+def _find_run(flag: str, name: str, changes: Sequence[str]) -> Path:
+    """Return the run that a flag names.
+
+    If there is none, raises RecipeError also with the problems of the settings, checked with the
+    most similar run or mild.
+    """
+    try:
+        return find_run(name, flag)
+    except RecipeError as error:
+        near = [fix for fix in error.problems[0].fixes if isinstance(fix, Value) and is_run(fix)]
+        recipe = str(find_run(near[0]) / CONFIG) if near else "mild"
+        complete = Arguments({}, [f"recipe={recipe}", *changes])
+        raise add_setting_problems(error, complete) if changes else error from None
 
 
 def find_run_root(arguments: Sequence[str]) -> Path:
@@ -243,12 +268,8 @@ def check_resumed(arguments: Arguments) -> None:
     """Raise RecipeError if the run given by --resume cannot continue with these settings."""
     from resnet_recipes.jobs.resume import check_resume
 
-    if resumed := find_resumed(arguments, _print_nothing):
-        check_resume(*resumed, _print_nothing)
-
-
-def _print_nothing(*_: str) -> None:
-    """Print nothing: the command is wrong anyway."""
+    if resumed := find_resumed(arguments, do_nothing):
+        check_resume(*resumed, do_nothing)
 
 
 def replace_extend(arguments: Arguments) -> Arguments:
@@ -264,7 +285,7 @@ def replace_extend(arguments: Arguments) -> Arguments:
         clause = "resumes a run, and --extend starts a new one"
         raise RecipeError.of("--resume", resumed, clause, Hint("remove one of them"))
     _reject_last("--extend", name, arguments, "--extend NAME")
-    folder = find_run(name, "--extend")
+    folder = _find_run("--extend", name, arguments.positional)
     if not (folder / CONFIG).is_file():
         clause = f"is not a run folder: it has no {CONFIG}"
         raise NotReadyError.of("--extend", name, clause, LIST)

@@ -8,7 +8,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.run_arguments import list_records, resolve_weights
-from resnet_recipes.jobs.lookup import LIST, find_run, find_runs
+from resnet_recipes.jobs.lookup import LIST, find_run
 from tests.checks import get_error
 from tests.run_folders import create_run_folder
 from tests.tables import parse_rows, parse_values
@@ -25,20 +25,20 @@ def runs() -> Path:
 
 
 @pytest.mark.parametrize("argument", ["runs/alpha", "alpha", "last"])
-def test_find_runs_accepts_path_name_or_last(runs, argument):
-    assert find_runs([argument]) == [runs / "alpha"]
+def test_find_run_accepts_path_name_or_last(runs, argument):
+    assert find_run(argument) == runs / "alpha"
 
 
-def test_find_runs_prefers_run_to_other_folder(runs):
+def test_find_run_prefers_run_to_other_folder(runs):
     Path("alpha").mkdir()
-    assert find_runs(["alpha"]) == [runs / "alpha"]
-    assert find_runs(["./alpha"]) == [Path("alpha")]
+    assert find_run("alpha") == runs / "alpha"
+    assert find_run("./alpha") == Path("alpha")
     weights = resolve_weights(Arguments({}, ["model.weights=alpha"])).positional
     assert weights == ["model.weights=runs/alpha"]
     Path("alpha/config.yaml").touch()
-    assert find_runs(["alpha"]) == [Path("alpha")]
+    assert find_run("alpha") == Path("alpha")
     Path("last").write_text("weights")
-    assert find_runs(["last"]) == [Path("last")]
+    assert find_run("last") == Path("last")
 
 
 @pytest.mark.parametrize("key", ["model.weights", "methods.distill.teacher"])
@@ -95,30 +95,30 @@ def test_weights_setting_suggests_file_of_a_run(runs, typed, suggestion):
 )
 def test_unknown_run_suggests_the_nearest_name(runs, argument):
     with pytest.raises(RecipeError, match=r"does not exist; did you mean alpha"):
-        find_runs([argument])
+        find_run(argument)
 
 
 @pytest.mark.parametrize("argument", ["latest", "newest", "lst", "lsat"])
 def test_word_for_a_run_suggests_last(runs, argument):
     with pytest.raises(RecipeError, match=r"does not exist; did you mean last"):
-        find_runs([argument])
+        find_run(argument)
 
 
 def test_other_words_and_files_are_not_suggested(runs):
     Path("lists.jpg").touch()
     with pytest.raises(RecipeError, match=r"`list` does not exist\n.*try: +resnet-recipes runs"):
-        find_runs(["list"])
+        find_run("list")
 
 
-def test_find_runs_reports_all_missing_names(runs):
-    error = get_error(RecipeError, find_runs, ["one", "beta", "two"])
+def test_list_records_reports_all_missing_names(runs):
+    error = get_error(RecipeError, list_records, ["one", "beta", "two"])
     assert [problem.value for problem in error.problems] == ["one", "two"]
 
 
 @pytest.mark.parametrize("argument", ["last", "runs"])
-def test_find_runs_without_runs_suggests_the_demo(argument):
+def test_find_run_without_runs_suggests_the_demo(argument):
     with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train demo"):
-        find_runs([argument])
+        find_run(argument)
 
 
 def test_list_records_accepts_runs_and_folders(runs):

@@ -72,6 +72,10 @@ runs no images/a.txt | 3 | `no` images/a.txt
 stop no --foo | 2 | `no` unknown
 stop a --foo | 2 | runs/a unknown
 watch no --foo | 2 | `no` unknown
+runs rm no d --foo | 2 | `no` unknown
+train --resume no lr=-1 | 2 | --resume lr
+train --extend no lr=-1 --foo | 2 | --extend lr unknown
+train budget=1h data=no run=a | 2 | data run
 watch images --foo | 2 | images unknown
 validate images --foo | 2 | images unknown
 train -m demo data=images seed=1,2 run=a --foo | 2 | run=a unknown

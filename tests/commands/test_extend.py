@@ -65,6 +65,10 @@ def test_extension_without_stable_phase_suggests_what_works(run_folders, run_com
     message = run_command(line, 2).err
     assert "try:   resnet-train --resume runs/mine\n" in message
     assert "model.weights" not in message
+    checkpoints = Path("runs/mine/checkpoints")
+    checkpoints.mkdir(exist_ok=True)
+    Path(checkpoints, "step-00000002.json").write_text("{}")
+    assert "try:   resnet-train runs/mine/config.yaml\n" in run_command(line, 2).err
     Path("runs/mine/weights.safetensors").touch()
     assert "model.weights=runs/mine " in run_command(line, 2).err
 

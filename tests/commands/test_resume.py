@@ -209,6 +209,10 @@ def test_resume_dry_run_changes_nothing(started_runs, run_command):
         assert f"runs/mine {clause}" in message
         assert message.count("step 2 was skipped") == 1
         assert "try:   resnet-train runs/mine/config.yaml\n" in message
+    message = run_command("resnet-train --resume runs/mine lr=9", 2).err
+    assert "try:   resnet-train runs/mine/config.yaml lr=9\n" in message
+    assert "cannot be resumed" in message
+    assert "--resume" not in message
     assert len(started_runs) == 1
     assert CONFIG.read_bytes() == before
 
@@ -283,7 +287,7 @@ def test_resume_of_finished_run_rejects_settings_without_effect(started_runs, ru
     parse_rows(
         """
 hot | `hot`
-recipe=hot | `hot`
+recipe=hot | recipe=hot
 run=other | run=other
 run.root=elsewhere | run.root=elsewhere
 """
@@ -338,6 +342,18 @@ def test_resume_auto_rejects_name_with_other_settings(started_runs, run_command)
     assert "lr=0.1 differs from the run, which uses 0.05" in message
     assert "run=another" in message
     assert len(started_runs) == 1
+    message = run_command(f"{START} lr=0.1 bs=32 run=mine --resume auto --foo", 2).err
+    assert "error: 3 problems\n\n  unknown flag --foo\n" in message
+    assert message.count("use:   run=another") == 1
+
+
+@pytest.mark.parametrize("argument", ["--checkpoint last", "checkpoint=last"])
+def test_resume_suggests_no_setting_that_the_run_keeps(
+    explain_rejected_resume, started_runs, argument
+):
+    message = explain_rejected_resume(argument)
+    assert "try: resnet-train --resume runs/mine hint:" in message
+    assert "model.weights" not in message
 
 
 def test_resume_auto_reports_other_recipe_as_one_problem(started_runs, run_command):

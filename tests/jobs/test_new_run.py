@@ -163,6 +163,10 @@ def test_taken_run_name_suggests_free_name_and_resume():
     error = get_error(RecipeError, create_run, "run=mine")
     suggested = error.problems[0].lines()[1:]
     assert suggested == ["use:   run=mine-3", f"try:   resnet-train --resume {folder}"]
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints/step-00000002.json").write_text("{}")
+    error = get_error(RecipeError, create_run, "run=mine")
+    assert error.problems[0].lines()[1:] == suggested[:1]
 
 
 @pytest.fixture
