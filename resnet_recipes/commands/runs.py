@@ -213,8 +213,10 @@ def _check_filter(key: str, value: str) -> Problem | None:
         return Problem(key, value, "unknown filter", _suggest_removal(value), kind=Kind.UNKNOWN)
     if key not in ("recipe", "state", "name"):
         filters = {"recipe": "NAME", "state": "STATE", "name": "TEXT"}
-        near = get_close_matches(key, filters, n=1)
-        fix = tuple(f"{name}={value}" for name in near if not _check_filter(name, value))
+        near = "".join(get_close_matches(key, filters, n=1))
+        wrong = _check_filter(near, value) if near else None
+        meant = "".join(wrong.fixes) if wrong else value
+        fix = f"{near}={meant}" if near and meant else ""
         valid = tuple(map("=".join, filters.items()))
         return Problem(key, value, "unknown filter", fix, valid, Kind.UNKNOWN)
     if key == "state" and value not in STATES:
@@ -224,7 +226,7 @@ def _check_filter(key: str, value: str) -> Problem | None:
 
 def _find_state_problem(argument: str) -> Problem | None:
     """Return the problem of a state that was typed without `state=`; None for other arguments."""
-    state = argument if argument in STATES else find_misspelled(argument, STATES)
+    state = argument if argument in STATES else guess_flag_value("state", argument, STATES)
     if not state or find_run_path("RUN", argument) or find_closest(argument, list_choices("RUN")):
         return None
     fix = Command(f"resnet-recipes runs state={state}")

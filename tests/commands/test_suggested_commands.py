@@ -68,8 +68,9 @@ export first --to onnx --out x dtype=int8 | --dtype int8
 export first --to onnx --out x half=false | resnet-recipes eval --help
 eval first model.name=resnet18 --jsn | --json
 infer --top 3 | resnet-recipes predict RUN IMAGE --top 3
-runs status=finished | state=finished
+runs status=done | state=finished
 runs fnished | resnet-recipes runs state=finished
+runs done | resnet-recipes runs state=finished
 train demo data=images epochs=2,5 | resnet-train -m recipe=demo data=images epochs=2,5
 diff mild lastt | last
 predict first --source images | resnet-recipes predict first images
