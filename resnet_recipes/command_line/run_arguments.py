@@ -201,7 +201,7 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
     recipe or a run.
     """
     run_name, positional = arguments.flags.get("--resume"), arguments.positional
-    if run_name is None:
+    if not run_name:
         return None
     from resnet_recipes.jobs.resume import check_resume, find_match, iterate_unfinished_runs
 

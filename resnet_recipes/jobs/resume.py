@@ -194,12 +194,11 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     """
     config = folder / CONFIG
     if not config.is_file():
-        clause = "is not a run folder: it has no config.yaml"
-        if folder.is_file():
-            clause = "is a file, not a run folder"
-        is_inside = (folder.parent / CONFIG).is_file()  # weights or a checkpoint of a run
-        fix = f"--resume {shlex.quote(str(folder.parent))}" if is_inside else LIST
-        raise NotReadyError.of("--resume", str(folder), clause, fix)
+        clause = "is a file" if folder.is_file() else "has no config.yaml"
+        # weights or a checkpoint of a run
+        runs = (path for path in folder.parents[:2] if (path / CONFIG).is_file())
+        fix = f"--resume {shlex.quote(str(run))}" if (run := next(runs, None)) else LIST
+        raise NotReadyError.of("--resume", str(folder), f"is not a run folder: it {clause}", fix)
     if os.path.lexists(folder / TASK):
         clause = f"is the folder of a measurement or a check ({TASK}), which cannot be resumed"
         raise NotReadyError.of("--resume", str(folder), clause, Hint("start a new run"))

@@ -22,6 +22,7 @@ from tests.data.remote.web_server import serve_folder
 from tests.fixtures import Streams
 from tests.images import create_random_images
 from tests.plans import TINY
+from tests.run_folders import create_run_folder
 from tests.tables import parse_rows
 
 START = f"resnet-train mild {TINY}"
@@ -119,7 +120,11 @@ def test_resume_rejects_folder_of_a_measurement(text, started_runs, explain_reje
 def test_resume_rejects_a_file(run_command, tmp_path):
     (tmp_path / "net.pth").touch()
     message = run_command(f"resnet-train --resume {tmp_path / 'net.pth'}", 3).err
-    assert "net.pth is a file, not a run folder" in message
+    assert "net.pth is not a run folder: it is a file" in message
+    checkpoint = create_run_folder(tmp_path, "a") / "checkpoints/a.pt"
+    checkpoint.touch()
+    message = run_command(f"resnet-train --resume {checkpoint}", 3).err
+    assert "use:   --resume a\n" in message
 
 
 @pytest.mark.parametrize(
