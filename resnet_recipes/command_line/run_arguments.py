@@ -36,7 +36,6 @@ from resnet_recipes.command_line.recipe_arguments import (
     has_recipe,
 )
 from resnet_recipes.command_line.usage import Usage
-from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.jobs.lookup import (
     LAST,
     LIST,
@@ -102,6 +101,8 @@ def check_network(arguments: Sequence[str], usage: Usage) -> None:
         find_network(arguments[0], "RUN|FILE")
     root = get_value(arguments[1:], *DATA_KEYS)
     if root and not (is_fetched(root) or os.path.exists(os.path.expanduser(root))):
+        from resnet_recipes.data.root import find_root_problem  # imports torch
+
         with errors:
             NotReadyError.raise_if_any([find_root_problem(root)])
     settings = [argument.partition("=")[::2] for argument in arguments[1:]]
