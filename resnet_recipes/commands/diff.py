@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Fix, Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest, find_part
 from resnet_recipes.command_line.arguments import Arguments
@@ -45,7 +46,11 @@ def check(arguments: Arguments) -> None:
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
     names = arguments.positional
-    settings = [_read_settings(argument, arguments.recipes) for argument in names]
+    settings, errors = list[dict[str, str]](), ErrorCollector()
+    for argument in names:
+        with errors:
+            settings.append(_read_settings(argument, arguments.recipes))
+    errors.raise_if_any()
     differing = [*find_differences(settings).items()]
     rows = [{"setting": key, **dict(zip(names, values, strict=True))} for key, values in differing]
     lines = format_comparison("SETTING", names, differing) if differing else ["no setting differs"]
