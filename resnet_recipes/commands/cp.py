@@ -51,7 +51,8 @@ def check(arguments: Arguments) -> None:
         if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
             clause = "must end in .yaml and be named with lower-case letters, digits and '_'"
             name = re.sub(r"[^a-z0-9_]", "_", path.stem.lower()).lstrip("_0123456789")[:64]
-            raise RecipeError.of("FILE", str(path), clause, f"recipes/{name or 'mine'}.yaml")
+            free = find_free_path(Path("recipes", f"{name or 'mine'}.yaml"))
+            raise RecipeError.of("FILE", str(path), clause, str(free))
         parse_new_path("FILE", file)
     errors.raise_if_any()
 
