@@ -151,12 +151,15 @@ def _check_topics(
     findings: list[Finding] = []
     if topic == "data":
         from resnet_recipes.doctor.data import check_data
+        from resnet_recipes.inference.open import apply_changes
+        from resnet_recipes.recipe.schema import Recipe
 
         name = arguments.flags.get("--network")
         network = open_network([name, *settings], USAGE) if name else None
-        nested_classes = network.recipe.data.nested_classes if network else _parse_nested(settings)
+        recipe = network.recipe if network else apply_changes(Recipe(), settings, [_NESTED[:-1]])
+        nested, decodes = recipe.data.nested_classes, "--no-images" not in arguments
         with ProgressLine("decoding") as show:
-            findings += check_data(path, "--no-images" not in arguments, show, nested_classes)
+            findings += check_data(path, decodes, show, nested)
         if network and get_exit_code(findings) == ExitCode.DONE:
             from resnet_recipes.inference.similar_images import check_similar
 
@@ -175,16 +178,6 @@ def _check_topics(
 
         findings += check_run(path)
     return findings
-
-
-def _parse_nested(settings: Sequence[str]) -> bool | None:
-    """Return the value of data.nested_classes. Raises RecipeError if it is wrong."""
-    if not settings:
-        return None
-    from resnet_recipes.inference.open import apply_changes
-    from resnet_recipes.recipe.schema import Recipe
-
-    return apply_changes(Recipe(), settings, ["data.nested_classes"]).data.nested_classes
 
 
 def _fix_val(root: Path, arguments: Arguments) -> int:

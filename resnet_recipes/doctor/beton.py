@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import count_cores
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem
+from resnet_recipes.base.error_collector import ErrorCollector
+from resnet_recipes.base.errors import Fix, Hint
 from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
@@ -24,13 +25,11 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
 
     With `images`, also decode every sample, unless there are other problems.
     """
-    files: list[Samples] = []
-    problems: list[Problem] = []
+    files, errors = list[Samples](), ErrorCollector()
     for path in paths:
-        try:
+        with errors:
             files.append(open_samples(path))
-        except NotReadyError as error:
-            problems += error.problems
+    problems = errors.problems
     betons = [samples.beton for samples in files]
     if len(betons) == 2:
         problems += find_pair_problems(*betons)

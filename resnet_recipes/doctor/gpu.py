@@ -137,15 +137,7 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
         )
         return
     try:
-        speeds = (
-            ("moves data", rates.measure_traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),
-            (
-                "multiplies matrices",
-                rates.measure_products(device, dtype) / 1e12,
-                gpu.flops / 1e12,
-                "TFLOP/s",
-            ),
-        )
+        traffic, flops = rates.measure_traffic(device), rates.measure_products(device, dtype)
     except RuntimeError as failure:
         yield Finding(
             "warn",
@@ -153,15 +145,17 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
             (Command("nvidia-smi"), Hint("this shows what else uses its memory")),
         )
         return
-    for what, speed, expected, unit in speeds:
+    for what, speed, expected, unit in (
+        ("moves data", traffic, gpu.traffic, "TB/s"),
+        ("multiplies matrices", flops, gpu.flops, "TFLOP/s"),
+    ):
         result = (
-            f"GPU {device.index} {what} at {speed:.3g} {unit}; {gpu.name} should reach "
-            f"{expected:.3g}"
+            f"GPU {device.index} {what} at {speed / 1e12:.3g} {unit}; {gpu.name} should reach "
+            f"{expected / 1e12:.3g}"
         )
         command = Command("nvidia-smi -q -d PERFORMANCE,POWER,CLOCK")
         fix = command, Hint("this shows heat, power and clocks, and nvidia-smi other programs")
-        is_slow = speed < _MIN_SPEED_FRACTION * expected
-        if is_slow:
+        if speed < _MIN_SPEED_FRACTION * expected:
             yield Finding("warn", f"{result}: slow or throttled", fix)
         else:
             yield Finding("ok", result)

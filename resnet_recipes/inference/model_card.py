@@ -98,18 +98,15 @@ def _make_rows(about: NetworkDescription, dtype: str) -> list[tuple[str, str]]:
     names, more = ", ".join(about.classes[:_MAX_CLASSES]), len(about.classes) - _MAX_CLASSES
     images = f" on {about.eval_examples:,} validation images"
     images += ", mean over each image and its horizontal flip" if about.flip else ""
+    chosen = f"the best evaluation of {about.best_of} on these images, a biased choice"
+    chosen = chosen if about.best_of else ""
     rows = [
         ("architecture", architecture),
         ("changed by", "; ".join(changes)),
         ("weights", dtype),
         ("classes", names + (f" and {more:,} more" if more > 0 else "")),
         *((name, f"{value:.2f}%{images}") for name, value in _list_accuracies(about).items()),
-        (
-            "chosen",
-            f"the best evaluation of {about.best_of} on these images, a biased choice"
-            if about.best_of
-            else "",
-        ),
+        ("chosen", chosen),
         (
             "images",
             f"RGB; {_SIDES[about.fit]} resized to {about.eval_resize} px "

@@ -40,12 +40,9 @@ class PooledImage(NamedTuple):
         images = self.loader.normalize(batch).to(self.network.device)
         labels = torch.tensor([label], device=images.device)
         heat = self.network.network.eval().heat_map(images, labels)
-        pixels = batch.pixels.float()
-        tiles = (
-            [pixels]
-            if heat is None
-            else [pixels, pixels * (_DARK_BRIGHTNESS + (1 - _DARK_BRIGHTNESS) * heat.cpu())]
-        )
+        tiles = [batch.pixels.float()]
+        if heat is not None:
+            tiles.append(tiles[0] * (_DARK_BRIGHTNESS + (1 - _DARK_BRIGHTNESS) * heat.cpu()))
         return torch.cat(tiles, 3)[0].permute(1, 2, 0).byte().numpy()
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,20 +125,16 @@ def apply_changes(
     context = Context(
         recipe.name,
         # before a network is open, its recipe has no name, and hints name the defaults
-        partial(_get_setting, recipe) if recipe.name else lambda _: None,
+        lambda key: reduce(
+            lambda value, name: getattr(value, name, None),
+            get_full_name(key).split("."),
+            recipe if recipe.name else None,
+        ),
         allowed=settings,
         meanings=TRAINED_MEANINGS,
     )
     RecipeError.raise_if_any(add_suggestion(problem, arguments, context) for problem in problems)
     return changed
-
-
-def _get_setting(recipe: Recipe, key: str) -> object:
-    """Return the value of a recipe's setting, or None if the recipe does not have it."""
-    value: object = recipe
-    for name in get_full_name(key).split("."):
-        value = getattr(value, name, None)
-    return value
 
 
 def _has_same_images(config: DataConfig, root: str, run: Path | None) -> bool:
