@@ -122,7 +122,7 @@ def suggest_printing_settings(recipe: str = "mild") -> Hint:
 
 def add_key_meaning(problem: Problem) -> Problem:
     """Return the problem of an unknown recipe setting, with the meaning of its name."""
-    translation = translate(problem.key, "")
+    translation = translate(problem.key, str(problem.value or ""))
     if translation is None:
         return problem._replace(fix=suggest_printing_settings())
     if translation.text.startswith("-"):

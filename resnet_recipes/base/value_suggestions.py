@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin
 
 from resnet_recipes.base.duration import Duration, is_duration
@@ -102,7 +101,7 @@ def _guess_value(cls: type, name: str, text: str) -> str:
     if get_origin(field_type) in (list, tuple):
         return _read_list(text, field_type, limits)
     if durations := [limit for limit in limits if isinstance(limit, IsDuration)]:
-        return _read_duration(text, name, _get_default(cls, name), durations[0].units)
+        return _read_duration(text, name, str(getattr(cls(), name)), durations[0].units)
     if bool in options:
         return "true" if text in ON else "false" if text in OFF else ""
     if int in options or float in options:
@@ -110,11 +109,6 @@ def _guess_value(cls: type, name: str, text: str) -> str:
         if number and not any(limit.find_broken_rule(float(number)) for limit in limits):
             return number
     return next((find_closest(text, limit.valid) for limit in limits if limit.valid), "")
-
-
-def _get_default(cls: type, name: str) -> str:
-    default = next(item.default for item in fields(cls) if item.name == name)
-    return "" if default is MISSING else str(default)
 
 
 def _read_list(text: str, field_type: Any, limits: Sequence[Limit]) -> str:

@@ -39,7 +39,9 @@ def fit_sections(tree: dict[str, Any], problems: list[Problem], prefix: str = ""
             and not (value is None and type(None) in get_args(field_type))
         ):
             clause = "must be a section of settings, not a single value"
-            problems.append(Problem(key, value, clause, _describe_settings(sections[0])))
+            names = ", ".join(get_field_types(sections[0]))
+            fix = Hint(f"its settings: {names}; {{}} for their defaults" if names else "write {}")
+            problems.append(Problem(key, value, clause, fix))
         elif (
             field_type
             and not sections
@@ -144,7 +146,7 @@ def _find_unknown(
         key, value = f"{prefix}{name}", tree[name]
         likely_name = find_closest(key, get_setting_types())
         is_known = get_setting_type(prefix[:-1])
-        if isinstance(value, dict) and value and not (likely_name or is_known):
+        if isinstance(value, dict) and value and not is_known and (prefix or not likely_name):
             yield from _find_unknown(value, f"{key}.")
         else:
             yield Problem.unknown_setting(key, value, likely_name, typed=key)
@@ -165,20 +167,17 @@ def _choose_section(
     if not isinstance(name, str) or name not in names:
         likely_name = find_closest(str(name), names)
         problems.append(Problem(f"{key}.name", name, "", Value(likely_name), tuple(names)))
-        return sections[0], {}
+        if not likely_name:
+            return sections[0], {}
+        name, tree = likely_name, tree | {"name": likely_name}
     field_types = get_field_types(names[name])
     owners = {each: [one for one in names if each in get_field_types(names[one])] for each in tree}
     for setting, readers in owners.items():
         if readers and setting not in field_types and tree[setting] is not None:
             clause = f"is not a setting of {name}"
-            fix = Hint(f"{setting} is a setting of {', '.join(readers)}")
+            fix = Hint(f"{setting} is a setting of {', '.join(readers)}; null removes it")
             problems.append(Problem(f"{key}.{setting}", tree[setting], clause, fix))
     settings = {
         each: value for each, value in tree.items() if each in field_types or not owners[each]
     }
     return names[name], settings
-
-
-def _describe_settings(section: type) -> Hint:
-    names = ", ".join(get_field_types(section))
-    return Hint(f"its settings: {names}; {{}} for their defaults" if names else "write {}")

@@ -325,6 +325,7 @@ def _has_meaning_in_other_section(name: str, translation: Translation) -> bool:
     is_known = bool(leaf and find_dataclasses(get_setting_type(section)))
     is_general = "_" not in leaf and leaf not in (key, *setting.split("."))
     is_general = is_general and get_setting_type(setting) is not None
+    is_general = is_general or translation.words[:1] == ("resnet-recipes",)
     return is_known and is_general and not f"{setting}.".startswith(f"{section}.")
 
 
@@ -378,7 +379,7 @@ def _read_section_value(
     if section == "model" and value.endswith(_WEIGHTS):
         return _translate_to("model.weights", value)
     if section in GROUPS:  # such as optimizer=torch.optim.SGD
-        leaf = value.rpartition(".")[2].lower()
+        leaf = value.partition("(")[0].rpartition(".")[2].lower()
         return FOREIGN_VALUES[section].get(leaf, _translate_to(section, leaf))
     is_method = section.startswith("methods.")
     if not is_method and (translation := translate(section, value, table=context.meanings)):

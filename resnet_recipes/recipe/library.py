@@ -27,6 +27,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
     Value,
+    to_text,
 )
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import parse_path
@@ -324,7 +325,8 @@ def _read_defaults(document: Document) -> list[Default]:
     own_place = Default("", "_self_")
     if own_place in pairs[:-1]:
         clause = Statement("_self_ must come last: a recipe changes what it inherits")
-        raise _make_defaults_error(document, items, clause)
+        fix = f"defaults: {to_text([item for item in items if item != '_self_'])}"
+        raise _make_defaults_error(document, items, clause, fix)
     return [pair for pair in pairs if pair and pair != own_place]
 
 

@@ -89,15 +89,15 @@ class Document:
             return
         above = [*accumulate(key.split(".")[:-1], "{}.{}".format)][::-1]
         above = [f"{section}." for section in above if section in self.lines]
-        lines: dict[str, list[str]] = {}
+        lines: dict[str, dict[str, str]] = {}
         words = [change] if isinstance(change, Change) else shlex.split(change)
         for word in chain.from_iterable(map(_convert_argument, words)):
             name, _, value = word.partition("=")
             full, short = get_full_name(name), find_short_name(name)
             name = next((full[len(each) :] for each in above if full.startswith(each)), short)
             section, _, leaf = name.rpartition(".")
-            lines.setdefault(section, []).append(f"{leaf}: {value or repr('')}")
-        for section, settings in lines.items():
+            lines.setdefault(section, {})[leaf] = f"{leaf}: {value or repr('')}"
+        for section, settings in ((each, lines[each].values()) for each in lines):
             names = section.split(".")[::-1]
             line = reduce(lambda inner, outer: f"{outer}: {{{inner}}}", names, ", ".join(settings))
             yield from [line] if section else settings
@@ -341,8 +341,9 @@ def _make_key_problem(name: str) -> Problem:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
         likely_name = find_closest(plain_name, [*_SHORT_OF, *SHORT_NAMES])
         if not (fix := _SHORT_OF.get(likely_name, likely_name)):
-            unknown = Problem.unknown_setting(plain_name.strip("_"))
-            return add_key_meaning(unknown)._replace(key=name)
+            problem = add_key_meaning(Problem.unknown_setting(plain_name.strip("_"), "..."))
+            document = Document(Path(), {})
+            fix = tuple(line for each in problem.advice for line in document.format_fix("", each))
     return Problem.unknown_setting(name, fix=fix)
 
 

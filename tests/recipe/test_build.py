@@ -100,13 +100,13 @@ def test_optimizers_name_chooses_its_settings():
 
 def test_setting_of_another_optimizer_is_a_problem():
     _, problems = build_recipe(MINE | {"optimizer": {"name": "lamb", "momentum": 0.9}})
-    fix = "momentum is a setting of decoupled_sgdw, sgd, lars"
+    fix = "momentum is a setting of decoupled_sgdw, sgd, lars; null removes it"
     assert problems == [Problem("optimizer.momentum", 0.9, "is not a setting of lamb", fix)]
 
 
 @pytest.mark.parametrize("name", ["adam", 5, ["lamb"], None])
 def test_unknown_optimizer_lists_valid_names(name):
-    _, problems = build_recipe(MINE | {"optimizer": {"name": name, "momentum": 0.9}})
+    _, problems = build_recipe(MINE | {"optimizer": {"name": name, "lr": 0.9}})
     assert [(problem.key, problem.valid) for problem in problems] == [
         ("optimizer.name", ("decoupled_sgdw", "sgd", "lamb", "lars", "adamw"))
     ]

@@ -257,6 +257,13 @@ optimizer: {wd: 0.1} | weight_decay: 0.1
 optimizer: adam | optimizer: {name: adamw}
 schedule: step | schedule: {name: multistep, milestones: [0.33dur,0.67dur]}
 batch_size: 32 | bs: 32
+algorithms: {ema: {half_life: 9ba}} | methods: {ema: {half_life: 9ba}}
+lr-warmup-epochs: 5 | schedule: {warmup: ...}
+optimizer: SGD(lr=0.1) | optimizer: {name: sgd}
+schedule: {type: cosine} | name: cosine
+defaults: [_self_, mild] | defaults: [mild]
+batch: {eval: 512} |
+metrics: [accuracy] |
 batch: {global_size: -1} |
 layer_decay: 0.7 |
 resume: true |
@@ -268,4 +275,11 @@ def test_recipe_file_mistake_suggests_yaml(text, fix, tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text(f"{text}\n")
     (problem,) = get_recipe_error("mine.yaml").problems
     assert [problem.format_fix(each) for each in problem.fixes] == ([fix] if fix else [])
-    assert problem.advice
+    assert problem.advice or problem.valid
+
+
+def test_wrong_optimizer_does_not_hide_other_mistakes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("optimizer: {name: adam, learning_rate: 0.1}\n")
+    name, rate = get_recipe_error("mine.yaml").problems
+    assert (name.fixes, rate.fixes) == (("name: adamw",), ("lr: 0.1",))
