@@ -15,6 +15,7 @@ from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
 from resnet_recipes.report.page.html import REPORT_HEAD, build_page, is_ours
 from resnet_recipes.report.sections import build_sections
+from resnet_recipes.run_folder.runs import RunRecord
 
 USAGE = Usage(
     "resnet-recipes report [RUN|FOLDER ...]",
@@ -57,21 +58,28 @@ def check(arguments: Arguments) -> None:
             clause = "plots only published results, so it takes no runs"
             fix = (_PUBLISHED, Command.of("resnet-recipes", "report", *arguments.positional))
             raise RecipeError.of("--published", None, clause, fix)
-        list_records(arguments.positional)
+        _find_runs(arguments)
     errors.raise_if_any()
+
+
+def _find_runs(arguments: Arguments) -> list[RunRecord]:
+    """Return the runs to plot. Raises NotReadyError if there are none, or all are unreadable."""
+    if "--published" in arguments:
+        return []
+    sources = arguments.positional or ["runs"]
+    runs = list_records(sources)
+    if not runs:
+        fix = (_PUBLISHED, Hint("resnet-recipes report RUN"))
+        raise NotReadyError.of(" ".join(sources), None, "has no runs", fix)
+    if all(run.state == "unreadable" for run in runs):
+        read_all(run.folder for run in runs)
+    return runs
 
 
 def run(arguments: Arguments) -> int:
     """Write the page; with --png also write each plot as an image."""
     price = read_price(arguments.flags.get("--price"))
-    sources = [] if "--published" in arguments else arguments.positional or ["runs"]
-    runs = list_records(sources)
-    if not runs and "--published" not in arguments:
-        where = " ".join(arguments.positional or ["runs"])
-        fix = (_PUBLISHED, Hint("resnet-recipes report RUN"))
-        raise NotReadyError.of(where, None, "has no runs", fix)
-    if runs and all(run.state == "unreadable" for run in runs):
-        read_all(run.folder for run in runs)
+    runs = _find_runs(arguments)
     sections = list(build_sections(runs, price))
     title = format_count(len(runs), "run")
     if "--published" in arguments:

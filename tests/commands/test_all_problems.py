@@ -67,6 +67,7 @@ diff mildd a --foo | 2 | unknown unknown
 compare no a --foo | 2 | `no` unknown
 compare no images c | 3 | `no` images runs/c:
 report no a c.txt | 3 | `no` `c.txt`
+report c --price x | 2 | runs/c: --price
 report no images/a.txt a | 3 | `no` images/a.txt
 runs no images/a.txt | 3 | `no` images/a.txt
 stop no --foo | 2 | `no` unknown
