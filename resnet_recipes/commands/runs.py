@@ -73,8 +73,6 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
     "state": lambda run: (run.state, run.name),
 }
 
-_YES = ("y", "yes")
-
 #: Words that mean to delete runs.
 _REMOVAL = [name for name, ours in FOREIGN_COMMANDS.items() if ours.text == "runs rm"]
 
@@ -154,10 +152,8 @@ def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
     with ExitStack() as locks:
         for folder in folders:
             locks.enter_context(LockedFolder(folder, must_end=True))
-        if (
-            not is_confirmed
-            and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES
-        ):
+        question = f"Delete {names} with all checkpoints? [y/N] "
+        if not is_confirmed and input(question).lower() not in ("y", "yes"):
             return ExitCode.CANCELLED
         print(f"deleting {names} with all checkpoints")
         for folder in folders:
@@ -211,8 +207,8 @@ def _check_filter(key: str, value: str) -> Problem | None:
         return Problem(key, value, "is a flag", f"--{key} {shlex.quote(value)}")
     if key in _REMOVAL and value:
         return Problem(key, value, "unknown filter", _suggest_removal(value), kind=Kind.UNKNOWN)
-    if key not in ("recipe", "state", "name"):
-        filters = {"recipe": "NAME", "state": "STATE", "name": "TEXT"}
+    filters = {"recipe": "NAME", "state": "STATE", "name": "TEXT"}
+    if key not in filters:
         near = "".join(get_close_matches(key, filters, n=1))
         wrong = _check_filter(near, value) if near else None
         meant = "".join(wrong.fixes) if wrong else value

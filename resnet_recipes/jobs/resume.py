@@ -20,7 +20,6 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
     TrainingError,
-    Value,
     list_advice,
 )
 from resnet_recipes.base.paths import is_fetched
@@ -324,16 +323,12 @@ def _apply_changes(
 
 
 def _find_missing_data_problem(recipe: Recipe, folder: Path) -> Problem | None:
-    """Return the problem of missing images of a resumed run, with the command that continues it."""
-    root = recipe.data.root
-    problem = None
-    if recipe.data.backend != "synthetic" and not is_fetched(root):
-        problem = find_root_problem(root)
-    if problem is None:
+    """Return the problem of missing images of a resumed run."""
+    if recipe.data.backend == "synthetic" or is_fetched(recipe.data.root):
         return None
-    if suggestion := next((fix for fix in problem.fixes if isinstance(fix, Value)), ""):
-        command = format_resume(folder, f" data={shlex.quote(suggestion)}")
-        return problem._replace(fix=(command, Hint("if the images were moved")))
+    problem = find_root_problem(recipe.data.root)
+    if problem is None or problem.fixes:
+        return problem
     command = format_resume(folder, " data=PATH")
     return problem._replace(fix=Hint(f"if the images were moved: {command}"))
 

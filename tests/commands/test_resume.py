@@ -80,7 +80,7 @@ def test_resume_rejects_moved_images_until_data_is_set(
     assert "data=images does not exist" in message
     assert "hint: if the images were moved: resnet-train --resume runs/mine data=PATH" in message
     message = explain_rejected_resume(f"data={tmp_path}/photo", 3)
-    assert "--resume runs/mine data=photos" in message
+    assert "/photo does not exist; did you mean data=photos?" in message
     run_command(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
     assert read(CONFIG).data.root == f"{tmp_path}/photos"
 
