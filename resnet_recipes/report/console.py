@@ -236,6 +236,9 @@ class LiveConsole:
             before = (str(self._steps[-1].pixels), f"{loss:.3f}")
             after = (format_number(speed), format_clock(self._steps[-1].training_seconds))
         self._steps.clear()
+        self._live.update(
+            self._display(done, self._find_seconds_left(time.monotonic()), self._figures)
+        )
         epoch = f"{self._facts.epoch(done):.2f}"
         self._console.print(
             Text(self._format_row(epoch, *before, *cells, *after, format_clock(seconds)))

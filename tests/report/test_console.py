@@ -222,6 +222,18 @@ def test_live_console_counts_evaluated_images(facts, monkeypatch):
     assert "0:00 left" not in screen
 
 
+def test_live_console_shows_figures_after_an_evaluation(facts):
+    console = make_console(LiveConsole, facts)
+    console.begin(0)
+    console.show_step(StepMetrics(40, 1, 1.0, 0.5, 64, 2.0, 50.0, 0.5), 17.0)
+    console.show_evaluating(40, 153, 153)
+    console.show_evaluation(40, None, Metrics(58.0, 100.0, 1.0, 153), 1.0)
+    console.close()
+    shown = strip_styles(console.err.getvalue()).rpartition("58.00")[2]
+    assert "data wait 50%" in shown
+    assert "evaluating" not in shown
+
+
 def test_live_display_counts_hundredths_below_an_epoch(facts):
     with closing(make_console(LiveConsole, replace(facts, total_steps=5))) as console:
         console.begin(4)
