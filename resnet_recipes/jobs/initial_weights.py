@@ -22,7 +22,7 @@ def find_initial_weights(
     if not recipe.model.weights:
         return None
     from resnet_recipes.network import pretrained
-    from resnet_recipes.network.open import AbsentError, iterate_notes
+    from resnet_recipes.network.open import AbsentError
 
     try:
         start = pretrained.find(recipe.model, facts.classes)
@@ -38,14 +38,13 @@ def find_initial_weights(
             problem._replace(fix=tuple(map(complete, problem.advice))) for problem in error.problems
         ) from None
     methods = recipe.methods
-    notes = [*iterate_notes(start.network), *start.iterate_notes(recipe.model, recipe.data)]
     return InitialWeights(
         str(start.network.path or recipe.model.weights),
         details=tuple(start.iterate_details(recipe.model)),
         methods=tuple(
             (name, getattr(methods, name) is not None) for name in start.about.method_settings
         ),
-        notes=tuple(map(Note, notes)),
+        notes=tuple(map(Note, start.iterate_notes(recipe.model, recipe.data))),
     )
 
 

@@ -178,3 +178,10 @@ def test_advised_network_removes_unsupported_methods(image_folder, run_command):
     assert any(one.endswith(" '~methods.blurpool'") for one in advice)
     for one in advice:
         run_command(f"{command} {one}")
+
+
+def test_plan_does_not_doubt_the_network_that_it_names(timm_logits, run_command):
+    run = f"resnet-train finetune data.backend=synthetic {NAME} model.weights=theirs.pth --dry-run"
+    out = run_command(run).out
+    assert "theirs.pth" in out
+    assert "the file does not describe its network" not in " ".join(out.split())
