@@ -11,7 +11,6 @@ _GPUS = ("A100-80GB", "H100")
 _TASK = """\
 # sky jobs launch {given}{name}.yaml     in a checkout of resnet-recipes, which SkyPilot copies
 # It shows the price per hour, and asks before it starts.
-# Then `resnet-recipes estimate ... --price` predicts the cost, and launch.price= records it.
 name: {name}
 num_nodes: {nodes}
 resources:
