@@ -241,7 +241,9 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     meaning = FOREIGN_COMMANDS.get(name, Translation((name,)))
     first, _, other = meaning.text.partition(" | ")
     likely = first.partition(" ")[0]
-    usage = get_usage(likely) if likely in (*COMMANDS, "train") else Usage("", "", "")
+    if likely not in (*COMMANDS, "train"):
+        return
+    usage = get_usage(likely)
     rest = _move_run_first(usage, rest) or rest
     names = [
         argument
@@ -249,39 +251,34 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
         if not (argument[:1] == "-" or usage.values.get(before) or is_setting(argument))
     ]
     if "{}" in first:  # `new mine`
-        first, rest = first.format(Path(names[0]).stem if names else "mine"), []
+        first, rest, names = first.format(Path(names[0]).stem if names else "mine"), [], []
     is_first = bool(names) or (first == "runs" and any(map(is_setting, rest)))
-    ours, *words = (first if is_first or not other else other).split() or [name]
-    if ours not in (*COMMANDS, "train"):
-        return
+    ours, *words = (first if is_first or not other else other).split()
     # the settings of a row are examples for a command without arguments
     flags = [word for word in words if not (word.isupper() or (rest and is_setting(word)))]
     missing = [word for word in words if word.isupper()][len(names) :]
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
-    is_form = missing or Translation(tuple(flags)).has_placeholder
-    fix: str = Command.of(*command, *rest)
-    if is_form:
-        others = [argument for argument in rest if argument not in names]
-        fix = Hint(Command.of(*command, *names, *missing, *others))
+    others = [argument for argument in rest if argument not in names]
+    fix: str = Command.of(*command, *names, *missing, *others)
+    if missing or Translation(tuple(flags)).has_placeholder:
+        fix = Hint(fix)
     if name == ours != "train":
         raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
     clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"
     near = find_misspelled(name, COMMANDS)
     also = Command(f"resnet-recipes {near}") if near not in ("", ours) else ""
+    errors, check = ErrorCollector(), partial(_check_other_settings, ours, rest)
+    with errors:
+        arguments = parse_arguments([*flags, *rest], usage, check_settings=check)
+        if ours == "train":
+            check(arguments)
+    problems = errors.problems if rest else []
+    if [problem.key for problem in problems] == ["data.root"]:
+        fix, problems = Hint(f"{fix} data=PATH"), []
+    elif problems:  # the fix would repeat these mistakes
+        fix, also = Hint(f"{Command.of(*command)} ..."), ""
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
-    if rest:
-        try:
-            check = partial(_check_other_settings, ours, rest)
-            arguments = parse_arguments([*flags, *rest], usage, check_settings=check)
-            if ours == "train":
-                check(arguments)
-        except RecipeError as error:  # the fix would repeat these mistakes
-            form = Hint(f"{Command.of(*command)} ...")
-            if [problem.key for problem in error.problems] == ["data.root"]:
-                unknown = unknown._replace(fix=(Hint(f"{fix} data=PATH"), also))
-                raise RecipeError([unknown]) from None
-            raise RecipeError([unknown._replace(fix=form), *error.problems]) from None
-    raise RecipeError([unknown])
+    raise RecipeError([unknown, *problems])
 
 
 def _move_run_first(usage: Usage, argv: Sequence[str]) -> list[str]:
