@@ -474,7 +474,8 @@ def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], lis
         after = ahead[0] if ahead else "="
         name, value = argument.rstrip("=:"), after.lstrip("=")
         is_run = not joined and usage.opens_network
-        is_short = usage.settings and not is_run and argument in SHORT_NAMES
+        names = (*SHORT_NAMES, "nodes") if "--for" in usage.values else SHORT_NAMES
+        is_short = usage.settings and not is_run and argument in names
         is_split = value and re.fullmatch(r"[\w.]+", name) and "=" not in value
         if not is_run and (count := _count_words_of_path(argument, ahead)):  # data=My Photos
             joined.append(" ".join([argument, *(ahead.popleft() for _ in range(count))]))

@@ -18,6 +18,7 @@ SETTINGS = parse_rows(
 --fast-dev-run | --check
 +trainer.fast_dev_run=true | --check
 -v | --verbose
+-m seed=1,2 --n_jobs 2 | --parallel 2
 resume=true | --resume last
 lr=1e-3, | lr=1e-3
 trainer.max_epochs=7 | epochs=7
@@ -195,6 +196,8 @@ resnet-recipes job --engine k8s mild data=/storage/d | --for kubernetes
 resnet-recipes estimate mild,hot data=/d | resnet-train -m recipe=mild,hot data=/d --dry-run
 resnet-recipes job --for slurm mild hot data=/d | job -m recipe=mild,hot data=/d --for slurm
 resnet-recipes estimate price=abc data=/d | --price 32.77
+resnet-recipes job --for slurm mild data=/d nodes 2 | nodes=2
+resnet-recipes job --for slurm mild data=/d --exclusive | sbatch --exclusive job.sh
 resnet-recipes job --for torchx mild data=/d --mem 4 | set it in the file
 resnet-recipes job --for slurm mild data=/d --image x | set it in the file
 resnet-recipes job --for slurm mild data=/d --accelerators A100 | gpus=1
