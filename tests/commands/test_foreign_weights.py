@@ -180,7 +180,7 @@ def test_advised_network_removes_unsupported_methods(image_folder, run_command):
         run_command(f"{command} {one}")
 
 
-def test_plan_does_not_doubt_the_network_that_it_names(timm_logits, run_command):
+def test_plan_does_not_doubt_the_named_network(timm_logits, run_command):
     run = f"resnet-train finetune data.backend=synthetic {NAME} model.weights=theirs.pth --dry-run"
     out = run_command(run).out
     assert "theirs.pth" in out

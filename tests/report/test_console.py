@@ -229,9 +229,9 @@ def test_live_console_shows_figures_after_an_evaluation(facts):
     console.show_evaluating(40, 153, 153)
     console.show_evaluation(40, None, Metrics(58.0, 100.0, 1.0, 153), 1.0)
     console.close()
-    shown = strip_styles(console.err.getvalue()).rpartition("58.00")[2]
-    assert "data wait 50%" in shown
-    assert "evaluating" not in shown
+    after = strip_styles(console.err.getvalue()).rpartition("58.00")[2]
+    assert "data wait 50%" in after
+    assert "evaluating" not in after
 
 
 def test_live_display_counts_hundredths_below_an_epoch(facts):
