@@ -152,7 +152,8 @@ def _check_machine(recipe: "Recipe", wrong: Iterable[str], arguments: Arguments)
 
     if arguments.command != "resnet-recipes job" and "--cfg" not in arguments:
         unused = {*wrong, *_find_unused(recipe, arguments)}
-        new_run.check(recipe, None, unused, needs_weights=not is_plan(arguments))
+        trains = arguments.command == "resnet-train" and not is_plan(arguments)
+        new_run.check(recipe, None, unused, needs_weights=trains)
 
 
 def format_command(program: str, words: Sequence[str], arguments: Arguments) -> Command:

@@ -245,6 +245,11 @@ def test_estimate_reports_all_wrong_flags(run_command):
     assert "--reach 101 asks for the least time" in err
 
 
+def test_wrong_estimate_does_not_report_missing_weights(large_images, run_command):
+    err = run_command(f"resnet-recipes estimate finetune {OWN} bs=8 --cost 3", 2).err
+    assert err.startswith("error: unknown flag --cost 3; did you mean --price 3?\n")
+
+
 def test_candidates_report_a_missing_weights_file(small_images, run_command, monkeypatch):
     Path("recipes").mkdir()
     Path("recipes/a.yaml").write_text("defaults: [small]\nmodel: {weights: /none.pt}\n")
