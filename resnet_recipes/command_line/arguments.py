@@ -401,8 +401,6 @@ def _explain_unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -
         fix = meant
     elif usage.settings:
         return None
-    else:
-        fix = ""
     valid = () if fix else (*takes, "--help")
     return Problem(typed, None, "unknown flag", fix, valid, Kind.UNKNOWN)
 
