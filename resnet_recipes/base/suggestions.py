@@ -1,12 +1,13 @@
 """Suggest the likely intention of a user: a similar name, or the meaning of a foreign name.
 
-The table foreign_names.csv maps names from timm, torchvision references, Lightning, Ultralytics,
-Composer, Hydra, Hugging Face, Keras and fastai. It also maps common habits, and units that users
-add to values.
+The tables foreign_names.csv and foreign_values.csv map names from timm, torchvision references,
+Lightning, Ultralytics, Composer, Hydra, Hugging Face, Keras and fastai. They also map common
+habits, and units that users add to values.
 """
 
 import csv
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -49,40 +50,51 @@ class Translation(NamedTuple):
         return bool(_PLACEHOLDER.search(self.text))
 
 
-def _read_rows(kind: str) -> dict[str, Translation]:
-    """Return the meanings of all names of a kind, by name."""
-    return {
-        word: Translation(tuple(row["here"].split()), row["rule"])
-        for row in _ROWS
-        if row["kind"] == kind
-        for word in row["there"].split()
-    }
+def _read_table(name: str) -> dict[str, dict[str, Translation]]:
+    """Return the translations of a CSV file, by the first column and the foreign word."""
+    table = defaultdict[str, dict[str, Translation]](dict)
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    for key, words, ours, note in rows:
+        table[key] |= dict.fromkeys(words.split(), Translation(tuple(ours.split()), note))
+    return table
 
 
-with Path(__file__).with_name("foreign_names.csv").open(encoding="utf-8", newline="") as _file:
-    _ROWS = list(csv.DictReader(_file))
+#: Foreign names, by kind.
+FOREIGN_NAMES = _read_table("foreign_names.csv")
 
-#: Foreign flags and keys that mean a setting or an argument, and flags that turn a feature off.
-MEANINGS, _OFF_MEANINGS = _read_rows("setting"), _read_rows("off")
+#: Foreign flags and keys that mean a setting or an argument.
+MEANINGS = FOREIGN_NAMES["setting"]
+
+#: Foreign flags that turn a feature off.
+_OFF_MEANINGS = FOREIGN_NAMES["off"]
 
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
-TRAINED_MEANINGS = MEANINGS | _read_rows("trained")
+TRAINED_MEANINGS = MEANINGS | FOREIGN_NAMES["trained"]
 
-#: Foreign names of values, by setting; and units, with the resulting values.
-FOREIGN_VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_rows("unit")
+#: Units, with the resulting values.
+UNITS = FOREIGN_NAMES["unit"]
 
-#: Foreign commands, and `export` formats: names from other tools, or formats that their converters
-#: read.
-FOREIGN_COMMANDS, FOREIGN_FORMATS = _read_rows("verb"), _read_rows("format")
+#: Commands of other programs.
+FOREIGN_COMMANDS = FOREIGN_NAMES["command"]
+
+#: Formats for `export` from other tools, or formats that their converters read.
+FOREIGN_FORMATS = FOREIGN_NAMES["format"]
 
 #: Flags of Slurm and other engines, by name; names of one letter differ by case.
-JOB_FLAGS = _read_rows("job")
+JOB_FLAGS = FOREIGN_NAMES["job"]
 
 #: Foreign flags and keys that mean one of our flags; a command accepts at most one of the flags.
-FLAGS = _read_rows("flag")
+FLAGS = FOREIGN_NAMES["flag"]
 
-#: Foreign flags for positional arguments of eval, predict and export: RUN and its images.
-RUN_FLAGS, IMAGE_FLAGS = _read_rows("run"), _read_rows("images")
+#: Foreign flags for RUN, an argument of eval, predict and export.
+RUN_FLAGS = FOREIGN_NAMES["run"]
+
+#: Foreign flags for the images of predict.
+IMAGE_FLAGS = FOREIGN_NAMES["images"]
+
+#: Foreign names of values, by setting, flag or argument.
+FOREIGN_VALUES = _read_table("foreign_values.csv")
 
 #: Values that turn a feature off; 0 may also be a number.
 OFF = ("false", "no", "off", "none", "null", "disable", "disabled", "never", "0")

@@ -1,4 +1,4 @@
-"""Every row of foreign_names.csv suggests accepted arguments; misspelled names are recognized."""
+"""The tables of foreign names suggest accepted arguments; misspelled names are recognized."""
 
 import csv
 import re
@@ -13,6 +13,8 @@ from resnet_recipes.base.suggestions import (
     FLAGS,
     FOREIGN_COMMANDS,
     FOREIGN_FORMATS,
+    FOREIGN_NAMES,
+    FOREIGN_VALUES,
     IMAGE_FLAGS,
     MEANINGS,
     RUN_FLAGS,
@@ -20,7 +22,6 @@ from resnet_recipes.base.suggestions import (
     find_closest,
     translate,
 )
-from resnet_recipes.base.suggestions import FOREIGN_VALUES as VALUES_ELSEWHERE
 from resnet_recipes.command_line.arguments import parse_arguments
 from resnet_recipes.commands import dispatch
 from resnet_recipes.commands.dispatch import get_usage
@@ -161,7 +162,7 @@ def test_find_closest_corrects_95_percent_of_missing_letters():
 
 
 def test_every_suggested_value_is_accepted():
-    for setting, meanings in VALUES_ELSEWHERE.items():
+    for setting, meanings in FOREIGN_VALUES.items():
         for value, meaning in meanings.items() if "." in setting or setting in GROUPS else ():
             assert meaning.text or meaning.note, (setting, value)
             needed = ["model.weights=torchvision"] if setting == "model.freeze" else []
@@ -169,13 +170,13 @@ def test_every_suggested_value_is_accepted():
 
 
 def test_every_suggestion_for_off_is_accepted():
-    for name in VALUES_ELSEWHERE["off"]:
+    for name in FOREIGN_NAMES["off"]:
         meaning = translate(name, "false")
         compose("mild", meaning.words, needs_data=False)
 
 
 def test_every_suggestion_for_trained_networks_is_accepted():
-    for name in VALUES_ELSEWHERE["trained"]:
+    for name in FOREIGN_NAMES["trained"]:
         meaning = translate(name, "64", table=TRAINED_MEANINGS)
         apply_changes(Recipe(), meaning.words, SETTINGS["eval"])
 
@@ -202,10 +203,15 @@ def test_every_suggested_flag_and_format_exists():
     assert {meaning.text for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
 
 
-def test_foreign_names_table_has_each_name_once():
+@pytest.mark.parametrize("value", ["images", "source", "input"])
+def test_image_setting_keeps_values_named_like_flags(value):
+    """predict has flags with these names."""
+    assert translate("images", value).words == (f"data={value}",)
+
+
+@pytest.mark.parametrize("table", ["foreign_names.csv", "foreign_values.csv"])
+def test_table_has_each_foreign_name_once(table):
     """The later row would win, and the earlier would have no effect."""
-    with Path(suggestions.__file__).with_name("foreign_names.csv").open(newline="") as file:
-        names = [
-            (row["kind"], name) for row in csv.DictReader(file) for name in row["there"].split()
-        ]
+    with Path(suggestions.__file__).with_name(table).open(newline="") as file:
+        names = [(key, name) for key, words, *_ in csv.reader(file) for name in words.split()]
     assert [name for name, count in Counter(names).items() if count > 1] == []
