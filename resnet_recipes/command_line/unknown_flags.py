@@ -1,0 +1,258 @@
+"""Explain flags that a command does not have: flags of other programs, settings and arguments."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from resnet_recipes.base.architecture import LIBRARY, NETWORKS
+from resnet_recipes.base.errors import Change, Command, Fix, Hint, Kind, Problem, Statement, Value
+from resnet_recipes.base.names import SHORT_NAMES, list_keys
+from resnet_recipes.base.suggestions import (
+    FLAGS,
+    FOREIGN_FORMATS,
+    FOREIGN_VALUES,
+    IMAGE_FLAGS,
+    JOB_FLAGS,
+    MEANINGS,
+    RUN_FLAGS,
+    SETTINGS_HELP,
+    Translation,
+    apply_translation,
+    find_closest,
+    translate,
+)
+from resnet_recipes.command_line.usage import Usage
+from resnet_recipes.jobs.lookup import LIST, list_choices
+
+WRITTEN = Statement("settings are written key=value")
+
+
+def to_key(flag: str) -> str:
+    """Return a flag in the spelling of a setting."""
+    return flag.lstrip("-").replace("-", "_")
+
+
+def find_plain_flag(argument: str, usage: Usage) -> list[str]:
+    """Return the flag and value that an argument without dashes means, such as time=2h, or []."""
+    name, _, value = argument.partition("=")
+    if usage.takes_recipe and value and usage.values.get(f"--{name}") and name != "resume":
+        return [f"--{name}", value]
+    engine = FOREIGN_VALUES["--for"].get(argument) if "--for" in usage.values else None
+    return ["--for", engine.text] if engine else []
+
+
+def explain_missing_value(flag: str, usage: Usage) -> Problem:
+    """Return the problem of a flag without a value, with a value that works or its meaning."""
+    value = usage.values[flag]
+    if value == "RUN":
+        run = next(iter(list_choices(flag).values()), "")
+        return Problem(flag, None, "needs a run", f"{flag} {run}" if run else LIST)
+    if value.startswith("FILE."):
+        file = f"{usage.command[-1]}{value[4:]}"
+        return Problem(flag, None, "needs a file name", f"{flag} {file}")
+    hint = Hint(f"{flag} {value}   {usage.flags[f'{flag} {value}']}")
+    return Problem(flag, None, "needs a value", hint)
+
+
+def explain_flag(
+    flag: str, values: Sequence[str], usage: Usage, argv: Sequence[str]
+) -> Problem | None:
+    """Return the problem of an unknown flag, with a suggestion.
+
+    None if the flag may be a setting, which the command checks with the others.
+    """
+    value = " ".join(values)
+    typed = f"{flag} {value}".strip()
+    fix = _translate_job_flag(flag, value, usage, argv) or _translate_flag(flag, value, usage)
+    has_settings = usage.takes_recipe or usage.opens_network
+    if not fix and not (has_settings and translate(flag, value)):
+        fix = _find_similar_flag(flag, value, usage)
+    if fix or not usage.settings:
+        valid = () if fix else (*usage.values, "--help")
+        return Problem(typed, None, "unknown flag", fix, valid, Kind.UNKNOWN)
+    return _explain_foreign(flag, values, usage)
+
+
+def _translate_job_flag(flag: str, value: str, usage: Usage, argv: Sequence[str]) -> Fix:
+    """Return the fix for a flag of Slurm or another engine, or ()."""
+    ours = JOB_FLAGS.get(to_key(flag)) if "--for" in usage.values else None
+    if not ours or (ours.words and not value):
+        return ()
+    if not (ours.words or {"slurm", "--for=slurm"} & {*argv}):
+        ours = JOB_FLAGS["image"]  # sbatch only starts Slurm scripts
+    count = re.sub(r"^.*:|^.*\D.*$", "", value) or "1"  # --gres=gpu:a100:2
+    typed = f"{flag} {value}".strip()
+    text, note = (
+        each.format(shlex.quote(value), count=count, flag=typed) for each in (ours.text, ours.note)
+    )
+    return text, Hint(note)
+
+
+def _translate_flag(flag: str, value: str, usage: Usage) -> Fix:
+    """Return the fix for a flag of another program, or ()."""
+    key = to_key(flag)
+    if key == "version":
+        return Command("resnet-recipes --version")
+    if not value and (off := re.fullmatch(r"-methods\.(\w+)", flag)):
+        return f"'~methods.{off[1]}'"
+    if "--to" in usage.values and key in FOREIGN_FORMATS:
+        return f"--to {FOREIGN_FORMATS[key].text}"
+    if value == "json" and "--json" in usage.values:
+        return "--json"
+    ours = _find_flag(key, value, usage.values)
+    if ours and usage.values[ours] and not value:
+        return explain_missing_value(ours, usage).fix
+    return f"{ours} {value}".strip() if ours else ()
+
+
+def _find_flag(key: str, value: str, takes: Mapping[str, str]) -> str:
+    """Return our flag for another program's flag; among several, the flag for that file ending."""
+    ours = [flag for flag in (FLAGS[key].words if key in FLAGS else ()) if flag in takes]
+    ending = Path(value).suffix
+    fitting = [flag for flag in ours if ending and takes[flag].endswith(ending)]
+    return next(iter(fitting or ours), "")
+
+
+def _find_similar_flag(flag: str, value: str, usage: Usage) -> str:
+    """Return the flag with a similar name, or the only one that starts alike, with its value."""
+    takes = usage.values
+    flags = {to_key(each): each for each in (*takes, "--help")}
+    started = [each for each in takes if each.startswith(flag) and (value or not takes[each])]
+    near = flags.get(find_closest(to_key(flag), flags)) or (started[0] if len(started) == 1 else "")
+    form = takes.get(near, "")
+    argument = form if form in ("", "FOLDER") else value or form
+    return near and f"{near} {argument}".strip()
+
+
+def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem | None:
+    """Return the problem of another tool's flag, with its meaning here.
+
+    None if only composing the recipe, which takes seconds, can check its value.
+    """
+    key = to_key(flag)
+    value = ",".join(values)
+    template = MEANINGS.get(key, Translation(("recipe={}",)))
+    is_number = value.replace(".", "", 1).isdecimal()
+    is_safe = is_number and template.text.removesuffix("={}") in (*SHORT_NAMES, "seed")
+    if not usage.takes_recipe or (template.takes_value and not is_safe):
+        return None
+    typed = " ".join([flag, *values]).strip()
+    translation = translate(key, value)
+    unknown = Problem(typed, None, "unknown flag", kind=Kind.UNKNOWN)
+    return translation and apply_translation(unknown, translation)
+
+
+def format_setting(flag: str, values: Sequence[str]) -> str:
+    """Return the setting that an unknown flag means."""
+    key = to_key(flag)
+    meant = MEANINGS[key].text.removesuffix("={}") if key in MEANINGS else key
+    return f"{meant if meant in ('recipe', 'data') else key}={','.join(values)}"
+
+
+def explain_settings(
+    settings: Mapping[str, str], usage: Usage, wrong: list[Problem]
+) -> Iterator[Problem]:
+    """Yield the problems of settings typed as flags, then the problems of other arguments."""
+    for argument, flag in settings.items():
+        keys = list_keys(argument)
+        about_flag = (one for one in wrong if one.key in keys and one.kind is not Kind.ABSENT)
+        problem = next(about_flag, None)
+        wrong = [one for one in wrong if one is not problem]
+        if problem and (problem.kind is Kind.UNKNOWN or not argument.endswith("=")):
+            yield _adapt_problem(problem, flag, usage)
+        else:
+            yield _suggest_setting(argument, flag, usage)
+    yield from wrong
+
+
+def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
+    """Return the problem of a setting as a problem of the flag that was typed instead."""
+    if usage.opens_network:
+        problem = problem.replace_text("resnet-train ...", f"{' '.join(usage.command)} ...")
+    kind, clause, valid = problem.kind, problem.clause, problem.valid
+    fixes = (_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes)
+    hints = (_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint))
+    advice = tuple(filter(None, fixes))
+    fix = (*advice, *hints)
+    if kind is Kind.UNKNOWN and not valid and {*fix} <= {SETTINGS_HELP}:  # nothing is similar
+        fix = ()
+        valid = (*usage.values, "--help")
+    elif advice:
+        valid = ()
+    if kind is Kind.UNKNOWN or problem.fixes:
+        kind, clause = Kind.UNKNOWN, "unknown flag"
+    elif kind is not Kind.UNUSED:
+        fix = fix or (Hint(WRITTEN),)
+    return Problem(flag, None, clause, fix, valid, kind, typed=flag, where=problem.where)
+
+
+def _name_option(problem: Problem, fix: str) -> str:
+    """Return a fix; an option or a recipe that was typed without its key gets the key."""
+    if problem.typed == problem.value and not isinstance(fix, Change | Command):
+        problem = problem._replace(typed="")
+        fix = Value(fix)
+    return problem.format_fix(fix)
+
+
+def _adapt_fix(fix: str, usage: Usage) -> str:
+    """Return a fix for the command that the user typed; "" if it is a flag of another command."""
+    flag = fix.partition(" ")[0]
+    if not flag.startswith("-") or flag in usage.values:
+        return fix
+    return Command(f"resnet-train {fix}") if flag == "--resume" else ""
+
+
+def _suggest_setting(argument: str, flag: str, usage: Usage) -> Problem:
+    """Return the problem of a flag that may be a setting."""
+    fix: Fix = Hint(f"{argument}VALUE") if argument.endswith("=") else shlex.quote(argument)
+    _, key, *_ = list_keys(argument)
+    has_settings = usage.takes_recipe or usage.opens_network
+    # the settings of a run that does not exist were not checked
+    short_keys = [each for name in SHORT_NAMES for each in list_keys(name)]
+    is_known = not has_settings or "." in key or key in (*short_keys, "recipe", "seed")
+    valid = () if is_known else (*usage.values, "--help")
+    return Problem(flag, None, "unknown flag", fix if is_known else (), valid, Kind.UNKNOWN)
+
+
+def is_argument(key: str, usage: Usage) -> bool:
+    """Return whether a foreign flag means an argument: RUN, its images, SRC or DST."""
+    is_target = key in FLAGS and "--out" in FLAGS[key].words
+    if "DST" in usage.line:
+        return is_target or key in IMAGE_FLAGS or format_setting(key, []) == "data="
+    return (usage.opens_network and key in RUN_FLAGS) or (usage.takes_images and key in IMAGE_FLAGS)
+
+
+def add_argument(key: str, value: str, usage: Usage, words: list[str]) -> None:
+    """Add an argument that was typed as a flag."""
+    is_network = value in NETWORKS or LIBRARY.fullmatch(value)
+    if key == "model" and is_network and words:
+        words.append(f"model.name={value}")
+    elif usage.opens_network and key in RUN_FLAGS:
+        words.insert(0, value or "last")
+    elif value and usage.opens_network:
+        words[:] = [*(words or ["last"]), value]
+    elif value:
+        words.insert(len(words) if key in FLAGS else 0, value)
+
+
+def complete_command(
+    flags: Mapping[str, str], words: list[str], problems: Sequence[Problem], usage: Usage
+) -> Fix:
+    """Return the command with the corrections of its problems; its form if one is unknown."""
+    flags = dict(flags)
+    for problem in problems:
+        fix = next(iter(problem.fixes), "")
+        parts = [fix] if isinstance(fix, Change | Value) else shlex.split(fix)
+        if parts[: len(usage.command)] == usage.command:
+            return fix
+        if len(parts) == 2 and parts[0] in usage.values:
+            flags[parts[0]] = parts[1]
+        elif isinstance(fix, Value):
+            words = [fix if word == str(problem.value) else word for word in words]
+        elif problem.kind is not Kind.UNKNOWN:
+            return Hint(usage.line)
+        elif len(parts) == 1 and "=" in parts[0]:
+            words = [*words, *parts]
+    typed = [word for item in flags.items() for word in item if word]
+    return Command.of(*usage.command, *words, *typed)
