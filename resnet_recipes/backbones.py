@@ -96,7 +96,8 @@ def build_resnet(
         blocks = []
         for index in range(depth):
             stride = 2 if stage and not index else 1
-            outputs, shortcut = planes * block.expansion, None
+            outputs = planes * block.expansion
+            shortcut = None
             if stride > 1 or channels != outputs:
                 conv = nn.Conv2d(channels, outputs, 1, stride, bias=False)
                 shortcut = nn.Sequential(conv, nn.BatchNorm2d(outputs))
@@ -138,7 +139,8 @@ def require_network(name: str) -> None:
         return
     library, short = match.groups()
     if not find_spec(library):
-        clause, fix = f"needs {library}, which is not installed", suggest_install(library)
+        clause = f"needs {library}, which is not installed"
+        fix = suggest_install(library)
         raise NotReadyError.of("model.name", name, clause, fix)
     if short not in (available := list_networks(library)):
         similar = [one for one in available if one.startswith(short)]
@@ -149,7 +151,7 @@ def require_network(name: str) -> None:
         if find_spec(other) and short in list_networks(other):
             fixes = [Change(f"model.name={other}:{short}")]
         others = Hint(
-            f"choose from its {len(available):,} networks, such as {library}:resnet50; "
+            f"choose from {len(available):,} networks, such as {library}:resnet50; "
             f"{_LISTINGS[library]} lists them"
         )
         clause = Statement(f"{library} has no such network")

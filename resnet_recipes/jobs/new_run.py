@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes import __version__, data
+from resnet_recipes import __version__, backbones, data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
@@ -74,7 +74,9 @@ def plan_run(
 
     Raises RecipeError if recipe, images and devices conflict, and the errors of `check`.
     """
-    recipe, facts, errors = composed.recipe, IMAGENET_FACTS, ErrorCollector()
+    recipe = composed.recipe
+    facts = IMAGENET_FACTS
+    errors = ErrorCollector()
     result, start = None, None
     with errors:
         facts = survey() if survey else facts
@@ -104,9 +106,12 @@ def check(
     Skips the checks of settings in `unused`, which are wrong or have no effect. Raises RecipeError
     if the name is taken, NotReadyError if something is missing or the run is running.
     """
-    run, errors, facts = recipe.run, ErrorCollector(), IMAGENET_FACTS
+    run = recipe.run
+    errors = ErrorCollector()
+    facts = IMAGENET_FACTS
     space = (disk.total_bytes, f"the run needs {disk}") if disk else ()
-    root, methods = recipe.data.root, get_enabled(recipe.methods)
+    root = recipe.data.root
+    methods = get_enabled(recipe.methods)
     is_local = root and recipe.data.backend != "synthetic" and not is_fetched(root)
     is_local = is_local and not is_demo_missing(recipe)
     teaching = tuple(f"methods.{name}." for name, one in methods.items() if one.network_setting)
@@ -114,6 +119,7 @@ def check(
     checks: dict[tuple[str, ...], Callable[[], object]] = {
         ("data.root", "data.backend"): lambda: is_local and missing([find_root_problem(root)]),
         ("data.",): lambda: is_local and data.survey_images(recipe.data),
+        ("model.name",): lambda: backbones.require_network(recipe.model.name),
         ("model.",): lambda: run.extends or find_initial_weights(recipe, facts, needs_weights),
         teaching: lambda: [*open_teachers(methods.values())],
         ("launch.gpus", "launch.device"): lambda: missing(find_group_problems(recipe.launch)),
@@ -161,7 +167,8 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
     name is running or the folder cannot be written. Also raises the errors of `find_stable_state`.
     """
     recipe, settings = plan.recipe, plan.origin.settings
-    config, state = frozen_recipe.freeze_with_digest(recipe), find_stable_state(plan)
+    config = frozen_recipe.freeze_with_digest(recipe)
+    state = find_stable_state(plan)
     origin = collect_provenance(plan, config)
     if state:
         settings = state.read_overrides() | settings
@@ -189,7 +196,8 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
         except NotReadyError as error:
             raise error.with_path_replaced(draft, str(draft.parent)) from None
         except OSError as error:
-            clause, fix = f"cannot be written to: {error.strerror}", "run.root=/your/folder"
+            clause = f"cannot be written to: {error.strerror}"
+            fix = "run.root=/your/folder"
             raise NotReadyError.of("run.root", recipe.run.root, clause, fix) from None
         stack.pop_all()
         return locked_folder
@@ -275,7 +283,8 @@ def _try_move(draft: LockedFolder, folder: Path) -> bool:
 
 
 def _make_name(plan: Plan) -> str:
-    recipe, day = plan.recipe, time.strftime("%Y%m%d")
+    recipe = plan.recipe
+    day = time.strftime("%Y%m%d")
     parts = [recipe.name, f"{plan.epochs:.3g}ep", f"s{recipe.seed}", day]
     return "-".join([*parts, secrets.token_hex(2)])
 

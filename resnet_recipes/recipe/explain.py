@@ -69,7 +69,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
             return apply_translation(problem, translation)
         if wrong.key != problem.key:
             return _reject_value(problem, wrong)
-        problem = problem._replace(fix=wrong.fix, valid=wrong.valid)
+        problem = problem._replace(fix=wrong.fixes, valid=wrong.valid or problem.valid)
     method = ".".join(problem.key.split(".")[:2])
     if Change(f"~{method}") in problem.changes:
         return apply_translation(problem, _turn_off(method, context))
@@ -122,7 +122,8 @@ def _suggest_settings(problem: Problem, argument: str, context: Context) -> Prob
 def _show_value_before(problem: Problem, argument: str, context: Context) -> Problem:
     """Return a problem with the value that the setting has without the argument, if any."""
     key = "epochs" if argument.startswith("epochs=") else problem.key
-    before, source = context.before(key), f"{context.name} uses"
+    before = context.before(key)
+    source = f"{context.name} uses"
     if before is None:
         name = problem.key.rpartition(".")[2]
         defaults = [getattr(owner(), name) for owner in find_owners(problem.key)]
@@ -342,7 +343,8 @@ def _check_setting(setting: str, chosen: Mapping[str, str] = {}) -> Problem | No
                 problems += error.problems
         elif change.value is not None:
             section = change.key.rpartition(".")[0]
-            tree, owners = nest(change.key, change.read()), find_owners(change.key)
+            tree = nest(change.key, change.read())
+            owners = find_owners(change.key)
             # the default is the first optimizer with this setting
             first = owners[0].name if section in GROUPS and owners else ""
             if choice := chosen.get(root := section.partition(".")[0], first):
@@ -391,7 +393,8 @@ def _read_section_value(
 
 def _read_gpu_numbers(name: str, value: str) -> Translation | None:
     """Return the translation of numbers of GPUs, such as device=1 or gpus=0,1; None for others."""
-    setting, text = get_full_name(name), value.strip("'\" ").lower()
+    setting = get_full_name(name)
+    text = value.strip("'\" ").lower()
     ids = _GPU_IDS.fullmatch(text) if setting in ("launch.device", "launch.gpus") else None
     if not ids or (setting == "launch.gpus" and "," not in text):  # a number that is too large
         return None

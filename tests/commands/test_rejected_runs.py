@@ -151,7 +151,7 @@ def test_all_invalid_settings_are_reported_with_rules(capsys, wrong):
         *parse_rows(
             r"""
 defaults: [mild]\noptimizer:\n  lrr: 1.7 | mine.yaml:3: unknown setting optimizer.lrr | optimizer.lr
-defaults: [mild]\nseed: yes | recipes/mine.yaml:2 | true or false
+defaults: [mild]\nseed: yes | recipes/mine.yaml:2 | true, false
 defaults: [mild]\nseed: 0777 | recipes/mine.yaml:2
 defaults: [mild]\noptimizer: 5 | recipes/mine.yaml | optimizer
 defaults: [mildd] | recipes/mine.yaml:1 | did you mean mild?
