@@ -95,9 +95,11 @@ def compose(
     if isinstance(recipe, Recipe):
         clause, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
-        clause, fix = f"is not the name of a recipe, but {_describe_type(recipe)}", _EXAMPLE
+        clause = f"is not the name of a recipe, but {_describe_type(recipe)}"
+        fix = _EXAMPLE
     elif arguments:
-        clause, fix = "is a complete config", Hint("change it where your application composes it")
+        clause = "is a complete config"
+        fix = Hint("change it where your application composes it")
     else:
         return composing.from_config(recipe)
     raise RecipeError.of("recipe", None, clause, fix)
@@ -244,7 +246,8 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     RecipeError.raise_if_any([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
     from resnet_recipes.jobs.train import run_task
 
-    interruption, start = Interruption(), time.monotonic()
+    interruption = Interruption()
+    start = time.monotonic()
 
     def notify(record: dict[str, Any]) -> None:
         for callback in callbacks:

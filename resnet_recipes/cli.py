@@ -107,7 +107,8 @@ def _describe_os_error(error: BaseException) -> str:
         advice = format_advice(Command("pip install --force-reinstall torch torchvision"))
         return f"a library cannot be loaded: {error}\n      {advice}{memory}"
     if isinstance(error, RuntimeError) and _is_raised_by_import(error, "torchvision"):
-        torch, torchvision = version("torch"), version("torchvision")
+        torch = version("torch")
+        torchvision = version("torchvision")
         build = torch.partition("+")[2]  # "cpu" or "cu126": PyPI has another
         index = f" --index-url https://download.pytorch.org/whl/{build}" if build else ""
         advice = format_advice(Command(f"pip install --upgrade torch torchvision{index}"))

@@ -39,7 +39,8 @@ def get_recipe_error(recipe: str, *arguments: str) -> RecipeError:
 def is_identical(ours: Any, theirs: Any) -> bool:
     """Return whether values, or sections and sequences of values, are bit-identical."""
     if isinstance(ours, torch.Tensor | np.ndarray):
-        one, other = torch.as_tensor(ours), torch.as_tensor(theirs)
+        one = torch.as_tensor(ours)
+        other = torch.as_tensor(theirs)
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(ours, dict):
         return ours.keys() == theirs.keys() and is_identical(ours.values(), map(theirs.get, ours))

@@ -55,7 +55,9 @@ def create_folder_with_weights(
     folder.mkdir()
     described = about.describe(recipe, tuple(classes), len(classes), 2.0)
     write_weights(run.model, folder / WEIGHTS, described)
-    recipe.data.root, recipe.data.backend, recipe.data.workers = str(images), "torchvision", 0
+    recipe.data.root = str(images)
+    recipe.data.backend = "torchvision"
+    recipe.data.workers = 0
     (folder / "config.yaml").write_text(freeze(recipe))
     return folder
 

@@ -344,7 +344,8 @@ def test_signal_reaches_program_after_save(tmp_path, train_here, number):
         signal.raise_signal(number)
         return process.interruption.exit_code
 
-    codes, before = [], signal.getsignal(number)
+    codes = []
+    before = signal.getsignal(number)
     signal.signal(number, lambda *_: codes.append(read_ending(tmp_path / "exit.json").code))
     try:
         assert train_here(signal_itself).stopped

@@ -125,7 +125,8 @@ def test_two_steps_match_library_network_in_plain_torch(name: str, build_run: Ca
     run.model.register_forward_pre_hook(note)
     run.methods.loss = note_targets
     recording = record(run)
-    optimizer, losses = torch.optim.SGD(library_model.parameters(), lr=0.01, momentum=0.9), []
+    optimizer = torch.optim.SGD(library_model.parameters(), lr=0.01, momentum=0.9)
+    losses = []
     for (images, state), targets in zip(steps_inputs, expected, strict=True):
         torch.set_rng_state(state)  # for dropout
         optimizer.zero_grad()
@@ -160,7 +161,8 @@ def test_run_of_library_network_loads_and_exports(build_run: Callable[..., Run],
     record(run)
     described = about.describe(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes)
     path = write_weights(run.model, tmp_path / "weights.safetensors", described)
-    images, network = torch.randn(2, 3, SIDE, SIDE), resnet_recipes.load(path)
+    images = torch.randn(2, 3, SIDE, SIDE)
+    network = resnet_recipes.load(path)
     expected = run.model.eval()(images)
     torch.testing.assert_close(network(images), expected)
     assert not list(find_problems(network, "timm", ExportOptions()))
@@ -340,7 +342,8 @@ def test_method_error_is_not_reported_as_image_size(monkeypatch):
     def fail(*_: object) -> None:
         raise ValueError("broken")
 
-    config, blurpool = ModelConfig("torchvision:resnet18"), BlurPool()
+    config = ModelConfig("torchvision:resnet18")
+    blurpool = BlurPool()
     facts = make_network_facts(config, 7, Stack({"blurpool": blurpool}))
     monkeypatch.setattr(BlurPool, "modify_model", fail)
     with pytest.raises(ValueError, match="broken"):

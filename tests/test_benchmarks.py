@@ -62,7 +62,8 @@ def run_benchmark(
 def test_our_loop_and_handwritten_loop_take_same_steps(tmp_path, monkeypatch):
     # the command also finds modules in its own folder
     monkeypatch.syspath_prepend(str(BENCHMARKS / "gpu_session"))
-    path, rows = BENCHMARKS / "gpu_session" / "loop_overhead.py", tmp_path / "rows.json"
+    path = BENCHMARKS / "gpu_session" / "loop_overhead.py"
+    rows = tmp_path / "rows.json"
     (row,) = run_benchmark(
         "gpu_session/loop_overhead.py", "--quick", rows=rows, patched=monkeypatch
     )
@@ -110,11 +111,13 @@ def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):
     page = "\n".join(note.read_text() for note in notes)
     rows = [line for line in page.splitlines() if line.startswith("| ") and " to " in line]
     printed = {tuple(re.findall(r"[-+]\d+\.\d|\b0\.0\b", line)) for line in rows}
-    intervals, path = set(), tmp_path / "rows.json"
+    intervals = set()
+    path = tmp_path / "rows.json"
     for command in re.findall(r"^python benchmarks/proof (--table .*)", page, re.M):
         written = run_benchmark("proof", *shlex.split(command), rows=path, patched=monkeypatch)
         for one in written["differences"]:
-            low, high = one["mean"] - one["half_width"], one["mean"] + one["half_width"]
+            low = one["mean"] - one["half_width"]
+            high = one["mean"] + one["half_width"]
             values = (*one["points"], one["mean"], low, high)
             intervals.add(tuple(f"{value:+.1f}".replace("+0.0", "0.0") for value in values))
     assert len(intervals) == 30
@@ -157,7 +160,8 @@ def test_proof_cells_are_named_by_differing_settings(tmp_path, load_proof):
 
 
 def test_factor_effects_match_means_of_published_table(load_proof):
-    factors, path = load_proof("factors"), BENCHMARKS / "proof" / "select.csv"
+    factors = load_proof("factors")
+    path = BENCHMARKS / "proof" / "select.csv"
     rows = factors["read_rows"](path)
     for effect in factors["compute_effects"](rows):
         name, *values = re.fullmatch(r"(\w+): (\S+) instead of (\S+)", effect.name).groups()
@@ -171,7 +175,8 @@ def test_factor_effects_match_means_of_published_table(load_proof):
 
 
 def test_loader_predictions_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
-    images, rows = create_random_images(tmp_path / "images", train=6), tmp_path / "rows.json"
+    images = create_random_images(tmp_path / "images", train=6)
+    rows = tmp_path / "rows.json"
     arguments = str(images), "--sizes", "16", "--memory"
     measured_rows = run_benchmark(
         "loader_predictions.py", *arguments, "48", rows=rows, patched=monkeypatch

@@ -25,7 +25,8 @@ SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 def session(monkeypatch: pytest.MonkeyPatch):
     """Make modules of the session importable as in its command; unload them afterwards."""
     monkeypatch.syspath_prepend(str(SESSION))
-    before, threads = set(sys.modules), torch.get_num_threads()
+    before = set(sys.modules)
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in the parts of a quick call
     yield
     torch.set_num_threads(threads)
@@ -230,7 +231,8 @@ def test_ratios_use_best_peer_of_same_work(session):
 def test_step_check_allows_rounding_but_reports_lost_updates(session, monkeypatch):
     import step_checks
 
-    cpu, changed = torch.device("cpu"), step_checks.compute_changes
+    cpu = torch.device("cpu")
+    changed = step_checks.compute_changes
     expected = changed(step_checks.NO_METHODS, cpu)
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
     actual = changed(step_checks.NO_METHODS, cpu)

@@ -48,7 +48,8 @@ def test_examples_in_contributing_pages_pass_their_tests(forks, tmp_path):
     for top in ("resnet_recipes", "tests"):
         shutil.copytree(ROOT / top, tmp_path / top)  # including compiled files
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
-    tests, examples = ["tests/methods/test_composition.py"], []
+    tests = ["tests/methods/test_composition.py"]
+    examples = []
     for guide, (package, name, registry) in GUIDES.items():
         page = (PAGES / f"{guide}.md").read_text()
         file, entry, test = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)

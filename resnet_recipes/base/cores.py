@@ -22,7 +22,8 @@ def estimate_speedup(threads: int) -> float:
     """
     cores = count_cores()
     has_two_threads = SMT.exists() and SMT.read_text().strip() == "1"
-    threads, physical = min(threads, cores), cores / (1 + has_two_threads)
+    threads = min(threads, cores)
+    physical = cores / (1 + has_two_threads)
     return threads if threads < physical else physical + 0.2 * (threads - physical)
 
 

@@ -12,7 +12,8 @@ from resnet_recipes.base.names import DECIMAL
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
-_TIME, _AMOUNT = re.compile(f"{_NUMBER}([hms])"), re.compile(rf"\${_NUMBER}|{_NUMBER}\$")
+_TIME = re.compile(f"{_NUMBER}([hms])")
+_AMOUNT = re.compile(rf"\${_NUMBER}|{_NUMBER}\$")
 
 #: Seconds per unit of wall-clock time.
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
@@ -48,7 +49,8 @@ class Duration:
         match = _DURATION.fullmatch(str(text).strip())
         if match is None:
             raise BrokenRuleError("must be a number and a unit: 8ep, 100ba or 0.5dur")
-        value, unit = Fraction(match[1]), match[2]
+        value = Fraction(match[1])
+        unit = match[2]
         if unit == "dur" and value > 1:
             raise BrokenRuleError("must be between 0dur and 1dur")
         if value > (MAX_EPOCHS if unit == "ep" else MAX_STEPS):
@@ -188,5 +190,6 @@ class Recurrence:
         """Return how often it happens after more than `done` steps."""
         if done >= self.total_steps:
             return 0
-        first, last = done - self.offset, self.total_steps - 1 - self.offset
+        first = done - self.offset
+        last = self.total_steps - 1 - self.offset
         return 1 + last // self.interval - first // self.interval

@@ -50,7 +50,8 @@ class ErrorCollector:
 
 def collect(read: Callable[[Given], Iterable[Read]], items: Iterable[Given]) -> list[Read]:
     """Return the results of `read` for all items. Raises one error with the problems of all."""
-    errors, results = ErrorCollector(), list[Read]()
+    errors = ErrorCollector()
+    results = list[Read]()
     for item in items:
         with errors:
             results += read(item)

@@ -104,7 +104,8 @@ def _convert_list(value: Any, field_type: Any) -> list[Any]:
 
 
 def _convert_tuple(value: Any, field_type: Any) -> tuple[Any, ...]:
-    items, options = _check_type(value, list | tuple, field_type), get_args(field_type)
+    items = _check_type(value, list | tuple, field_type)
+    options = get_args(field_type)
     if options[-1] is ...:
         options = options[:1] * len(items)
     if len(items) != len(options):
@@ -121,7 +122,8 @@ def _convert_record(value: Any, cls: type) -> Any:
     """Build a dataclass from a mapping with every field that has no default."""
     if isinstance(value, cls):
         return value
-    field_types, mapping = get_field_types(cls), _check_type(value, dict, cls)
+    field_types = get_field_types(cls)
+    mapping = _check_type(value, dict, cls)
     if unknown := sorted(map(str, set(mapping) - set(field_types))):
         raise BrokenRuleError(f"must be {describe_type(cls)} (not {', '.join(unknown)})")
     if absent := [

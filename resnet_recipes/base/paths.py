@@ -68,7 +68,8 @@ def parse_path(key: str, text: str) -> Path:
         if key == "data.root":
             prefixes = ", ".join(f"{each}://" for each in FETCHED_SCHEMES)
             clause = f"must start with {prefixes}"
-        scheme, rest = address[1].lower(), text[address.end() :]
+        scheme = address[1].lower()
+        rest = text[address.end() :]
         fix: Fix = Hint("copy the images to a local folder, and pass that")
         if scheme == "file":
             fix = f"{'data=' if key == 'data.root' else ''}{shlex.quote(rest)}"
@@ -94,7 +95,8 @@ def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
     path = free = parse_path(key, text)
     clause = "already exists, and nothing is overwritten"
     if is_folder and path.suffix.lower() in _FILE_EXTENSIONS:
-        clause, free = "is the name of a file, and a folder is written", path.with_suffix("")
+        clause = "is the name of a file, and a folder is written"
+        free = path.with_suffix("")
     elif not os.path.lexists(path):
         NotReadyError.raise_if_any([find_folder_problem(key, path)] if is_folder else [])
         return path
@@ -107,9 +109,11 @@ def find_free_path(path: Path) -> Path:
 
     A number at the end is replaced: run3 becomes run2, if that is free.
     """
-    stem, number = path.stem.rstrip("0123456789"), 2
+    stem = path.stem.rstrip("0123456789")
+    number = 2
     while os.path.lexists(path):
-        path, number = path.parent / f"{stem}{number}{path.suffix}", number + 1
+        path = path.parent / f"{stem}{number}{path.suffix}"
+        number += 1
     return path
 
 
@@ -158,7 +162,8 @@ def find_folder_problem(key: str, folder: Path, needed: int = 1, need: str = "")
     except OSError as error:
         why = error.strerror
     else:
-        free, is_read_only = disk.f_bavail * disk.f_frsize, disk.f_flag & os.ST_RDONLY
+        free = disk.f_bavail * disk.f_frsize
+        is_read_only = disk.f_flag & os.ST_RDONLY
         if not parent.is_dir():
             why = f"{parent} is a file"
         elif not os.access(parent, os.W_OK | os.X_OK):

@@ -35,7 +35,8 @@ class Section:
 
 def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
     """Return a value converted to the type of a field. Raises RecipeError if that fails."""
-    field_types, key = get_field_types(cls), f"{prefix}{name}"
+    field_types = get_field_types(cls)
+    key = f"{prefix}{name}"
     if name not in field_types:
         inside = [
             f"{section}.{inner}"

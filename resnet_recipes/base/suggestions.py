@@ -157,9 +157,11 @@ def guess_flag_value(flag: str, value: str, valid: Collection[str]) -> str:
 
 def find_closest(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
-    joined, names = name.lower().replace(".", "_"), list(names)
+    joined = name.lower().replace(".", "_")
+    names = list(names)
     leaf = joined if joined in MEANINGS else _get_leaf(name.lower())
-    misspelled, meaning = find_misspelled(name, names), MEANINGS.get(leaf)
+    misspelled = find_misspelled(name, names)
+    meaning = MEANINGS.get(leaf)
     if meaning and not meaning.words and leaf == name.lower() and name not in names:
         return ""  # it means no setting, or one of several
     if meaning and leaf not in map(_get_leaf, names):
@@ -175,7 +177,8 @@ def find_closest(name: str, names: Iterable[str]) -> str:
 
 def find_part(name: str, names: Iterable[str]) -> str:
     """Return the longest name that is part of `name`, or the first that starts with it, or ""."""
-    part, names = name.lower(), list(names)
+    part = name.lower()
+    names = list(names)
     longer = [one for one in names if len(part) > 3 and one.startswith(part)]
     return max((one for one in names if one in part), key=len, default=[*longer, ""][0])
 
@@ -192,7 +195,8 @@ def _find_nearest_names(name: str, names: Iterable[str]) -> list[str]:
     Returns only the names with the fewest different letters and the most similar section.
     """
     name = name[:80].lower().replace("-", "_").replace("/", ".").replace(":", ".")
-    section, leaf = name.rpartition(".")[0], _get_leaf(name)
+    section = name.rpartition(".")[0]
+    leaf = _get_leaf(name)
     names_by_distance: dict[int, list[str]] = {}
     names = list(names)
     sections = {key.rpartition(".")[0] for key in names}
@@ -216,14 +220,17 @@ def _count_slips(typed: str, name: str, long: int) -> int | None:
     one by one, so that layer_decay does not match weight_decay.
     """
     name = name.replace("-", "_")
-    pairs, max_slips = list(zip(typed.split("_"), name.split("_"), strict=False)), 2
+    pairs = list(zip(typed.split("_"), name.split("_"), strict=False))
+    max_slips = 2
     if typed.count("_") != name.count("_"):
-        pairs, max_slips = [(typed.replace("_", ""), name.replace("_", ""))], 1
+        pairs = [(typed.replace("_", ""), name.replace("_", ""))]
+        max_slips = 1
     if typed.removeprefix("un").removeprefix("no").lstrip("_") == name != typed:
         return None  # the opposite setting
     count = 0
     for one, other in pairs:
-        edits, size = _count_edits(one, other), min(len(one), len(other))
+        edits = _count_edits(one, other)
+        size = min(len(one), len(other))
         is_other = size < MIN_TYPO_LETTERS and len(one) <= len(other)
         is_other = is_other or (size <= 4 and sorted(one[:1]) != sorted(other[:1]) and edits > 0)
         if edits > (2 if size >= long else 1) or (edits and is_other):
@@ -236,7 +243,8 @@ def _count_edits(typed: str, name: str) -> int:
     """Return how many letters are missing, wrong, too many or swapped, at most 3."""
     if abs(len(typed) - len(name)) > 2:
         return 3
-    before, above = [0] * (len(name) + 1), list(range(len(name) + 1))
+    before = [0] * (len(name) + 1)
+    above = list(range(len(name) + 1))
     for row, letter in enumerate(typed, 1):
         here = [row]
         for column, other in enumerate(name, 1):

@@ -89,14 +89,16 @@ def _split_unit(text: str) -> tuple[float, str]:
     measure = _MEASURE.fullmatch(text)
     if not measure or (measure[2] or "number") not in UNITS:
         return 0, "?"
-    number, unit = float(measure[1]), UNITS[measure[2] or "number"].text
+    number = float(measure[1])
+    unit = UNITS[measure[2] or "number"].text
     hours = {"d": 24, "w": 168}.get(unit)
     return (number * hours, "h") if hours else (number, unit)
 
 
 def _guess_value(cls: type, name: str, text: str) -> str:
     """Return the intended value, or a complete setting; "" if unknown."""
-    field_type, limits = get_field_types(cls)[name], get_limits(cls).get(name, ())
+    field_type = get_field_types(cls)[name]
+    limits = get_limits(cls).get(name, ())
     options = get_args(field_type) if is_union(field_type) else (field_type,)
     if get_origin(field_type) in (list, tuple):
         return _read_list(text, field_type, limits)
@@ -138,7 +140,8 @@ def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> 
         unit = "ep" if unit == "dur" and number > 1 else unit
         unit = "ba" if unit == "ep" and number >= MIN_STEPS and name != "max_duration" else unit
     if unit == "%":
-        number, unit = number / 100, "dur"
+        number = number / 100
+        unit = "dur"
     likely_value = f"{number:.12g}{unit}"
     is_valid = unit in units and number and is_duration(likely_value)
     return Value(likely_value) if is_valid else ""

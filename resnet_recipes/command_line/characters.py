@@ -27,7 +27,8 @@ _PROMPTS = ("$", "#", "%", ">", ">>>", "\u276f", "\u279c", "resnet-train", "resn
 def reject_pasted(program: str, argv: Sequence[str]) -> None:
     """Raise RecipeError with the cleaned command if arguments contain unusual characters."""
     RecipeError.raise_if_any(_find_undecodable(argv))
-    arguments, faults = list[str](), list[tuple[str, str]]()
+    arguments = list[str]()
+    faults = list[tuple[str, str]]()
     for argument in _join(argv):
         typed, names = _clean(argument)
         arguments += typed

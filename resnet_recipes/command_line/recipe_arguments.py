@@ -95,7 +95,8 @@ def plan_run(
     from resnet_recipes.jobs import new_run
     from resnet_recipes.jobs.group import count_ranks
 
-    config, facts = result.recipe.data, {} if facts is None else facts
+    config = result.recipe.data
+    facts = {} if facts is None else facts
 
     def survey() -> "DataFacts":
         if new_run.is_demo_missing(result.recipe):
@@ -309,9 +310,11 @@ def _drop_command(problem: Problem) -> Problem:
 
 def _check_name(arguments: Arguments) -> None:
     """Raise RecipeError unless the arguments give one recipe that exists, or a budget."""
-    library, positional = Library(arguments.recipes), arguments.positional
+    library = Library(arguments.recipes)
+    positional = arguments.positional
     typed = (each.removeprefix("recipe=") for each in select_arguments(positional, "recipe"))
-    names, changes = list(filter(None, typed)), drop_arguments(positional, "recipe")
+    names = list(filter(None, typed))
+    changes = drop_arguments(positional, "recipe")
     recipes = library.list_names()
     if not names and select_arguments(changes, *BUDGET_KEYS):
         return  # the best recipe is chosen later
@@ -361,7 +364,8 @@ def find_packaged_recipe(arguments: Arguments) -> Entry | None:
 
 def complete_images(problems: Sequence[Problem], arguments: Arguments) -> Sequence[Problem]:
     """Return problems; if the only one is a folder typed without `data=`, it gets the command."""
-    recipe, keys = get_value(arguments.positional, "recipe"), [each.key for each in problems]
+    recipe = get_value(arguments.positional, "recipe")
+    keys = [each.key for each in problems]
     images = [each for problem in problems for each in problem.changes if each.key == "data"]
     if not (recipe and images and len(keys) == 1 and keys[0] in arguments.positional):
         return problems

@@ -115,7 +115,8 @@ def check_network(arguments: Sequence[str], usage: Usage) -> None:
     weights = get_value(arguments[1:], "model.weights")
     if weights and names.PUBLISHED_WEIGHTS.fullmatch(arguments[0]):
         rest = drop_arguments(arguments[1:], "model.weights")
-        name, clause = f"model.name={arguments[0]}", "is the file of the network, and comes first"
+        name = f"model.name={arguments[0]}"
+        clause = "is the file of the network, and comes first"
         fix: str = Command.of(*usage.command, weights, name, *rest)
         fix = Hint(f"{fix} IMAGE ...") if usage.takes_images else fix
         with errors:
@@ -131,7 +132,8 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     from resnet_recipes.inference.open import SETTINGS, open_trained
     from resnet_recipes.network.open import iterate_notes
 
-    path, command = find_network(arguments[0], "RUN|FILE"), usage.command[-1]
+    path = find_network(arguments[0], "RUN|FILE")
+    command = usage.command[-1]
     try:
         network = open_trained(path, arguments[1:], SETTINGS[command])
     except NotReadyError as error:
@@ -201,7 +203,8 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
     Raises RecipeError if the run does not exist, or if another argument than --resume RUN names a
     recipe or a run.
     """
-    run_name, positional = arguments.flags.get("--resume"), arguments.positional
+    run_name = arguments.flags.get("--resume")
+    positional = arguments.positional
     if not run_name:
         return None
     from resnet_recipes.jobs.resume import check_resume, find_match, iterate_unfinished_runs
@@ -210,7 +213,8 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
         clause = Statement("--resume names the run, and a run keeps its recipe")
         words = [word for item in arguments.flags.items() for word in item if word]
         fix: str = Command.of("resnet-train", *words)
-        errors, changes = ErrorCollector(), drop_arguments(positional, "recipe", *_NAMING)
+        errors = ErrorCollector()
+        changes = drop_arguments(positional, "recipe", *_NAMING)
         with errors:
             RecipeError.raise_if_any(
                 Problem(*each.partition("=")[::2], clause, fix, kind=Kind.UNUSED)
@@ -233,7 +237,8 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
         with errors:
             find_match(compose_recipe(replace(arguments, positional=valid)), do_nothing)
         errors.raise_if_any()
-    run_name, root = get_value(positional, "run.name", "run"), find_run_root(positional)
+    run_name = get_value(positional, "run.name", "run")
+    root = find_run_root(positional)
     folder = root / run_name if run_name else next(iterate_unfinished_runs(root), None)
     if folder is None or not folder.exists():
         fix = Hint("resnet-train --resume auto mild data=PATH")

@@ -186,7 +186,8 @@ def format_comparison(title: str, heads: Sequence[str], rows: SettingRows) -> li
         (escape_controls(find_short_name(key)), list(map(escape_controls, values)))
         for key, values in rows
     ]
-    narrow, table = list(rows), [title]
+    narrow = list(rows)
+    table = [title]
     while narrow and max(map(len, table := _align_rows(title, heads, narrow))) > get_width():
         narrow.remove(max(narrow, key=lambda row: len("".join([row[0], *row[1]]))))
     head, *lines = table if narrow else [title]
@@ -262,7 +263,8 @@ def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     for group in groups:
         if group.mean_top1 is not None:
             noise = f" +- {group.noise:.2f}" if group.noise else ""
-            names, number = ", ".join(run.name for run in group.runs), len(group.top1)
+            names = ", ".join(run.name for run in group.runs)
+            number = len(group.top1)
             over = "in each of" if group.noise == 0 else "over"
             text = (
                 f"top-1 {group.mean_top1:.2f}{noise}% {over} {format_count(number, 'run')}: {names}"

@@ -53,7 +53,8 @@ def check(arguments: Arguments) -> None:
     from resnet_recipes.data.convert.splits import plan_files
 
     source, target, changes = _split(arguments)
-    options, errors = ConvertOptions(), ErrorCollector()
+    options = ConvertOptions()
+    errors = ErrorCollector()
     with errors:
         options = _read_options(changes)
     with errors:
@@ -70,7 +71,8 @@ def check(arguments: Arguments) -> None:
 
 def _complete_command(problem: Problem, paths: Sequence[str], others: Sequence[str]) -> Problem:
     """Return a problem whose fix is a complete command: with another DST, or with SRC and DST."""
-    (source, target), rest = map(shlex.quote, paths), shlex.join(others)
+    source, target = map(shlex.quote, paths)
+    rest = shlex.join(others)
     if problem.key == "DST" and problem.fixes:
         words = [source, *problem.fixes]
     elif problem.key == "SRC" and problem.kind is Kind.ABSENT and is_image(paths[1]):

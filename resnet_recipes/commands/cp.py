@@ -34,7 +34,8 @@ about: {parent} with changes
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if the recipe cannot be inherited, or if FILE cannot be its name."""
-    (source, file), errors = arguments.positional, ErrorCollector()
+    source, file = arguments.positional
+    errors = ErrorCollector()
     recipes = Library(arguments.recipes).list_names()
     if file in recipes and source not in recipes and not Path(source).exists():
         path = find_free_path(Path("recipes", Path(source).name).with_suffix(".yaml"))
@@ -60,7 +61,8 @@ def check(arguments: Arguments) -> None:
 def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another file."""
     _, file = arguments.positional
-    path, parent = parse_path("FILE", file), _read_parent(arguments)
+    path = parse_path("FILE", file)
+    parent = _read_parent(arguments)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(CHILD.format(parent=parent.name, name=path.stem), encoding="utf-8")

@@ -28,7 +28,8 @@ USAGE = Usage(
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if an argument is neither a recipe nor a run."""
-    recipes, problems = Library(arguments.recipes).list_names(), list[Problem]()
+    recipes = Library(arguments.recipes).list_names()
+    problems = list[Problem]()
     runs = [path.name for path in iterate_newest_runs(ROOT)]
     names = [*recipes, *runs, *([LAST] if runs else [])]
     for argument in arguments.positional:
@@ -46,7 +47,8 @@ def check(arguments: Arguments) -> None:
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
     names = arguments.positional
-    settings, errors = list[dict[str, str]](), ErrorCollector()
+    settings = list[dict[str, str]]()
+    errors = ErrorCollector()
     for argument in names:
         with errors:
             settings.append(_read_settings(argument, arguments.recipes))

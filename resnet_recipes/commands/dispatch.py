@@ -100,7 +100,8 @@ def train(argv: Sequence[str]) -> int:
     if argv[0] in _VERSION or "--version" in argv:
         return _print_version()
     if "--list" in argv:
-        accepted, others = get_usage("ls").values, [each for each in argv if each != "--list"]
+        accepted = get_usage("ls").values
+        others = [each for each in argv if each != "--list"]
         RecipeError.raise_if_any(
             Problem(each, None, "cannot be used with --list", kind=Kind.UNUSED)
             for each in others
@@ -197,7 +198,8 @@ def _find_unused_flags(arguments: Arguments) -> Iterator[Problem]:
 
 def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) -> None:
     """Raise RecipeError if the recipe or a setting is wrong, in a command with another mistake."""
-    usage, flags = get_usage(name), arguments.flags.keys()
+    usage = get_usage(name)
+    flags = arguments.flags.keys()
     if usage.opens_network:
         RecipeError.raise_if_any(find_network_setting_problems(name, arguments.positional))
     if not usage.takes_recipe or {"--describe", "--completion"} & flags:
@@ -251,7 +253,9 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
         if not (argument[:1] == "-" or usage.values.get(before) or is_setting(argument))
     ]
     if "{}" in first:  # `new mine`
-        first, rest, names = first.format(Path(names[0]).stem if names else "mine"), [], []
+        first = first.format(Path(names[0]).stem if names else "mine")
+        rest = []
+        names = []
     is_first = bool(names) or (first == "runs" and any(map(is_setting, rest)))
     ours, *words = (first if is_first or not other else other).split()
     # the settings of a row are examples for a command without arguments
@@ -267,16 +271,19 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"
     near = find_misspelled(name, COMMANDS)
     also = Command(f"resnet-recipes {near}") if near not in ("", ours) else ""
-    errors, check = ErrorCollector(), partial(_check_other_settings, ours, rest)
+    errors = ErrorCollector()
+    check = partial(_check_other_settings, ours, rest)
     with errors:
         arguments = parse_arguments([*flags, *rest], usage, check_settings=check)
         if ours == "train":
             check(arguments)
     problems = errors.problems if rest else []
     if [problem.key for problem in problems] == ["data.root"]:
-        fix, problems = Hint(f"{fix} data=PATH"), []
+        fix = Hint(f"{fix} data=PATH")
+        problems = []
     elif problems:  # the fix would repeat these mistakes
-        fix, also = Hint(f"{Command.of(*command)} ..."), ""
+        fix = Hint(f"{Command.of(*command)} ...")
+        also = ""
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
     raise RecipeError([unknown, *problems])
 

@@ -87,7 +87,8 @@ def check(arguments: Arguments) -> None:
             fix = Command.of("resnet-recipes", "watch", topic)
         valid = () if fix else topics
         raise RecipeError([Problem(topic, None, "unknown topic", fix, valid, Kind.UNKNOWN)])
-    errors, network = ErrorCollector(), arguments.flags.get("--network")
+    errors = ErrorCollector()
+    network = arguments.flags.get("--network")
     unused = [each for each in settings if topic != "data" or not each.startswith(_NESTED)]
     with errors:
         if network:
@@ -157,7 +158,8 @@ def _check_topics(
         name = arguments.flags.get("--network")
         network = open_network([name, *settings], USAGE) if name else None
         recipe = network.recipe if network else apply_changes(Recipe(), settings, [_NESTED[:-1]])
-        nested, decodes = recipe.data.nested_classes, "--no-images" not in arguments
+        nested = recipe.data.nested_classes
+        decodes = "--no-images" not in arguments
         with ProgressLine("decoding") as show:
             findings += check_data(path, decodes, show, nested)
         if network and get_exit_code(findings) == ExitCode.DONE:

@@ -102,7 +102,8 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.budget import plan_here
     from resnet_recipes.jobs.measure import measure_time, train_epochs
 
-    price_flag, count = read_price(arguments.flags.get("--price")), _read_count(arguments)
+    price_flag = read_price(arguments.flags.get("--price"))
+    count = _read_count(arguments)
     if {"--within", "--reach"} & arguments.flags.keys() or not has_recipe(arguments):
         return print_candidates(arguments, price_flag)
     plan = plan_here(compose_recipe(arguments), say)
@@ -215,12 +216,14 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     if note := note_evaluations(plan, forecast):
         yield note
         return
-    speeds, image_size = forecast.speeds, plan.image_sizes[0]
+    speeds = forecast.speeds
+    image_size = plan.image_sizes[0]
     if speeds.bottlenecks:  # the parts of a step were not measured
         return
     if note := note_loading(plan, forecast):
         yield note._replace(text=f"loading {note.text}")
-    limit, wait = speeds.bottleneck_at(image_size), ""
+    limit = speeds.bottleneck_at(image_size)
+    wait = ""
     methods = plan.new_stack().methods
     if limit == "loader":
         wait_fraction = 1 - speeds.seconds_at(image_size).median / speeds.load_seconds(image_size)
@@ -232,7 +235,8 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
         if not plan.recipe.precision.compress_gradients:
             fix.insert(0, "precision.compress_gradients=true")
     else:
-        size, is_pretrained = plan.recipe.data.train_size, bool(plan.recipe.model.weights)
+        size = plan.recipe.data.train_size
+        is_pretrained = bool(plan.recipe.model.weights)
         cheaper = (
             f"'methods.{method.name}={{}}'"
             for method in ORDER
@@ -253,7 +257,8 @@ def print_candidates(arguments: Arguments, price: float | None) -> ExitCode:
         if has_recipe(arguments)
         else Library(arguments.recipes).list_names()
     )
-    budget, reach = arguments.flags.get("--within", ""), _read_reach(arguments)
+    budget = arguments.flags.get("--within", "")
+    reach = _read_reach(arguments)
     settings = drop_arguments(arguments.positional, "recipe")
     settings += [f"budget={budget}"] if "--within" in arguments else []
     settings += [f"launch.price={price:.12g}"] if price is not None else []
@@ -299,7 +304,8 @@ def _read_reach(arguments: Arguments) -> float | None:
 
 def _collect_candidate(candidate: "Candidate", settings: Sequence[str]) -> dict[str, Any]:
     recipe, duration = candidate.plan.recipe, candidate.estimate
-    price, command = recipe.launch.price, ["resnet-train", recipe.name, *settings]
+    price = recipe.launch.price
+    command = ["resnet-train", recipe.name, *settings]
     if not select_arguments(settings, *BUDGET_KEYS):
         command.append(f"epochs={recipe.max_duration.removesuffix('ep')}")
     return {

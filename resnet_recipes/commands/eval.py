@@ -94,7 +94,8 @@ def run(arguments: Arguments) -> int:
     first, *rest = arguments.positional
     sources = [first, *filter(is_run, rest)]
     changes = [argument for argument in rest if not is_run(argument)]
-    networks, errors = list["TrainedNetwork"](), ErrorCollector()
+    networks = list["TrainedNetwork"]()
+    errors = ErrorCollector()
     for source in sources:
         with errors:
             networks.append(open_network([source, *changes], USAGE))
@@ -147,7 +148,8 @@ def _has_training_images(network: "TrainedNetwork", examples: int) -> bool:
     from resnet_recipes.inference.images import list_files
     from resnet_recipes.inference.trained_network import find_run, make_recipe
 
-    run, original = find_run(network.path), make_recipe(network.path, network.network).data
+    run = find_run(network.path)
+    original = make_recipe(network.path, network.network).data
     evaluated = network.recipe.data
     if not (run and original.sets_aside) or evaluated.sets_aside:
         return False
@@ -155,7 +157,8 @@ def _has_training_images(network: "TrainedNetwork", examples: int) -> bool:
         facts = DataFacts.read(run / DATA, original.root)
         if examples < facts.train_examples:
             return False
-        train, images = list_split(original, "train"), list_files(evaluated, Path(evaluated.root))
+        train = list_split(original, "train")
+        images = list_files(evaluated, Path(evaluated.root))
     except (NotReadyError, OSError):
         return True
     ours, others = (
@@ -175,7 +178,8 @@ def _print_classes(
     from resnet_recipes.report.page.charts import plot_classes
     from resnet_recipes.training.outcomes import Confusion
 
-    class_name, confusion = networks[0].network.about.class_name, Confusion(outcomes)
+    class_name = networks[0].network.about.class_name
+    confusion = Confusion(outcomes)
 
     def name_cells(cells: "Iterable[ConfusionCell]") -> list[ResultRow]:
         return [
@@ -199,7 +203,8 @@ def _print_classes(
         }
         for row in confusion.classes()
     ]
-    means, wrong = confusion.means(), name_cells(confusion.mistakes(_MAX_SHOWN))
+    means = confusion.means()
+    wrong = name_cells(confusion.mistakes(_MAX_SHOWN))
     show(
         arguments,
         {
@@ -222,7 +227,8 @@ def _print_classes(
 def _write_images(
     arguments: Arguments, networks: "Sequence[TrainedNetwork]", outcomes: "Outcomes"
 ) -> None:
-    table, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
+    table = arguments.flags.get("--images")
+    page = arguments.flags.get("--gallery")
     if not table and not page:
         return
     from resnet_recipes.inference.network_pool import open_pool

@@ -62,7 +62,8 @@ def check(arguments: Arguments) -> None:
     """Raise RecipeError if a flag is wrong, the network is missing or the folder is not new."""
     from resnet_recipes.inference.formats import TARGETS
 
-    flags, errors = arguments.flags, ErrorCollector()
+    flags = arguments.flags
+    errors = ErrorCollector()
     with errors:
         check_network(arguments.positional, USAGE)
     with errors:
@@ -90,7 +91,9 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.inference.formats import TARGETS
 
     flags = arguments.flags
-    to, folder, push = flags["--to"], parse_path("--out", flags["--out"]), flags.get("--push")
+    to = flags["--to"]
+    folder = parse_path("--out", flags["--out"])
+    push = flags.get("--push")
     dtype, lose = _read_precision(flags)
     network = open_network(arguments.positional, USAGE)
     recipe = network.recipe
@@ -150,7 +153,8 @@ def _find_problems(
     arguments: Arguments, formats: Collection[str], has_network: bool
 ) -> Iterator[Problem]:
     """Yield problems of flags and settings that are known before the network is opened."""
-    flags, (dtype, lose) = arguments.flags, _read_precision(arguments.flags)
+    flags = arguments.flags
+    dtype, lose = _read_precision(arguments.flags)
     format_names = [each for each in arguments.positional[1:] if each in formats]
     rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
     rest = [each for each in rest if each not in format_names]

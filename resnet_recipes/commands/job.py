@@ -112,7 +112,8 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     from resnet_recipes.recipe.hydra_compose import list_points
     from resnet_recipes.report.comparison import format_settings
 
-    engine, settings = arguments.flags["--for"], [f"recipe={recipe}", *changes]
+    engine = arguments.flags["--for"]
+    settings = [f"recipe={recipe}", *changes]
     points = list_points(settings) if "-m" in arguments else [settings]
     # the runs of a sweep get their names from `resnet-train -m`; a run to extend may be on storage
     # that this machine cannot access
@@ -241,7 +242,8 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     for name, (point, _) in runs.items():
         recipe = point.recipe
         if recipe.schedule.name == "wsd" and not recipe.launch.budget:
-            data, model = replace(recipe.data, root=""), replace(recipe.model, num_classes="auto")
+            data = replace(recipe.data, root="")
+            model = replace(recipe.model, num_classes="auto")
             here = replace(recipe, data=data, model=model)
             plans[name] = make_plan(here, IMAGENET_FACTS, ranks, reads_teachers=False)
     for name, other in find_chains(plans).items():
@@ -251,7 +253,8 @@ def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:
 
 def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of the engine, and of flags that belong to another engine."""
-    engine, engines = arguments.flags.get("--for"), ("slurm", *_ENGINES)
+    engine = arguments.flags.get("--for")
+    engines = ("slurm", *_ENGINES)
     if not engine:
         yield Problem("--for", None, "", "--for slurm", engines, Kind.MISSING)
     elif engine not in engines:
@@ -283,7 +286,8 @@ def _find_slurm_problems(arguments: Arguments) -> Iterator[Problem]:
         rule = f"must be at least {least} minutes: the run saves 3 minutes before the limit"
         hours = "1:00:00"
         if time.isdecimal():
-            rule, hours = f"is in minutes, and {rule}", slurm.format_time(3600 * int(time))
+            rule = f"is in minutes, and {rule}"
+            hours = slurm.format_time(3600 * int(time))
         yield Problem("--time", time, rule, f"--time {hours}")
     if "--parallel" in arguments and "-m" not in arguments:
         yield Problem("--parallel", parallel, "is only for a sweep", "-m")
@@ -315,9 +319,11 @@ def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
 def _find_folder_problems(
     arguments: Arguments, nodes: str, changes: Sequence[str]
 ) -> Iterator[Problem]:
-    engine, storage = arguments.flags["--for"], arguments.flags.get("--storage")
+    engine = arguments.flags["--for"]
+    storage = arguments.flags.get("--storage")
     settings = dict(argument.partition("=")[::2] for argument in changes)
-    root, data = settings.get("run.root"), settings.get("data") or settings.get("data.root")
+    root = settings.get("run.root")
+    data = settings.get("data") or settings.get("data.root")
     if engine in _STORAGE:
         if not storage:
             clause = "the storage that keeps the runs when the machines are gone"

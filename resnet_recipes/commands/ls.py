@@ -44,7 +44,8 @@ def run(arguments: Arguments) -> int:
 
 
 def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
-    has_results, clocks = False, set[str]()
+    has_results = False
+    clocks = set[str]()
     for group in ("recipes", "baselines", "yours"):
         if items := [item for item in recipes if item["group"] == group]:
             lines = list(_format_group(group.upper(), items))
@@ -105,7 +106,8 @@ def summarize(library: Library, entry: Entry) -> dict[str, Any]:
     head: dict[str, Any] = {}
     for link in links:
         head |= link.document.tree
-    tree, parents = links[-1].document.tree, ", ".join(link.entry.name for link in links[:-1])
+    tree = links[-1].document.tree
+    parents = ", ".join(link.entry.name for link in links[:-1])
     item["epochs"] = _find_length(head)
     item["about"] = tree.get("about") or (f"based on {parents}" if parents else "")
     item["published"] = _find_result(tree.get("published"), item["epochs"])

@@ -18,7 +18,8 @@ USAGE = Usage(
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if a method is unknown."""
-    cards, names = _list_items(), arguments.positional
+    cards = _list_items()
+    names = arguments.positional
     if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
         if named := [name for name in names if name in cards]:  # as in: methods show mixup
@@ -39,7 +40,8 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.methods import ORDER
     from resnet_recipes.methods.optimizers import OPTIMIZERS
 
-    width, cards = get_page_width(), _list_items()
+    width = get_page_width()
+    cards = _list_items()
     for name in arguments.positional:
         print("\n".join(_format_page(cards[name], width)))
     if not arguments.positional:
@@ -60,7 +62,8 @@ def _format_page(item: type, width: int) -> Iterator[str]:
     from resnet_recipes.methods.base import HOOKS, Method
     from resnet_recipes.methods.card import make_card
 
-    card, is_method = make_card(item), issubclass(item, Method)
+    card = make_card(item)
+    is_method = issubclass(item, Method)
     prefix = f"methods.{card.name}" if is_method else "optimizer"
     hooks = [hook for hook in HOOKS if item().provides(hook)] if is_method else []
     facts = {

@@ -101,11 +101,9 @@ def format_plan(
     from resnet_recipes.planning import outline
     from resnet_recipes.planning.estimate import note_evaluations
 
-    entry, memory, forecast = (
-        plan.origin.entry,
-        measure.predict_memory(plan),
-        measure.predict_time(plan),
-    )
+    entry = plan.origin.entry
+    memory = measure.predict_memory(plan)
+    forecast = measure.predict_time(plan)
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
     rows = [("recipe", f"{plan.recipe.name}, {entry.location}{hides}")]
     if plan.origin.arguments:
@@ -255,7 +253,8 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
         text = f"published: {describe_published_time(plan)}; {text}"
     yield "time", text
     if price is not None:
-        clause, minutes = "", published and published.minutes
+        clause = ""
+        minutes = published and published.minutes
         if minutes:
             likely_cost = format_cost(compute_cost(60 * minutes, price), price)
             clause = f"; the published {minutes:g} min would cost {likely_cost}"

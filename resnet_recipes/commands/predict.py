@@ -73,7 +73,8 @@ def check(arguments: Arguments) -> None:
     from resnet_recipes.report.page.html import GALLERY_HEAD, require_own
 
     network, images = _split(arguments.positional)
-    top, errors = arguments.flags.get("--top", "5"), ErrorCollector()
+    top = arguments.flags.get("--top", "5")
+    errors = ErrorCollector()
     with errors:
         RecipeError.raise_if_any([find_number_problem("--top", top, 1, fix="--top 5")])
     for flag, head in {"--csv": "file,class_1,", "--gallery": GALLERY_HEAD}.items():
@@ -94,7 +95,8 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.inference.trained_network import predict_images
 
     opened, images = _split(arguments.positional)
-    paths, network = find_images(images), open_network(opened, USAGE).to_device()
+    paths = find_images(images)
+    network = open_network(opened, USAGE).to_device()
     top = int(arguments.flags.get("--top", "5"))
     class_count = min(top, network.network.about.num_classes)
     bad: list[Prediction] = []
@@ -125,14 +127,16 @@ def run(arguments: Arguments) -> int:
 
 def _split(positional: Sequence[str]) -> tuple[list[str], list[Path]]:
     """Return the network with its settings, and the paths of images."""
-    first, rest = positional[:1], positional[1:]
+    first = positional[:1]
+    rest = positional[1:]
     settings = [argument for argument in rest if is_setting(argument)]
     images = [parse_path("IMAGE", argument) for argument in rest if argument not in settings]
     return [*first, *settings], images
 
 
 def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
-    first, others = arguments.positional[:1], arguments.positional[1:]
+    first = arguments.positional[:1]
+    others = arguments.positional[1:]
     lacks_run = not has_images and any(map(is_image, first))  # the run is missing
     command = Command.of("resnet-recipes", "predict", *([LAST] if lacks_run else []), *first)
     problem = find_missing_network_problem(

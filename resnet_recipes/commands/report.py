@@ -37,7 +37,8 @@ _PUBLISHED = Command("resnet-recipes report --published")
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if a flag is wrong, a run is missing or an output file is not ours."""
-    flags, errors = arguments.flags, ErrorCollector()
+    flags = arguments.flags
+    errors = ErrorCollector()
     is_new = not is_ours(parse_path("--out", flags.get("--out", _PAGE)), REPORT_HEAD)
     with errors:
         read_price(flags.get("--price"))

@@ -85,7 +85,8 @@ def check(arguments: Arguments) -> None:
     first, *rest = arguments.positional or [""]
     if first != "rm" and first in _REMOVAL and rest:
         raise RecipeError.of(first, None, "unknown command", _suggest_removal(*rest), Kind.UNKNOWN)
-    (filters, sources), errors = _split(arguments.positional), ErrorCollector()
+    filters, sources = _split(arguments.positional)
+    errors = ErrorCollector()
     order = arguments.flags.get("--sort", "name")
     with errors:
         check_filter = Problem.unknown_setting if first == "rm" else _check_filter
@@ -108,7 +109,8 @@ def run(arguments: Arguments) -> int:
     if arguments.positional[:1] == ["rm"]:
         return _remove(arguments.positional, "--yes" in arguments)
     filters, sources = _split(arguments.positional)
-    order, price = arguments.flags.get("--sort", "name"), read_price(arguments.flags.get("--price"))
+    order = arguments.flags.get("--sort", "name")
+    price = read_price(arguments.flags.get("--price"))
     sources = sources or [str(ROOT)]
     has_none = sources == [str(ROOT)] and not os.path.lexists(ROOT)
     every = [] if has_none else list_records(sources)

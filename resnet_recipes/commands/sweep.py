@@ -72,7 +72,8 @@ def run(arguments: Arguments) -> int:
     The same command continues a sweep.
     """
     runs, plans = _plan_runs(arguments)
-    gpus, parallel = cuda.find_gpus().count, int(arguments.flags.get("--parallel", "1"))
+    gpus = cuda.find_gpus().count
+    parallel = int(arguments.flags.get("--parallel", "1"))
     show = print if "--dry-run" in arguments else say
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
@@ -102,7 +103,9 @@ def _plan_runs(arguments: Arguments) -> tuple[Runs, dict[str, Plan]]:
     shared = ["gpus=1"] if is_parallel and cuda.find_gpus().count else []
     settings = drop_arguments(arguments.positional, *NAME_KEYS, *(GPUS_KEYS if shared else ()))
     runs = compose_points(list_points([*settings, *shared]), arguments)
-    facts, plans, errors = dict[str, DataFacts](), dict[str, Plan](), ErrorCollector()
+    facts = dict[str, DataFacts]()
+    plans = dict[str, Plan]()
+    errors = ErrorCollector()
     for name, (point, _) in runs.items():
         with errors:
             plan = plan_run(point, arguments, facts)
@@ -163,7 +166,8 @@ def _find_problems(arguments: Arguments) -> Iterator[Problem]:
 
 def _find_slot_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of --parallel."""
-    gpus, parallel = cuda.find_gpus().count, arguments.flags.get("--parallel", "1")
+    gpus = cuda.find_gpus().count
+    parallel = arguments.flags.get("--parallel", "1")
     available, unit = (gpus, "GPU") if gpus else (count_cores(), "core")
     if problem := find_number_problem("--parallel", parallel, 1, available):
         yield problem._replace(fix=Hint(f"this machine has {format_count(available, unit)}"))
@@ -185,15 +189,22 @@ def _describe(
     several = f", {order}{', the first as above' * has_plan}" if len(runs) > 1 else ""
     yield f"{format_count(len(runs), 'run')}{several}:"
     shared = set.intersection(*(set(arguments) for _, arguments in runs.values()))
-    minutes, cost, pflops, saved, forecasts = 0.0, 0.0, 0.0, 0.0, list[RunForecast]()
+    minutes = 0.0
+    cost = 0.0
+    pflops = 0.0
+    saved = 0.0
+    forecasts = list[RunForecast]()
     sources: Counter[str] = Counter()
     for name, (point, arguments) in runs.items():
-        plan, other, time = plans[name], before.get(name), ""
+        plan = plans[name]
+        other = before.get(name)
+        time = ""
         total = sum(plan.flops) / 1e15
         saved_state = None if other else find_stable_state(plan)  # from an earlier run
         start = plans[other].stable_steps if other else saved_state.step if saved_state else 0
         skipped = count_pflops(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
-        pflops, saved = pflops + total - skipped, saved + skipped
+        pflops = pflops + total - skipped
+        saved += skipped
         if forecast := predict_time(plan):
             forecasts.append(forecast)
             fraction = 1 - skipped / total
@@ -209,7 +220,8 @@ def _describe(
     if minutes:
         runs_at_once = parallel if cuda.find_gpus().count else 1  # on a CPU, they share the cores
         money = f": {_format_cost(cost / runs_at_once, runs)}" if cost else ""
-        seconds, is_guess = 60 * minutes / runs_at_once, any(each.is_guess for each in forecasts)
+        seconds = 60 * minutes / runs_at_once
+        is_guess = any(each.is_guess for each in forecasts)
         is_measured = any(each.when for each in forecasts)
         clock = format_clock(seconds) if is_measured else format_long_time(seconds, is_guess)
         yield f"about {clock} in total{money}"

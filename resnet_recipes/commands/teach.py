@@ -34,7 +34,8 @@ def check(arguments: Arguments) -> None:
     """Raise RecipeError if the value of a flag is wrong, with the problems of the teacher."""
     from resnet_recipes.jobs.teach import check_options, plan_soft_labels
 
-    options, errors = _read_options(arguments), ErrorCollector()
+    options = _read_options(arguments)
+    errors = ErrorCollector()
     with errors:
         check_options(*options)
     with errors:

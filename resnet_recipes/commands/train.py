@@ -149,7 +149,8 @@ def _check(arguments: Arguments) -> int:
     from resnet_recipes.commands.plan import format_plan
     from resnet_recipes.jobs.checks import TRIED_STEPS, try_run
 
-    result, start = compose_recipe(arguments), time.monotonic()
+    result = compose_recipe(arguments)
+    start = time.monotonic()
     plan = _plan_run(result, arguments)
     if "--no-plan" not in arguments:
         say(*format_plan(plan))

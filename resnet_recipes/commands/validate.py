@@ -39,7 +39,8 @@ def check(arguments: Arguments) -> None:
             # an invalid file is reported before this import, which takes seconds
             from resnet_recipes.planning.planner import find_conflicts
 
-            conflicts, document = find_conflicts(*composed), library.read_chain(name)[-1].document
+            conflicts = find_conflicts(*composed)
+            document = library.read_chain(name)[-1].document
             RecipeError.raise_if_any(add_location(conflict, document) for conflict in conflicts)
             print(f"{shorten_path(Path(name))}: ok")
     if not names:

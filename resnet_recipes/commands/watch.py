@@ -73,7 +73,8 @@ def _follow(folder: Path) -> None:
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            run, records = read_run(folder), read_metrics(folder / METRICS)
+            run = read_run(folder)
+            records = read_metrics(folder / METRICS)
             live.update(draw_screen(run, records, console.width), refresh=True)
             if run is None or run.state != "running":
                 return
@@ -132,7 +133,8 @@ def draw_curve(records: list[Record], width: int) -> str:
     losses = [step["loss"] for step in filter_kind(records, "step") if step["loss"] is not None]
     if len(losses) < 2:
         return ""
-    low, high = min(losses), max(losses)
+    low = min(losses)
+    high = max(losses)
     label = f"loss {high:.3g} to {low:.3g}   "
     count = min(len(losses), max(1, width - len(label)))
     ends = [len(losses) * index // count for index in range(count + 1)]

@@ -25,7 +25,8 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
 
     With `images`, also decode every sample, unless there are other problems.
     """
-    files, errors = list[Samples](), ErrorCollector()
+    files = list[Samples]()
+    errors = ErrorCollector()
     for path in paths:
         with errors:
             files.append(open_samples(path))
@@ -81,7 +82,8 @@ def _describe(beton: Beton) -> Iterator[Finding]:
 
 def _check_samples(beton: Beton, fix: Fix, progress: Progress) -> Iterator[Finding]:
     """Read every sample in file order, using all cores; `fix` is for damaged samples."""
-    name, order = beton.path.name, np.argsort(beton.starts).tolist()
+    name = beton.path.name
+    order = np.argsort(beton.starts).tolist()
     reasons = zip(order, run_checks(order, make_verifier(beton), progress), strict=True)
     if damaged := sorted((index, reason) for index, reason in reasons if reason):
         faults = [f"sample {index}: {reason}" for index, reason in damaged]

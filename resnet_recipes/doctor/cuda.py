@@ -61,7 +61,8 @@ def _find_reason() -> Finding:
     """Return why torch cannot use this machine's GPU."""
     import torch
 
-    visible, driver = os.environ.get("CUDA_VISIBLE_DEVICES"), _read_driver_version()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    driver = _read_driver_version()
     built = f"torch {torch.__version__} is built for"
     if torch.version.cuda is None:
         return Finding("fix", f"{built} {'ROCm' if torch.version.hip else 'CPUs'}", PYTORCH)

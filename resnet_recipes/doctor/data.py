@@ -151,7 +151,8 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
         fix = Hint("exiftran -ai FILES rotates JPEGs in place") if name == "rotated" else ""
         what = f"{ODDITIES[name]}: {len(paths):,}"
         yield Finding("warn" if fix else "ok", what, fix, list_few(paths))
-    train, val = digests["train"], digests["val"]
+    train = digests["train"]
+    val = digests["val"]
     both = val.keys() & train.keys() - {b""}
     if shared := [f"{val[digest]}  {train[digest]}" for digest in both]:
         what = f"validation images that are identical to training images: {len(shared):,}"
@@ -179,7 +180,8 @@ def decode_some(
     files = [(split, path) for split in splits for path in list_split(config, split).paths]
     random.Random(0).shuffle(files)
     bad: dict[str, list[str]] = {split: [] for split in splits}
-    count, end = 0, time.monotonic() + seconds
+    count = 0
+    end = time.monotonic() + seconds
     while count < len(files) and time.monotonic() < end:
         block = files[count : count + _BLOCK_IMAGES]
         results = run_checks(block, lambda file: check_image(file[1]), do_nothing)
@@ -216,7 +218,8 @@ def _find_oddities(suffix: str, data: bytes) -> list[str]:
             warnings.catch_warnings(action="ignore"),
             Image.open(io.BytesIO(data), formats=FORMATS) as image,
         ):
-            kind, mode = image.format or "", image.mode
+            kind = image.format or ""
+            mode = image.mode
             orientation = image.getexif().get(_ORIENTATION, 1)
             animated = getattr(image, "is_animated", False) and kind != "MPO"
     except Exception:  # damaged EXIF or ICC data, which training ignores

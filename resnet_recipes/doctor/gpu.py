@@ -137,7 +137,8 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
         )
         return
     try:
-        traffic, flops = rates.measure_traffic(device), rates.measure_products(device, dtype)
+        traffic = rates.measure_traffic(device)
+        flops = rates.measure_products(device, dtype)
     except RuntimeError as failure:
         yield Finding(
             "warn",

@@ -31,8 +31,10 @@ def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Findi
 def _check_memory(root: Path | None) -> Finding:
     """Compare free memory with the .beton files in `root`, which the page cache should hold."""
     betons = root.glob("*.beton") if root else ()
-    size, free = sum(path.stat().st_size for path in betons), get_available_memory()
-    needed, available = format_bytes(size), format_bytes(free)
+    size = sum(path.stat().st_size for path in betons)
+    free = get_available_memory()
+    needed = format_bytes(size)
+    available = format_bytes(free)
     if not size:
         return Finding("ok", f"free memory: {available}")
     if size < 0.9 * free:

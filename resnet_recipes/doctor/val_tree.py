@@ -40,7 +40,8 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     if target.exists():
         fix = (f"data={target}", Command(f"rm -r {target}"))
         raise NotReadyError.at(target, "already exists", fix)
-    classes, class_of = list_classes(root / "train"), _read_classes(class_map, files, names)
+    classes = list_classes(root / "train")
+    class_of = _read_classes(class_map, files, names)
     if missing := [file for file in files if file not in class_of]:
         clause = f"has no class for {len(missing)} of {len(files)} files, such as {missing[0]}"
         raise NotReadyError.at(class_map, clause)

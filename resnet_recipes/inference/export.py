@@ -245,8 +245,10 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
     if preprocesses and options.lose is not None:
         clause = "cannot be used with --dtype or --lose, which compare normalized images"
         yield Problem("--with-preprocessing", None, clause, kind=Kind.UNUSED)
-    about, graphs = network.about, tuple(f"--to {name}" for name in _GRAPHS)
-    library, fix = backbones.get_library(about.architecture), ("--to safetensors", *graphs)
+    about = network.about
+    graphs = tuple(f"--to {name}" for name in _GRAPHS)
+    library = backbones.get_library(about.architecture)
+    fix = ("--to safetensors", *graphs)
     if {to, library} == {"timm", "torchvision"} and ":" in about.architecture:
         clause = f"has no network like {about.architecture}"
         yield Problem("--to", to, clause, (f"--to {library}", *graphs))

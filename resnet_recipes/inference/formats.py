@@ -57,7 +57,8 @@ def _read_torchvision(path: Path, about: NetworkDescription) -> Program:
 
 
 def _write_timm(network: Network, path: Path) -> None:
-    about, config_of_timm = network.about, backbones.get_pretrained_cfg(network.model)
+    about = network.about
+    config_of_timm = backbones.get_pretrained_cfg(network.model)
     _write_weights(network, path)
     facts = {
         "num_classes": about.num_classes,
@@ -183,7 +184,8 @@ def _write_exported_program(network: Network, path: Path) -> None:
 
 
 def _save_program(network: Network, any_size: bool) -> BytesIO:
-    (example, shapes), memory = make_inputs(network, any_size), BytesIO()
+    example, shapes = make_inputs(network, any_size)
+    memory = BytesIO()
     with _allow_any_size():
         program = torch.export.export(network.model, (example,), dynamic_shapes=shapes)
     torch.export.save(program, memory, extra_files={f"{KEY}.json": network.about.to_json()})
@@ -287,7 +289,8 @@ def format_usage(network: Network, to: str, any_size: bool) -> str:
 
     `any_size` is whether the export accepts images of any size.
     """
-    about, target = network.about, TARGETS[to]
+    about = network.about
+    target = TARGETS[to]
     if is_preprocessed(network):
         return target.use_preprocessed.format()
     image_size = about.eval_size

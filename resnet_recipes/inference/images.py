@@ -73,7 +73,8 @@ def open_labeled(
 
 def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Samples:
     samples = open_samples(path)
-    beton, highest = samples.beton, samples.labels.max()
+    beton = samples.beton
+    highest = samples.labels.max()
     if beton.sidecar and classes and beton.classes != tuple(classes):
         clause = "has different classes from the network, or another order"
         raise make_error(path, clause, _OTHER_CLASSES)
@@ -208,7 +209,8 @@ def _list_matches(pattern: Path) -> list[Path]:
     """
     parts = pattern.parent.parts if pattern.name == "**" else pattern.parts
     first = next((index for index, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    top, rest = Path(*parts[:first]), "/".join(parts[first:])
+    top = Path(*parts[:first])
+    rest = "/".join(parts[first:])
     if not rest:
         return [top] if top.exists() else []
     try:

@@ -49,7 +49,8 @@ class PreprocessingNetwork(nn.Module):
             compute_shift_and_scale(torch.device("cpu"), about.mean, about.std).clone(),
             False,
         )
-        self.bicubic, self.fit = about.eval_interpolation == "bicubic", about.fit
+        self.bicubic = about.eval_interpolation == "bicubic"
+        self.fit = about.fit
         self.register_buffer("mean", torch.tensor(about.mean).round().view(3, 1, 1), False)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -64,7 +65,8 @@ class PreprocessingNetwork(nn.Module):
     def crop_center(self, images: Tensor) -> Tensor:
         """Return the center crop of resized images, integers in float32 [N, 3, size, size]."""
         rows, columns = (torch.arange(size, device=images.device) for size in images.shape[1:3])
-        height, width = rows[-1] + 1, columns[-1] + 1
+        height = rows[-1] + 1
+        width = columns[-1] + 1
         pixels = images.permute(0, 3, 1, 2).float()
         # each pass is rounded to 8 bits, as in Pillow and torch
         across, wide = self._compute_weights(columns, width, height)

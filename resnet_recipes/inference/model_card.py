@@ -88,14 +88,16 @@ def _list_accuracies(about: NetworkDescription) -> dict[str, float]:
 
 
 def _make_rows(about: NetworkDescription, dtype: str) -> list[tuple[str, str]]:
-    library, name = get_library(about.architecture), about.architecture.rpartition(":")[2]
+    library = get_library(about.architecture)
+    name = about.architecture.rpartition(":")[2]
     arguments = [f"{key}={value}" for key, value in about.arguments.items()]
     architecture = ", ".join([f"{library}'s {name}", *arguments])
     changes = []
     for name, settings in about.method_settings.items():
         values = ", ".join(f"{key}={value}" for key, value in settings.items())
         changes.append(f"{name} ({values})")
-    names, more = ", ".join(about.classes[:_MAX_CLASSES]), len(about.classes) - _MAX_CLASSES
+    names = ", ".join(about.classes[:_MAX_CLASSES])
+    more = len(about.classes) - _MAX_CLASSES
     images = f" on {about.eval_examples:,} validation images"
     images += ", mean over each image and its horizontal flip" if about.flip else ""
     chosen = f"the best evaluation of {about.best_of} on these images, a biased choice"

@@ -73,7 +73,8 @@ def open_trained(
     if isinstance(source, Network):
         path, network = None, source
     else:
-        path, network = source, open_network(str(source), model, downloads=True)
+        path = source
+        network = open_network(str(source), model, downloads=True)
     name, eval_size = network.about.architecture, network.about.eval_size
     if model and model.name != name:
         clause = f"is not the network of {source}, which is {name}"

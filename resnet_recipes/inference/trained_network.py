@@ -83,8 +83,10 @@ class TrainedNetwork:
         if self.recipe.launch.device == "cuda" and not cuda.is_usable():
             fix = "launch.device=cpu"
             raise NotReadyError([cuda.make_missing_gpu_problem("launch.device", "cuda", fix)])
-        rank, precision = read_rank(self.recipe.launch.device), self.recipe.precision
-        dtype, model = resolve_dtype(precision.dtype, rank.device), self.network.to(rank.device)
+        rank = read_rank(self.recipe.launch.device)
+        precision = self.recipe.precision
+        dtype = resolve_dtype(precision.dtype, rank.device)
+        model = self.network.to(rank.device)
         if precision.kernels == "auto":
             fuse(self.model, ops.choose(rank.device, dtype))
         return replace(self, rank=rank, precision=Precision(rank.device, dtype, model))
@@ -100,7 +102,8 @@ class TrainedNetwork:
 
         If these differ from the settings used to measure its accuracy, the accuracy is omitted.
         """
-        original, images = self.network.about, select_image_settings(self.recipe.data)
+        original = self.network.about
+        images = select_image_settings(self.recipe.data)
         used = replace(original, flip=self.recipe.evaluation.flip, **images)
         if used == original:
             return original
@@ -131,7 +134,8 @@ class TrainedNetwork:
         """
         config, size = self.recipe.data, self.recipe.batch.eval_size
         batching = Batching(self.rank.rank, self.rank.world_size, size, size, 0)
-        original, about = make_recipe(self.path, self.network).data, self.network.about
+        original = make_recipe(self.path, self.network).data
+        about = self.network.about
         is_own = all(getattr(config, key) == getattr(original, key) for key in _SELECTORS)
         run = find_run(self.path)
         facts = run and run / DATA
@@ -245,7 +249,8 @@ def predict_images(
                 trained.model, images.normalize(raw), trained.precision, recipe.evaluation.flip
             )
             probabilities, predicted_classes = logits.softmax(1).topk(min(top, logits.shape[1]))
-            black, broken = raw.pixels.flatten(1).amax(1) == 0, ~logits.isfinite().all(1)
+            black = raw.pixels.flatten(1).amax(1) == 0
+            broken = ~logits.isfinite().all(1)
             parts = (raw.labels, black, broken, predicted_classes, probabilities)
             for index, *row in zip(*(part.tolist() for part in parts), strict=True):
                 is_black, is_broken, predicted, probabilities = row

@@ -109,7 +109,8 @@ def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
         longest = _find_longest_run(plan, speeds)
     if longest:
         return longest
-    launch, min_epochs = plan.recipe.launch, find_min_epochs(plan)
+    launch = plan.recipe.launch
+    min_epochs = find_min_epochs(plan)
     max_minutes = estimate(change_duration(plan, min_epochs), speeds).max_minutes
     suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
     write = format_clock if max_minutes < _LONG_MINUTES else format_long_time

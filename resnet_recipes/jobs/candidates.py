@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import mean, median
@@ -90,7 +91,9 @@ def find_candidates(
     If there are several recipes, recipes for small images are skipped for larger ones. A recipe
     whose weights cannot be read is not skipped: most weights can be downloaded.
     """
-    candidates, skipped, errors = list[Candidate](), dict[str, Problem](), dict[str, RecipeError]()
+    candidates = list[Candidate]()
+    skipped = dict[str, Problem]()
+    errors = dict[str, RecipeError]()
     weights_problems = dict[str, Problem]()
     facts, results, image_size, reason = None, None, 0.0, ""
     best: tuple[str, ...] = ()
@@ -122,17 +125,18 @@ def find_candidates(
     if min_top1_percent is not None:
         candidates.sort(key=lambda each: each.estimate.max_minutes if each.estimate else inf)
     elif candidates and "launch.budget" in candidates[0].plan.origin.settings:
-        order = {name: rank for rank, name in enumerate(best)}
-        candidates.sort(
-            key=lambda candidate: (
-                -candidate.accuracy.top1 if candidate.accuracy else 0.0,
-                order.get(candidate.plan.recipe.name, len(order)),
-            )
-        )
+        candidates.sort(key=partial(_rank_by_accuracy, best))
     if candidates and not _is_best(candidates[0], best):
         reason = ""
     untimed = {*names} - {*skipped} - {each.plan.recipe.name for each in candidates}
     return Candidates(candidates, reason, best, skipped, untimed, weights_problems)
+
+
+def _rank_by_accuracy(best: Sequence[str], candidate: Candidate) -> tuple[float, int]:
+    """Return the sort key of a candidate: its accuracy, then the position of its recipe."""
+    accuracy = candidate.accuracy.top1 if candidate.accuracy else 0.0
+    name = candidate.plan.recipe.name
+    return -accuracy, best.index(name) if name in best else len(best)
 
 
 def _is_missing_data(problem: Problem) -> bool:
@@ -232,7 +236,8 @@ def find_typical_size(config: DataConfig, facts: DataFacts) -> float:
     can_read_sizes = facts.backend == "torchvision" and os.path.exists(config.root)
     if not can_read_sizes or facts.train_examples == IMAGENET_IMAGES:
         return 0.0
-    files, sizes = Files.of(config, "train", facts.train_digest), []
+    files = Files.of(config, "train", facts.train_digest)
+    sizes = []
     for index in range(0, len(files), max(1, -(-len(files) // MAX_MEASURED_IMAGES))):
         with suppress(BadImageError):
             image = Picture(read_file(files.path(index)))

@@ -29,7 +29,8 @@ def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[Ev
 
     Raises NotDoneError if such a process fails or is stopped.
     """
-    config, group = network.recipe.data, make_group(network.recipe.launch)
+    config = network.recipe.data
+    group = make_group(network.recipe.launch)
     with ProgressLine(f"fetching {config.root}", "MB") as show:
         data.fetch(config, show)  # later opens find the images here
     if group.ranks == 1:
@@ -65,7 +66,8 @@ def get_result_path(folder: Path, number: int, rank: int) -> Path:
 
 def run_task(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write the results to files."""
-    task, recipe = read_task(process.folder), read_with_digest(process.folder / CONFIG)
+    task = read_task(process.folder)
+    recipe = read_with_digest(process.folder / CONFIG)
     # this comes first, because kernels are compared on the current GPU
     distributed.join_group(distributed.read_rank(recipe.launch.device, process.launch.store_path))
     path = Path(task["path"])

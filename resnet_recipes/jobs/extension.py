@@ -77,7 +77,8 @@ def find_stable_state(plan: Plan) -> StableState | None:
     run = plan.recipe.run
     if not run.extends:
         return None
-    folder, flag = Path(run.root, run.extends), f"--extend {run.extends}"
+    folder = Path(run.root, run.extends)
+    flag = f"--extend {run.extends}"
     if not (folder / CONFIG).is_file():
         raise NotYetError.of("run.extends", run.extends, Statement(f"there is no run {folder} yet"))
     reject_links(folder)
@@ -116,7 +117,8 @@ def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     """Return the problems of continuing the stable phase of another run."""
     recipe = plan.recipe
     if not parent.stable_steps:
-        path, epochs = shlex.quote(str(folder)), recipe.max_duration.removesuffix("ep")
+        path = shlex.quote(str(folder))
+        epochs = recipe.max_duration.removesuffix("ep")
         clause = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
         fix: Fix = (
             Command(f"resnet-train recipe={path}/{CONFIG} model.weights={path} epochs={epochs}"),

@@ -78,7 +78,8 @@ def train_as_rank(
     rank 0 raises. Raises NotReadyError if ranks cannot meet, differ, or do not see the folder. On
     rank 0, also raises RecipeError for settings of the launcher, and the errors of `prepare`.
     """
-    launcher, start = find_launcher(), time.monotonic()
+    launcher = find_launcher()
+    start = time.monotonic()
     if launcher == "srun":
         os.environ |= _translate_srun(os.environ)
     if _is_on_one_machine(launcher):
@@ -260,7 +261,8 @@ def _await_others(rendezvous: "Rendezvous", launcher: str, say: Say) -> None:
 
     Raises NotReadyError after half an hour.
     """
-    start, is_quiet = time.monotonic(), rendezvous.rank > 0
+    start = time.monotonic()
+    is_quiet = rendezvous.rank > 0
     key = "SLURM_STEP_NUM_TASKS" if launcher == "srun" else "WORLD_SIZE"
     for _ in rendezvous.await_all():
         seconds = time.monotonic() - start

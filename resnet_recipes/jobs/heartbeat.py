@@ -63,7 +63,8 @@ class HeartbeatWriter:
         Raises TrainingError if the folder was replaced.
         """
         self._folder.confirm()
-        self.step, self._count = step, self._count + 1
+        self.step = step
+        self._count += 1
         record = _RECORD.pack(
             step, self._count, os.getpid(), self._parent, phase.encode()[:16], self._host
         )
@@ -104,7 +105,8 @@ class RankMonitor:
     def __init__(self, folder: Path):
         """Record the files of earlier sessions in the folder."""
         self._folder = folder
-        self._old_beats, self._old_endings = set(read_beats(folder)), set(_read_endings(folder))
+        self._old_beats = set(read_beats(folder))
+        self._old_endings = set(_read_endings(folder))
         self._last: list[Beat] = []
         self._changed_at = time.monotonic()
 
@@ -125,7 +127,8 @@ class RankMonitor:
 
         The time counts from the last call that read a new heartbeat, so calls must be regular.
         """
-        beats, now = self.read_beats(), time.monotonic()
+        beats = self.read_beats()
+        now = time.monotonic()
         if beats != self._last:
             self._last, self._changed_at = beats, now
         if not beats or now - self._changed_at < STALL_SECONDS:

@@ -77,7 +77,8 @@ class Launch:
         self._request, self._deadline = Request.TRAIN, inf
         self._signal = 0  # signal that requested the save; 0: none
         self._signaled_at = 0.0  # time of the last accepted signal
-        self._started_at, self._monitor = time.monotonic(), RankMonitor(folder)
+        self._started_at = time.monotonic()
+        self._monitor = RankMonitor(folder)
         self._ranks: Ranks | None = None
         self._is_stalled = False
 
@@ -100,7 +101,8 @@ class Launch:
     def _run_attempts(self, store_folder: Path, log: TextIO) -> Ending:
         """Start the ranks until they end or may not restart; return the last ending."""
         for attempt in range(1 + self.group.max_restarts):
-            self._monitor, self._deadline = RankMonitor(self.folder), inf
+            self._monitor = RankMonitor(self.folder)
+            self._deadline = inf
             facts = LaunchFacts(
                 self._started_at, self._shows_all_times, f"{store_folder}/{attempt}"
             )
@@ -139,7 +141,8 @@ class Launch:
             self._ranks.kill()
             return
         if has_trained := self._has_trained():
-            text, again = "saving a checkpoint", self._signal == signal.SIGINT
+            text = "saving a checkpoint"
+            again = self._signal == signal.SIGINT
             if again or sys.stderr.isatty():  # else nobody can press it
                 text += f"; press Ctrl-C{' again' if again else ''} to quit now"
             self._interject(text)
@@ -159,7 +162,8 @@ class Launch:
 
     def _make_ending(self, ranks: Ranks) -> Ending:
         """Return the ending of an attempt whose processes have all ended."""
-        endings, killed = self._monitor.read_endings(), self._make_ending_of_kill(ranks)
+        endings = self._monitor.read_endings()
+        killed = self._make_ending_of_kill(ranks)
         failure = ending.find_first_failure(endings)
         if failure and failure.is_consequence:
             failure = killed or failure

@@ -30,7 +30,9 @@ class Supply(NamedTuple):
         """Return the speed of loaders; None if the run reads no images, or some are damaged."""
         if not plan.facts.augments_images:
             return None
-        sample, memory, config = Sample.of(plan.facts), plan_memory(plan), plan.recipe.data
+        sample = Sample.of(plan.facts)
+        memory = plan_memory(plan)
+        config = plan.recipe.data
         fraction_in_memory = memory.fraction if memory else 1.0
         config = replace(config, memory_pixels=memory.longer_side if memory else 0)
         threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
@@ -97,7 +99,8 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
         files = estimate(plan, add_loading(plan, free)).total_minutes
     if not speeds.loader_images_per_second or min(now, files) < MIN_LIMITED_RATIO * shortest:
         return None
-    data, other = plan.recipe.data, set_memory_pixels(plan, AUTO)
+    data = plan.recipe.data
+    other = set_memory_pixels(plan, AUTO)
     memory = None if data.memory_pixels or find_engine_fault() else plan_memory(other)
     if memory:
         faster = add_loading(other, free)

@@ -57,7 +57,8 @@ def find_run_path(key: str, argument: str) -> Path | None:
 
     A run in ./runs precedes a folder of the same name that is not a run.
     """
-    path, run = parse_path(key, argument), ROOT / argument
+    path = parse_path(key, argument)
+    run = ROOT / argument
     if names.RUN_NAME.fullmatch(argument) and path.is_dir() and (run / CONFIG).is_file():
         return path if (path / CONFIG).is_file() else run
     if os.path.lexists(path):
@@ -69,7 +70,8 @@ def find_run_path(key: str, argument: str) -> Path | None:
 
 def make_missing_run_problem(key: str, argument: str) -> Problem:
     """Return the problem of an argument that is not a run, with the most similar name."""
-    has_runs, runs = next(iterate_newest_runs(ROOT), None), list_choices(key)
+    has_runs = next(iterate_newest_runs(ROOT), None)
+    runs = list_choices(key)
     if argument == LAST or (argument == str(ROOT) and not has_runs):
         clause = Statement("there are no runs in ./runs yet")
         return Problem(key, argument, clause, Command("resnet-train demo"))

@@ -137,7 +137,8 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
 
 def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
     """Measure the speeds of a run. Raises NotDoneError if a rank fails or is stopped."""
-    task, group = Task(run_task, "this machine was not measured"), replace(group, max_restarts=0)
+    task = Task(run_task, "this machine was not measured")
+    group = replace(group, max_restarts=0)
     with task.run(plan.recipe, plan.facts, group, say) as folder:
         return Speeds.from_json(json.loads((folder / SPEEDS).read_text()))
 
@@ -159,11 +160,13 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     if len(image_sizes) < 2:
         rule = "must be at least two epochs: the first is counted like the second"
         raise RecipeError.of("max_duration", plan.recipe.max_duration, rule)
-    steps, epochs = plan.steps_per_epoch, sample_epochs(image_sizes, count)
+    steps = plan.steps_per_epoch
+    epochs = sample_epochs(image_sizes, count)
     spans = [(epoch * steps, (epoch + 1) * steps) for epoch in epochs]
     with run_sample(plan, spans, say) as folder:
         records = read_metrics(folder / METRICS)
-    seconds, evaluations = time_epochs(records, steps), time_evaluations(records)
+    seconds = time_epochs(records, steps)
+    evaluations = time_evaluations(records)
     images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
     speeds = make_speeds(plan, seconds, images / mean(evaluations) if evaluations else None)
     sample = f"{len(seconds)} of {len(plan.image_sizes)} epochs"

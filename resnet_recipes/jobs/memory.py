@@ -43,7 +43,8 @@ def list_options(plan: Plan) -> list[InMemory]:
     data = plan.recipe.data
     if not data.memory_pixels or not plan.facts.augments_images:
         return []
-    sample, available = Sample.of(plan.facts), get_available_memory()
+    sample = Sample.of(plan.facts)
+    available = get_available_memory()
     usable = max(0, available - compute_reserve(available) - plan.batch_memory)
     if data.memory_pixels == AUTO:
         crop = max(plan.loader_sizes or (data.train_size,))
@@ -67,7 +68,8 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
 
     Raises RecipeError if that needs the native decoder, which cannot be used here.
     """
-    memory_pixels, options = plan.recipe.data.memory_pixels, list_options(plan)
+    memory_pixels = plan.recipe.data.memory_pixels
+    options = list_options(plan)
     if not options:
         return plan
     if why := find_engine_fault():

@@ -146,7 +146,8 @@ def _find_differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple
 
     One rank is enough to find the cause.
     """
-    (_, first), missing = ranks[0], "not given"
+    _, first = ranks[0]
+    missing = "not given"
     for rank, (host, facts) in enumerate(ranks):
         if differing := sorted(
             key for key in first.keys() | facts.keys() if first.get(key) != facts.get(key)

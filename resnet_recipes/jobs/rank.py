@@ -115,7 +115,8 @@ def run_rank(
         die_with_parent()
     interruption = Interruption()
     interruption.install()
-    folder, monitor = held_folder.path, RankMonitor(held_folder.path)
+    folder = held_folder.path
+    monitor = RankMonitor(held_folder.path)
     console = _redirect_output(folder, rank, launch.console)
     heartbeat: HeartbeatWriter | None = None
     try:

@@ -98,7 +98,8 @@ class Interruption:
         first_signal_at = self._first_signal_at or now
         if number == signal.SIGINT and now - first_signal_at > _SAME_REQUEST_SECONDS:
             os._exit(128 + number)
-        self._first_signal_at, self.signal = first_signal_at, self.signal or number
+        self._first_signal_at = first_signal_at
+        self.signal = self.signal or number
         if number == signal.SIGINT:
             self.request("Ctrl-C", ExitCode.CANCELLED)
         else:

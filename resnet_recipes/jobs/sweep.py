@@ -49,7 +49,10 @@ class Sweep:
         `parents` maps a run to the run and step that it continues: the run starts once the other
         has saved that step or has ended.
         """
-        self.root, self.runs, self.say, self._parents = root, runs, say, parents or {}
+        self.root = root
+        self.runs = runs
+        self.say = say
+        self._parents = parents or {}
         self._free = deque(slots)
         # the output of simultaneous runs would mix on one terminal
         self._has_logs = len(slots) > 1
@@ -110,7 +113,8 @@ class Sweep:
         return file.with_suffix(".json").exists()
 
     def _start(self, name: str) -> None:
-        arguments, head = self.runs[name], self._format_head(name)
+        arguments = self.runs[name]
+        head = self._format_head(name)
         other, _ = self._parents.get(name, ("", 0))
         if other in self._failures and not self._has_parent_checkpoint(name):
             self._failures[name] = self._failures[other]

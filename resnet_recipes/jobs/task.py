@@ -73,7 +73,8 @@ def run_sample(plan: Plan, spans: Spans, say: Say) -> Iterator[Path]:
     locked_folder = new_run.create(plan, sys.argv)
     folder = locked_folder.path
     (folder / TASK).write_text(json.dumps({"task": "train", "spans": spans}))
-    group, failure = make_group(recipe.launch), "the sample run did not finish"
+    group = make_group(recipe.launch)
+    failure = "the sample run did not finish"
     with _run_ranks(locked_folder, group, say, failure, root):
         yield folder
 

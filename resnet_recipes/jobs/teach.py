@@ -56,7 +56,8 @@ class SoftLabelsPlan(NamedTuple):
         """
         values = {"part": str(self.part), "cycle": self.cycle}
         failure = "the teacher's outputs are incomplete: the same command continues"
-        recipe, group = self.plan.recipe, make_group(self.plan.recipe.launch)
+        recipe = self.plan.recipe
+        group = make_group(self.plan.recipe.launch)
         ranks = Task(run_task, failure, values).run(recipe, self.plan.facts, group, say)
         with open_for_writing(self.part, *self.start) as file, ranks:
             os.fsync(file)
@@ -66,7 +67,8 @@ class SoftLabelsPlan(NamedTuple):
 
 def check_options(top: str, cycle: str, out: str) -> Path:
     """Return the path of the file to write. Raises RecipeError if an option is wrong."""
-    errors, outputs = ErrorCollector(), "1" if top == "all" else top
+    errors = ErrorCollector()
+    outputs = "1" if top == "all" else top
     with errors:
         problem = find_number_problem("--top", outputs, 1, fix=("--top 10", "--top all"))
         cycle_problem = find_number_problem("--cycle", cycle, 0, fix="--cycle 10")
@@ -97,14 +99,17 @@ def plan_soft_labels(
             plan = _add_teacher(plan)
     errors.raise_if_any()
     plan = resolve_plan(plan, say)
-    sizes, classes = make_cycle(plan, int(cycle)).image_sizes, plan.num_classes
+    sizes = make_cycle(plan, int(cycle)).image_sizes
+    classes = plan.num_classes
     images = plan.recipe.data.repeats * plan.facts.train_examples
     outputs_per_image = classes if top == "all" else min(int(top), classes)
     device = distributed.read_rank(plan.recipe.launch.device).device.type
     shape = len(sizes), plan.recipe.data.repeats, plan.facts.train_examples, outputs_per_image
     start = make_header(describe_file(plan, int(cycle), device), shape, classes)
-    labels, size_text = SoftLabelsPlan(plan, path, start, int(cycle)), format_bytes(start.size)
-    need, missing_bytes = f"the teacher's outputs need {size_text}", start.size
+    labels = SoftLabelsPlan(plan, path, start, int(cycle))
+    size_text = format_bytes(start.size)
+    need = f"the teacher's outputs need {size_text}"
+    missing_bytes = start.size
     if os.path.exists(labels.part):
         missing_bytes = 0
     NotReadyError.raise_if_any([find_folder_problem("--out", path.parent, missing_bytes, need)])
@@ -134,7 +139,9 @@ def run_task(process: RankProcess) -> int:
 
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
-    (rank, plan), task, interruption = rank_plan, read_task(process.folder), process.interruption
+    rank, plan = rank_plan
+    task = read_task(process.folder)
+    interruption = process.interruption
     distributed.join_group(rank)
     try:
         arrays, about = map_soft_labels(Path(task["part"]), "r+")

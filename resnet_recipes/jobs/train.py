@@ -79,7 +79,8 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     the end, since all of this is part of the startup. Raises TrainingError if the ranks see
     different checkpoints, and the errors of `restore`.
     """
-    checkpoint, first = checkpoints.load_newest(), 0
+    checkpoint = checkpoints.load_newest()
+    first = 0
     if checkpoint is not None:
         first = restore(run, checkpoint.state)
         for warning in list_resume_warnings(run, checkpoint.state):
@@ -126,7 +127,8 @@ def train_first_rank(
 
     Raises TrainingError if the results cannot be written, and any error of the training.
     """
-    (first, _), is_task = spans[0], bool(read_task(process.folder))
+    first, _ = spans[0]
+    is_task = bool(read_task(process.folder))
     recorder.begin(first, run.clock.seconds(), run.has_pending_evaluation)
     run.notes.listen(lambda text: recorder.log_note(max(first, process.heartbeat.step), text))
     for text in run.train_data.source.notes:

@@ -103,7 +103,8 @@ class Speeds:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Return the speeds from the JSON of `asdict`."""
-        times, rates = value["seconds_per_image"], value["loader_images_per_second"]
+        times = value["seconds_per_image"]
+        rates = value["loader_images_per_second"]
         seconds = {int(image_size): tuple(map(float, times[image_size])) for image_size in times}
         speeds = {int(image_size): float(rates[image_size]) for image_size in rates}
         return cls(**value | {"seconds_per_image": seconds, "loader_images_per_second": speeds})
@@ -195,7 +196,8 @@ class RunForecast(NamedTuple):
 
 def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:
     """Return a note if training with the loader was faster than steps alone; None otherwise."""
-    size, both = plan.image_sizes[0], speeds.total_images_per_second
+    size = plan.image_sizes[0]
+    both = speeds.total_images_per_second
     step = speeds.seconds_at(size)
     if not both or both * step.low <= MAX_SPEED_RATIO:
         return None
@@ -215,7 +217,8 @@ def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:
 def note_evaluations(plan: Plan, forecast: RunForecast) -> Note | None:
     """Return a note if evaluations take longer than training and can be fewer."""
     expected, interval = forecast.estimate, plan.evaluations.interval
-    evaluating, training = expected.evaluation_minutes or 0.0, expected.minutes
+    evaluating = expected.evaluation_minutes or 0.0
+    training = expected.minutes
     is_long = expected.is_mostly_evaluation and 60 * evaluating >= MIN_NOTED_SECONDS
     times = [forecast.format_time(60 * minutes) for minutes in (evaluating, training)]
     if not is_long or interval >= plan.total_steps or len({*times}) == 1:
@@ -228,7 +231,8 @@ def note_evaluations(plan: Plan, forecast: RunForecast) -> Note | None:
 
 def estimate(plan: Plan, speeds: Speeds) -> Estimate:
     """Return the time of a run at these speeds."""
-    first, eval_size = plan.image_sizes[0], plan.recipe.data.eval_size
+    first = plan.image_sizes[0]
+    eval_size = plan.recipe.data.eval_size
     alone = max(speeds.seconds_at(first).median, speeds.load_seconds(first))
     contention = 0.0  # seconds per image that loading and training cost each other
     if speeds.total_images_per_second:  # they may share CPU cores
@@ -241,7 +245,8 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
         zip(plan.image_sizes, plan.epoch_images, strict=True), itemgetter(0)
     ):
         counts = [count for _, count in group]
-        images, load = sum(counts), speeds.load_seconds(image_size)
+        images = sum(counts)
+        load = speeds.load_seconds(image_size)
         low, middle, high = (
             (images * (max(seconds, load) + contention) + more) / 60
             for seconds in speeds.seconds_at(image_size)
@@ -359,7 +364,8 @@ def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: floa
 
 def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
     """Return the speeds of a CPU with this many cores, guessed from the FLOPs of the network."""
-    is_slow, count_flops = is_emulated(plan.recipe.precision.dtype), plan.network.count_flops
+    is_slow = is_emulated(plan.recipe.precision.dtype)
+    count_flops = plan.network.count_flops
     rate = 2e9 * CORE_GIGAMACS * cores / (EMULATION_FACTOR if is_slow else 1)
     return Speeds(
         {
@@ -372,7 +378,9 @@ def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
 
 def predict_gpu_speeds(plan: Plan, gpu: Gpu) -> Speeds:
     """Predict the speeds of GPUs with the roofline model, assuming that loading keeps up."""
-    work, eval_size, devices = make_work(plan), plan.recipe.data.eval_size, plan.world_size
+    work = make_work(plan)
+    eval_size = plan.recipe.data.eval_size
+    devices = plan.world_size
     image_sizes = {*plan.image_sizes, eval_size}
     speeds = {
         image_size: predict_speed(gpu, work._replace(image_size=image_size))

@@ -88,7 +88,8 @@ def iterate_convolutions(model: str, image_size: int) -> Iterator[Convolution]:
     is_deep, blocks = NETWORKS[model]
     stem = Convolution(3, 64, 7, 2, image_size)
     yield stem
-    size, channels = (stem.output_size - 1) // 2 + 1, 64
+    size = (stem.output_size - 1) // 2 + 1
+    channels = 64
     for stage, repeats in enumerate(blocks, 1):
         width = 32 * 2**stage
         outputs = 4 * width if is_deep else width

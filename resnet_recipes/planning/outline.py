@@ -175,7 +175,8 @@ def format_published(result: Published, epochs: float | None = None) -> str:
 
 
 def _describe_scaling(plan: Plan) -> str:
-    ratio, base = plan.recipe.scale_schedule_ratio, Duration.parse(plan.recipe.max_duration)
+    ratio = plan.recipe.scale_schedule_ratio
+    base = Duration.parse(plan.recipe.max_duration)
     is_exact = float(base.value * ratio).is_integer()
     rounding = "" if is_exact else ", rounded down"
     return "" if ratio == 1 else f" ({float(base.value):g} x {ratio:g}{rounding})"

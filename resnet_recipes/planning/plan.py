@@ -107,7 +107,8 @@ class Plan:
         """Bytes of the batches that all loaders keep; 0 for synthetic images on the device."""
         if not self.facts.augments_images:
             return 0
-        data, batching = self.recipe.data, self.batching(0)
+        data = self.recipe.data
+        batching = self.batching(0)
         capacities = Capacity.for_training(data, batching), Capacity.for_evaluation(data, batching)
         return self.world_size * sum(capacity.memory for capacity in capacities)
 
@@ -172,10 +173,12 @@ class Plan:
     @cached_property
     def flops(self) -> tuple[int, ...]:
         """Training FLOPs by epoch, over all devices, forward and backward."""
-        size, interval = self.steps_per_epoch, self.extra_gradient_every or self.total_steps + 1
+        size = self.steps_per_epoch
+        interval = self.extra_gradient_every or self.total_steps + 1
         flops = []
         for epoch, image_size in enumerate(self.image_sizes):
-            first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
+            first = epoch * size
+            last = min((epoch + 1) * size, self.total_steps)
             passes = last - first + last // interval - first // interval
             per_image = passes * self.network.count_flops(image_size).training
             per_image += (last - first) * count_teacher_flops(self.teachers, image_size)
@@ -217,7 +220,8 @@ class Plan:
     def _decay_curve(self) -> Callable[[int], float]:
         config, total = self.recipe.schedule, self.total_steps
         decay = {"total": total, "warmup": self.warmup, "final": config.final}
-        cooldown, milestones = self.steps(config.cooldown), self.recipe.milestones(self.horizon)
+        cooldown = self.steps(config.cooldown)
+        milestones = self.recipe.milestones(self.horizon)
         return {
             "cosine": partial(schedule.cosine, **decay, from_start=config.from_start),
             "linear": partial(schedule.polynomial, **decay),
@@ -245,7 +249,8 @@ class Plan:
     @cached_property
     def _sizes_by_epoch(self) -> list[tuple[int, int]]:
         """Sizes of the loader's crops and of the network's input images, by epoch."""
-        methods, sizes_by_epoch = self.new_stack(), []
+        methods = self.new_stack()
+        sizes_by_epoch = []
         for epoch in range(-(-self.total_steps // self.steps_per_epoch)):
             crop = self.recipe.data.train_size
             for method in methods:
@@ -323,7 +328,8 @@ class Plan:
         """
         if self.recipe.run.extends:
             return ()
-        stack, size = self.new_stack(), self.rank_size
+        stack = self.new_stack()
+        size = self.rank_size
         advice = advise(self.recipe, stack, self.horizon, size, self.origin)
         return (*(self.start.notes if self.start else ()), *advice)
 

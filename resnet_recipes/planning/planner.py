@@ -51,7 +51,8 @@ def make_plan(
 
 def find_conflicts(recipe: Recipe, origin: Origin) -> tuple[Problem, ...]:
     """Return the conflicts of a recipe that exist for every dataset."""
-    setting, conflicts = recipe.model.num_classes, list[tuple[Problem, ...]]()
+    setting = recipe.model.num_classes
+    conflicts = list[tuple[Problem, ...]]()
     classes = IMAGENET_FACTS.classes if setting == "auto" else ("",) * int(setting)
     facts = replace(IMAGENET_FACTS, backend="ffcv", classes=classes)
     # epochs of 1 to 100,000 steps; the last reach MAX_STEPS after MAX_EPOCHS
@@ -127,7 +128,8 @@ def _find_batch_problems(
 
 
 def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
-    count, setting = len(facts.classes), recipe.model.num_classes
+    count = len(facts.classes)
+    setting = recipe.model.num_classes
     location = _get_image_location(recipe, facts)
     if setting not in ("auto", count):
         clause = f"does not match the {count} classes in {location}"

@@ -91,7 +91,8 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
     """Return the predicted speed of a GPU that runs all operations in turn."""
     compute = traffic = 0.0
     for flops, moved in _list_passes(work):
-        computing, loading = flops / gpu.flops, moved / gpu.traffic
+        computing = flops / gpu.flops
+        loading = moved / gpu.traffic
         if computing > loading:
             compute += computing / gpu.convolution
         else:
@@ -119,11 +120,13 @@ def predict_speed(gpu: Gpu, work: Work) -> Speed:
 @cache
 def count_traffic(work: Work) -> dict[str, float]:
     """Return the memory traffic in bytes per image and step, by kind of operation."""
-    layers, fused = _list_layers(work), work.fused
+    layers = _list_layers(work)
+    fused = work.fused
     outputs = sum(layer.output_elements for layer in layers)
     sums = sum(layer.output_elements for layer in layers if layer.adds)
     activated = sum(layer.output_elements for layer in layers if layer.relu)
-    stem, last = layers[0].output_elements, layers[-1].output_elements
+    stem = layers[0].output_elements
+    last = layers[-1].output_elements
     pooled = stem if work.blur else stem // 4
     elements = {
         # forward: 1 for the statistics, 2 for the values; backward: 2 for the sums, 3 for the

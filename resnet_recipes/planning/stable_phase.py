@@ -32,7 +32,8 @@ def change_duration(plan: Plan, epochs: Fraction) -> Plan:
 
     The duration is in steps if `epochs` is not a short decimal number.
     """
-    recipe, duration = plan.recipe, f"{float(epochs):g}ep"
+    recipe = plan.recipe
+    duration = f"{float(epochs):g}ep"
     if Duration.parse(duration).value != epochs:
         duration = f"{int(epochs * plan.steps_per_epoch)}ba"
     recipe = replace(
@@ -82,7 +83,8 @@ def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
     """Yield the differences between the stable phases of two runs with equal other settings."""
     durations = find_durations(parent.recipe)
     for key, duration in find_durations(plan.recipe).items():
-        parent_steps, steps = parent.steps(durations[key]), plan.steps(duration)
+        parent_steps = parent.steps(durations[key])
+        steps = plan.steps(duration)
         if parent_steps != steps:
             other = f"{durations[key]} takes {parent_steps:,} of the other's"
             clause = f"takes {steps:,} of this run's steps, and {other}"

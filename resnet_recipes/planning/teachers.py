@@ -62,7 +62,8 @@ def add_teachers(plan: Plan) -> Plan:
         read_soft_labels(plan, method) for method in plan.new_stack() if _has_soft_labels(method)
     ]
     for method, network in open_teachers(plan.new_stack()):
-        about, (key, source) = network.about, _find_setting(method)
+        about = network.about
+        key, source = _find_setting(method)
         config = ModelConfig(about.architecture, dict(about.arguments))
         facts = make_network_facts(config, about.num_classes, about.methods())
         if clause := _find_misfit(network, facts, plan):
@@ -135,7 +136,9 @@ def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
 
 def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
     """Return why a network cannot teach the network of a plan, or ""."""
-    about, classes, image_size = network.about, plan.facts.classes, max(plan.image_sizes)
+    about = network.about
+    classes = plan.facts.classes
+    image_size = max(plan.image_sizes)
     if about.num_classes != plan.num_classes:
         return f"has {about.num_classes:,} classes, but the images have {plan.num_classes:,}"
     if about.classes and classes and about.classes != classes:
@@ -168,7 +171,8 @@ def describe_file(plan: Plan, cycle: int, device: str) -> dict[str, str]:
 
     `device` is the device type of the teacher.
     """
-    teacher, dtype = plan.teachers[0], plan.recipe.precision.dtype
+    teacher = plan.teachers[0]
+    dtype = plan.recipe.precision.dtype
     values = teacher.text, teacher.digest, dtype, device
     return dict(zip(_TEACHER_KEYS, values, strict=True)) | describe_images(plan, cycle)
 
@@ -268,7 +272,8 @@ def _find_differences(
     description: Mapping[str, str], expected: Mapping[str, str], path: Path
 ) -> Iterator[Problem]:
     for name in sorted({*description, *expected} - {"images"}):
-        stored, value = description.get(name), expected.get(name)
+        stored = description.get(name)
+        value = expected.get(name)
         if stored != value:
             fix = Change(f"{name}={stored}" if stored else f"~{name}")
             clause = Statement(f"{path} was made {f'with {stored}' if stored else 'without it'}")

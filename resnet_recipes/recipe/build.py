@@ -122,12 +122,15 @@ def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
     """Build one section; unknown names and values of the wrong type are problems."""
-    result, field_types = cls(), get_field_types(cls)
+    result = cls()
+    field_types = get_field_types(cls)
     problems += _find_unknown(tree, prefix, field_types)
     for name, field_type in field_types.items():
         if name not in tree:
             continue
-        key, value, sections = prefix + name, tree[name], find_dataclasses(field_type)
+        key = prefix + name
+        value = tree[name]
+        sections = find_dataclasses(field_type)
         if sections and isinstance(value, dict):
             section, inside = _choose_section(sections, value, key, problems)
             value = build(section, inside, f"{key}.", problems)
@@ -143,7 +146,8 @@ def _find_unknown(
 ) -> Iterator[Problem]:
     """Yield a problem for each name that is not valid, and for each name in an unknown section."""
     for name in [each for each in tree if each not in valid]:
-        key, value = f"{prefix}{name}", tree[name]
+        key = f"{prefix}{name}"
+        value = tree[name]
         likely_name = find_closest(key, get_setting_types())
         is_known = get_setting_type(prefix[:-1])
         if isinstance(value, dict) and value and not is_known and (prefix or not likely_name):
@@ -169,7 +173,8 @@ def _choose_section(
         problems.append(Problem(f"{key}.name", name, "", Value(likely_name), tuple(names)))
         if not likely_name:
             return sections[0], {}
-        name, tree = likely_name, tree | {"name": likely_name}
+        name = likely_name
+        tree = tree | {"name": likely_name}
     field_types = get_field_types(names[name])
     owners = {each: [one for one in names if each in get_field_types(names[one])] for each in tree}
     for setting, readers in owners.items():

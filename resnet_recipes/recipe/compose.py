@@ -69,7 +69,8 @@ def compose(
     the path of a missing file.
     """
     library = folder if isinstance(folder, Library) else Library(folder)
-    links, (changed, problems) = library.read_chain(name), overrides.parse(changes)
+    links = library.read_chain(name)
+    changed, problems = overrides.parse(changes)
     options = _read_options(changed, links, library, problems)
     result = _compose_links(links, options, changed, problems)
     if problems := [one for one in problems if needs_data or one.key != "data.root"]:
@@ -96,7 +97,8 @@ def _add_suggestions(
 
 def _make_context(name: str, links: Links, recipe: Recipe) -> Context:
     """Return the context of changes to a recipe, whose files are `links`."""
-    methods, before = tuple(_list_methods(links)), partial(_read_setting, links)
+    methods = tuple(_list_methods(links))
+    before = partial(_read_setting, links)
     chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
     return Context(name, before if links else {}.get, methods, chosen=chosen)
 
@@ -322,10 +324,8 @@ def _find_second_duration(changed: Sequence[Override], budget: str) -> Iterator[
     """Yield a problem for a change that sets the duration of a run with a budget."""
     typed = [override.typed for override in changed if override.key in DURATION_SETTINGS]
     if typed and budget:
-        clause, hint = (
-            Statement(f"{typed[0]} already sets the duration"),
-            Hint("remove one of them"),
-        )
+        clause = Statement(f"{typed[0]} already sets the duration")
+        hint = Hint("remove one of them")
         yield Problem("launch.budget", budget, clause, hint)
 
 

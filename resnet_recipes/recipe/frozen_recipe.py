@@ -55,7 +55,8 @@ def read_with_digest(path: Path) -> Recipe:
 
     The checks run only if the file was edited or does not fit this version.
     """
-    document, problems = strict_yaml.load_frozen(path), list[Problem]()
+    document = strict_yaml.load_frozen(path)
+    problems = list[Problem]()
     if not _is_unedited(document):
         return read(path)
     recipe: Recipe = build(Recipe, document.tree, "", problems)

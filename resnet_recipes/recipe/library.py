@@ -109,7 +109,8 @@ class Library:
         if folder is not None and not os.path.isdir(folder):
             hint = Hint("it contains your recipes, one YAML file each")
             raise RecipeError.of("--recipes", str(folder), "is not a folder", hint)
-        package, self._folder = find_packaged_folder(), (folder or USER_FOLDER).absolute()
+        package = find_packaged_folder()
+        self._folder = (folder or USER_FOLDER).absolute()
         if self._folder.resolve() == package.resolve():
             self._folder = package
         self.packaged = _find_files(package)
@@ -157,9 +158,11 @@ class Library:
         files = (f"{name}/{CONFIG}", f"{name}.yaml", f"runs/{name}/{CONFIG}")
         fix = next((Change(f"recipe={file}") for file in files if os.path.isfile(file)), "")
         if os.path.isdir(name):
-            clause, fix = "is a folder, not a recipe", fix or Change(f"data={name}")
+            clause = "is a folder, not a recipe"
+            fix = fix or Change(f"data={name}")
         elif name in NETWORKS:
-            clause, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
+            clause = "is a network, not a recipe"
+            fix = f"recipe=mild model.name={name}"
         elif os.path.isfile(name):
             clause, fix = "is a file, but recipe files end in .yaml", LIST_RECIPES
         elif name in self.user:
@@ -260,7 +263,8 @@ def read(entry: Entry) -> Document:
     if not group:
         return expand_document(document)
     if "defaults" in document.tree:
-        clause, hint = Statement("only recipes inherit"), Hint("delete the list")
+        clause = Statement("only recipes inherit")
+        hint = Hint("delete the list")
         raise _make_defaults_error(document, None, clause, hint)
     lines = {f"{group}.{key}": line for key, line in document.lines.items()}
     return replace(document, tree={group: document.tree}, lines=lines)
@@ -271,9 +275,13 @@ def expand_document(document: Document) -> Document:
 
     A short name and another line that set the same setting are a problem of the result.
     """
-    tree, lines, problems = dict(document.tree), dict(document.lines), [*document.problems]
+    tree = dict(document.tree)
+    lines = dict(document.lines)
+    problems = [*document.problems]
     for short in [name for name in SHORT_NAMES if not isinstance(tree.get(name, {}), dict)]:
-        value, line, location = tree.pop(short), lines.pop(short), document.locate(short)
+        value = tree.pop(short)
+        line = lines.pop(short)
+        location = document.locate(short)
         if short == "epochs" and (clause := find_epochs_rule(str(value))):
             text = f"epochs: {value}"
             fix = tuple(document.format_fix(short, read_epochs(str(value))))
@@ -298,7 +306,8 @@ def expand_document(document: Document) -> Document:
 
 def _make_rename_error(path: Path) -> RecipeError:
     stem = re.sub(r"[^a-z0-9]+", "_", path.stem.lower()).lstrip("_0123456789") or "recipe"
-    new, old = f"{stem[:64]}.yaml", shorten_path(path)
+    new = f"{stem[:64]}.yaml"
+    old = shorten_path(path)
     fix = Command.of("mv", "-n", old, str(Path(old).with_name(new)))
     return RecipeError.of(old, None, f"must be renamed to {new}", fix)
 

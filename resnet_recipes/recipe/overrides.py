@@ -68,10 +68,8 @@ class Override(NamedTuple):
     @property
     def argument(self) -> str:
         """This change in the Hydra grammar; text is quoted."""
-        setting_type, value = (
-            get_setting_type(self.key),
-            "null" if self.value is None else self.value,
-        )
+        setting_type = get_setting_type(self.key)
+        value = "null" if self.value is None else self.value
         takes_text = setting_type is str or (
             is_union(setting_type)
             and str in get_args(setting_type)
@@ -172,9 +170,11 @@ def _find_value_problem(key: str, value: str) -> Problem | None:
         clause = Statement("references are only read from recipe files")
         fix = Hint("write the value out")
     elif "???" in value:
-        clause, fix = Statement("??? means a missing value"), Hint("write the value out")
+        clause = Statement("??? means a missing value")
+        fix = Hint("write the value out")
     elif (key in _NEEDED or key in SHORT_NAMES) and _EMPTY.fullmatch(value):
-        clause, fix = EMPTY_CLAUSE, _NEEDED.get(key, ())
+        clause = EMPTY_CLAUSE
+        fix = _NEEDED.get(key, ())
     elif key == "epochs" and (value == "curve" or "," in value):
         clause, fix = "means several durations: a sweep", SWEEP
     elif key == "epochs" and (clause := find_epochs_rule(value)):
@@ -216,7 +216,8 @@ def _find_problems(override: Override) -> Iterator[Problem]:
             if get_origin(get_setting_type(key)) in (list, tuple) and value[:1] != "[":
                 yield _add_help(Problem(key, value, "must be a list"))
         except BrokenRuleError as error:
-            setting_type, fix = get_setting_type(key), _respell(key, value, error.fix)
+            setting_type = get_setting_type(key)
+            fix = _respell(key, value, error.fix)
             is_clear = fix or find_dataclasses(setting_type)
             clause = error.clause if is_clear else f"must be {describe_type(setting_type)}"
             if get_origin(setting_type) in (list, tuple) and "," in value:
@@ -226,7 +227,8 @@ def _find_problems(override: Override) -> Iterator[Problem]:
 
 def _add_help(problem: Problem) -> Problem:
     """Add a likely value to the problem of an unreadable value."""
-    owners, name = find_owners(problem.key), problem.key.rpartition(".")[2]
+    owners = find_owners(problem.key)
+    name = problem.key.rpartition(".")[2]
     return add_likely_value(problem, owners[0], name, problem.value) if owners else problem
 
 

@@ -93,7 +93,8 @@ class Document:
         words = [change] if isinstance(change, Change) else shlex.split(change)
         for word in chain.from_iterable(map(_convert_argument, words)):
             name, _, value = word.partition("=")
-            full, short = get_full_name(name), find_short_name(name)
+            full = get_full_name(name)
+            short = find_short_name(name)
             name = next((full[len(each) :] for each in above if full.startswith(each)), short)
             section, _, leaf = name.rpartition(".")
             lines.setdefault(section, {})[leaf] = f"{leaf}: {value or repr('')}"
@@ -151,7 +152,8 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = raw[: error.start].count(b"\n") + 1
-        location, fix = f"{shorten_path(path)}:{number}", Hint("save the file as UTF-8")
+        location = f"{shorten_path(path)}:{number}"
+        fix = Hint("save the file as UTF-8")
         raise RecipeError.of(location, None, "is not UTF-8 text", fix) from None
     reader = _Reader(path, references)
     for number, line in enumerate(text.splitlines(), 1):
@@ -167,7 +169,8 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         tree = reader.read_tree(yaml.compose(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         RecipeError.raise_if_any(reader.problems)  # such as assignments
-        lines, mark = text.splitlines(), error.problem_mark or error.context_mark
+        lines = text.splitlines()
+        mark = error.problem_mark or error.context_mark
         if mark and mark.line >= len(lines):  # the end of the file: something is not closed
             mark = error.context_mark or mark
         number = mark.line + 1 if mark else 1
@@ -269,7 +272,8 @@ class _Reader:
             ]
         tree: dict[str, Any] = {}
         for head, item in node.value:
-            count, line = len(self.problems), head.start_mark.line + 1
+            count = len(self.problems)
+            line = head.start_mark.line + 1
             name = self._read_key(head, key)
             full = f"{key}.{name}" if key else name
             if name in tree:
@@ -284,7 +288,8 @@ class _Reader:
         return tree
 
     def _read_key(self, node: yaml.Node, section: str) -> str:
-        line, form = node.start_mark.line + 1, _CHOICE if section.startswith("defaults.") else _KEY
+        line = node.start_mark.line + 1
+        form = _CHOICE if section.startswith("defaults.") else _KEY
         if not isinstance(node, yaml.ScalarNode):
             self.stop(line, Statement("a key must be a name"))
         name = node.value

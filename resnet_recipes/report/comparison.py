@@ -188,12 +188,14 @@ def read_all(folders: Iterable[Path]) -> list[RunRecord]:
     """Read run folders. Raises NotReadyError, which names all folders without a readable run."""
 
     def read(folder: Path) -> list[RunRecord]:
-        run, fix = read_run(folder), Command("resnet-recipes runs")
+        run = read_run(folder)
+        fix = Command("resnet-recipes runs")
         if run and (run := check_settings_file(run)).state != "unreadable":
             return [run]
         clause = Statement(run.reason) if run else "is not a run folder"
         if not run and any(folder.glob(f"*/{CONFIG}")):
-            clause, fix = "is a folder of runs, not a run", Command.of(*fix.split(), str(folder))
+            clause = "is a folder of runs, not a run"
+            fix = Command.of(*fix.split(), str(folder))
         raise NotReadyError.at(folder, clause, fix)
 
     return collect(read, folders)

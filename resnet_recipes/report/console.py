@@ -175,7 +175,8 @@ class LiveConsole:
             f"data wait {format_percent(progress.data_wait_share)}",
             style="yellow" if progress.data_wait_share > 0.1 else "",
         )
-        self._figures, now = figures, time.monotonic()
+        self._figures = figures
+        now = time.monotonic()
         self._ends_at = None if seconds_left is None else now + seconds_left
         self._live.update(
             self._display(progress.done, seconds_left, figures), refresh=now - self._drawn_at > 0.1

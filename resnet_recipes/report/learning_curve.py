@@ -66,7 +66,8 @@ def fit_gain(
 
     fits = []
     for power in np.linspace(0.2, 1, 17):
-        x, fall = images**-power, images[-1] ** -power * (1 - 2**-power)
+        x = images**-power
+        fall = images[-1] ** -power * (1 - 2**-power)
         line, covariance = np.polyfit(x, 100 - top1, 1, w=variances**-0.5, cov="unscaled")
         misfit = np.sum((100 - top1 - np.polyval(line, x)) ** 2 / variances)  # chi squared
         fits.append((line[0] * fall, covariance[0, 0] * fall**2, misfit))

@@ -28,7 +28,8 @@ def compute_accuracy_interval(correct: int, images: int) -> Confidence:
 
     Uses the score interval (Wilson, 1927, J. Am. Stat. Assoc. 22).
     """
-    fraction, extra = correct / images, _Z**2 / images
+    fraction = correct / images
+    extra = _Z**2 / images
     center = (fraction + extra / 2) / (1 + extra)
     half = (fraction * (1 - fraction) * extra + extra**2 / 4) ** 0.5 / (1 + extra)
     return Confidence(100 * (center - half), 100 * (center + half))
@@ -60,7 +61,8 @@ class PairedDifference(NamedTuple):
         for images in shared:
             means = [map(fmean, zip(*each[images], strict=True)) for each in points]
             differences += [one - other for one, other in zip(*means, strict=True)]
-        count, groups = len(differences), [each[images] for each in points for images in shared]
+        count = len(differences)
+        groups = [each[images] for each in points for images in shared]
         freedom = sum(len(runs) - 1 for runs in groups)
         squares = sum(len(runs) * pvariance(map(sum, runs)) for runs in groups)
         scale = sum(1 / len(runs) for runs in groups) / max(1, freedom) / count**2

@@ -23,7 +23,9 @@ class ProgressLine(AbstractContextManager):
         self, task: str, unit: str = "images", stream: TextIO | None = None, every: float = 10.0
     ):
         """Show `task` on a stream, stderr by default; in a pipe at most every `every` seconds."""
-        self.task, self._unit, self._stream = task, unit, stream or sys.stderr
+        self.task = task
+        self._unit = unit
+        self._stream = stream or sys.stderr
         self._live: Live | None = None  # display on a terminal; None without one
         self._every = 0.1 if is_live(self._stream) else every
         self._shown_at = time.monotonic()
@@ -40,7 +42,8 @@ class ProgressLine(AbstractContextManager):
         first, start = self._first
         if now - self._shown_at < self._every:
             return
-        self._shown_at, text = now, f"{done:,} of {total:,} {self._unit}"
+        self._shown_at = now
+        text = f"{done:,} of {total:,} {self._unit}"
         if done > first:
             text += f", {format_clock((now - start) / (done - first) * (total - done))} left"
         if is_live(self._stream):

@@ -105,7 +105,8 @@ class Recorder:
 
     def log_step(self, progress: StepMetrics) -> None:
         """Log a step with the measurements since the last logged step."""
-        done, record = progress.done, progress.to_record()
+        done = progress.done
+        record = progress.to_record()
         step = {"kind": "step", "step": done, **record}
         for interval in find_intervals([self._find_latest("begin", "step"), step]):
             if interval.steps:

@@ -182,7 +182,8 @@ def _make_headline(
     conclusion: Iterator[str],
 ) -> PageSection:
     """Return the first section; `front` has the Pareto-optimal finished runs, grouped by seed."""
-    name, content = _name_data(runs[0]), _describe_data(runs)
+    name = _name_data(runs[0])
+    content = _describe_data(runs)
     has_means = len(front) > 1 and any(row["seeds"] > 1 for row in front)
     tables = [_make_front_table(front, price)] if has_means else []
     text = [*_describe_best(front, price, len(runs)), *conclusion, *_iterate_facts(runs, content)]
@@ -331,9 +332,11 @@ def _describe_lines(
 
 def _make_group_row(group: SeedGroup, price: float) -> dict[str, Any]:
     """Return the row of plots and tables for finished runs that differ only in their seeds."""
-    first, mean = group.runs[0], group.mean("top1_percent") or 0.0
+    first = group.runs[0]
+    mean = group.mean("top1_percent") or 0.0
     images = _count_images(first, "eval_examples")
-    low, high = mean - (group.noise or 0.0), mean + (group.noise or 0.0)
+    low = mean - (group.noise or 0.0)
+    high = mean + (group.noise or 0.0)
     if images and group.noise is None:
         low, high = compute_accuracy_interval(round(mean * images / 100), images)
     try:

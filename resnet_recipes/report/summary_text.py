@@ -74,7 +74,8 @@ def _format_metrics(metrics: Metrics) -> str:
 
 def _describe_published(summary: Summary) -> Iterator[LabeledText]:
     """Yield the nearest published result; add the difference if the durations are similar."""
-    published, metrics = summary.published, summary.ema or summary.raw
+    published = summary.published
+    metrics = summary.ema or summary.raw
     if published is None or metrics is None:
         return
     duration = f" after {published.epochs} epochs" if published.epochs else ""

@@ -101,10 +101,12 @@ def _downsample(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
 def _iterate_phases(run: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield the minutes of each part of a run, which add up to its wall time."""
     records = read_metrics(run.folder / METRICS)
-    steps, begins = filter_kind(records, "step"), filter_kind(records, "begin")
+    steps = filter_kind(records, "step")
+    begins = filter_kind(records, "begin")
     if not steps:
         return
-    training_seconds, wait_fraction = steps[-1]["training_seconds"], compute_data_wait(records)
+    training_seconds = steps[-1]["training_seconds"]
+    wait_fraction = compute_data_wait(records)
     parts = {
         "training": training_seconds * (1 - wait_fraction),
         "data wait": training_seconds * wait_fraction,

@@ -96,7 +96,8 @@ def find_intervals(records: Sequence[Record]) -> Iterator[Interval]:
 
 def compute_throughput(records: Sequence[Record], global_size: int) -> dict[int, float]:
     """Return images per second by image size, from settled intervals only."""
-    steps, seconds = defaultdict[int, int](int), defaultdict[int, float](float)
+    steps = defaultdict[int, int](int)
+    seconds = defaultdict[int, float](float)
     for interval in find_intervals(records):
         if interval.is_settled and interval.seconds > 0:
             steps[interval.image_size] += interval.steps
@@ -160,11 +161,13 @@ def summarize(
 
     `seconds` is its training time; its wall time comes from the last record.
     """
-    begins, evaluations = filter_kind(records, "begin"), filter_kind(records, "evaluation")
+    begins = filter_kind(records, "begin")
+    evaluations = filter_kind(records, "evaluation")
     last = evaluations[-1] if evaluations else {}
     best = next((r for r in reversed(evaluations) if r.get("is_best")), {})
     best = best if files.best and len(evaluations) > 1 else {}
-    wall_seconds, price = records[-1]["wall_seconds"], facts.price_per_hour
+    wall_seconds = records[-1]["wall_seconds"]
+    price = facts.price_per_hour
     done = records[-1]["step"]  # fewer than planned if the run reached its target
     return Summary(
         recipe=facts.recipe,

@@ -31,7 +31,9 @@ def test_hidden_main_program_is_not_sent_to_processes(monkeypatch):
 
 
 def test_main_program_is_restored_after_two_threads():
-    program, entered, leaving = sys.modules["__main__"], threading.Event(), threading.Event()
+    program = sys.modules["__main__"]
+    entered = threading.Event()
+    leaving = threading.Event()
 
     def hide() -> None:
         with hide_main_program():

@@ -58,14 +58,16 @@ def test_sections_reject_wrong_initial_values():
 
 def test_numpy_numbers_become_python_numbers():
     recipe = Recipe(seed=np.int64(3))
-    recipe.optimizer.lr, recipe.data.crop_scale = np.float32(0.5), [1, 1]
+    recipe.optimizer.lr = np.float32(0.5)
+    recipe.data.crop_scale = [1, 1]
     values = (recipe.seed, recipe.optimizer.lr, *recipe.data.crop_scale)
     assert [type(value) for value in values] == [int, float, float, float]
 
 
 def test_section_accepts_object_dict_or_none():
     recipe = Recipe(optimizer=LAMB(lr=0.1))
-    recipe.methods.ema, recipe.methods.mixup = EMA(), {"alpha": 0.3}
+    recipe.methods.ema = EMA()
+    recipe.methods.mixup = {"alpha": 0.3}
     recipe.methods.ema = None
     assert (recipe.optimizer.lr, recipe.methods.mixup) == (0.1, MixUp(0.3))
 

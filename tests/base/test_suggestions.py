@@ -83,7 +83,8 @@ checkpoint.keep | 3
 
 def make_value(name: str) -> str:
     """Return a plausible value for an option of another program."""
-    template, takes_value = MEANINGS[name].text, MEANINGS[name].takes_value
+    template = MEANINGS[name].text
+    takes_value = MEANINGS[name].takes_value
     ours = next((word for word in template.split() if "{}" in word), template).split("=")[0]
     number = "0.1" if ours.startswith("methods.") or ours in ("lr", "wd") else "4"
     return VALUES.get(name, VALUES.get(ours, number)) if takes_value else ""

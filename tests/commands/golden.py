@@ -29,7 +29,8 @@ def work_in(folder: Path, columns: int = 80) -> Iterator[None]:
 
 def run_line(line: str) -> tuple[int, str, str]:
     """Run a command; return its exit code, output and errors."""
-    out, err = StringIO(), StringIO()
+    out = StringIO()
+    err = StringIO()
     program, *arguments = shlex.split(line)
     command = {"resnet-train": cli.train, "resnet-recipes": cli.main}[program]
     with redirect_stdout(out), redirect_stderr(err):

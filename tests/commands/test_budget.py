@@ -15,7 +15,9 @@ from tests.plans import TINY
 ARGUMENTS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
 
 #: An epoch has 128 images. Each evaluation, including the second at the end of a run, has 50.
-EPOCH, START, SAVE = 1.28 + 0.5, 6.0, 1.0
+EPOCH = 1.28 + 0.5
+START = 6.0
+SAVE = 1.0
 LAST = 0.5 + SAVE
 SPEEDS = Speeds(
     {32: (0.01,) * 4},

@@ -34,7 +34,8 @@ def test_compare_accepts_runs_named_like_recipes(compare):
 
 def test_compare_omits_price_and_limits_of_a_run(compare):
     for name, price in (("a", 1.2), ("b", None)):
-        launch, data = {"price": price, "max_wall": f"{price}h"}, {"root": "/pets", "cache": name}
+        launch = {"price": price, "max_wall": f"{price}h"}
+        data = {"root": "/pets", "cache": name}
         create_run_folder(Path(), name, config={"launch": launch, "data": data})
     out = compare("./a ./b")
     assert "SETTINGS: identical" in out

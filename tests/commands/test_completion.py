@@ -131,7 +131,8 @@ def test_zsh_on_a_terminal_completes_like_bash(tmp_path):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completion_quotes_names_and_runs_nothing(shell, tmp_path):
-    script, run = install_script(shell, tmp_path), "runs/a;touch ran;$(touch ran)`touch ran`'\""
+    script = install_script(shell, tmp_path)
+    run = "runs/a;touch ran;$(touch ran)`touch ran`'\""
     for name in (run, "runs/a\n;touch ran"):  # the second is not a completion
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.yaml").write_text("")

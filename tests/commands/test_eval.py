@@ -61,7 +61,8 @@ def count_right(report: dict) -> dict[str, int]:
 
 
 def test_eval_of_run_equals_loop_over_images(folder_with_weights, run_eval):
-    report, (top1, loss, by_class) = run_eval(), evaluate_in_loop(folder_with_weights)
+    report = run_eval()
+    top1, loss, by_class = evaluate_in_loop(folder_with_weights)
     assert (report["top1_percent"], report["eval_examples"]) == (pytest.approx(top1), 30)
     assert report["loss"] == pytest.approx(loss, abs=1e-4)
     assert count_right(report) == by_class
@@ -158,7 +159,8 @@ def test_eval_of_file_in_foreign_checkpoints_needs_data(run_eval, run_command):
 
 
 def test_eval_matches_class_folders_by_name(run_eval, run_command):
-    whole, some = count_right(run_eval()), CLASSES[3:9:2]
+    whole = count_right(run_eval())
+    some = CLASSES[3:9:2]
     for name in some:
         shutil.copytree(f"images/val/{name}", f"some/{name}")
     assert count_right(run_eval("data=some")) == {name: whole[name] for name in some}
@@ -179,7 +181,8 @@ def test_eval_of_a_class_folder_suggests_its_parent(folder_with_weights, run_com
 def test_eval_notes_training_images_in_a_large_folder(folder_with_weights, run_command):
     shutil.copytree("images/val", "photos")
     recipe = read(Path("mine/config.yaml"))
-    recipe.data.root, recipe.data.fold = str(Path("photos").absolute()), "1/3"
+    recipe.data.root = str(Path("photos").absolute())
+    recipe.data.fold = "1/3"
     Path("mine/config.yaml").write_text(freeze(recipe))
     facts = data.survey_images(recipe.data)
     Path("mine/data.json").write_text(facts.to_json())
@@ -338,6 +341,7 @@ def test_eval_prints_top5_only_above_five_classes(
 
 def test_eval_of_beton_equals_eval_of_folder(run_eval, run_command):
     run_command("resnet-recipes convert images betons")
-    report, whole = run_eval("data=betons/val.beton"), run_eval()
+    report = run_eval("data=betons/val.beton")
+    whole = run_eval()
     assert report["top1_percent"] == whole["top1_percent"]
     assert report["loss"] == pytest.approx(whole["loss"], abs=0.02)

@@ -45,7 +45,8 @@ def timm_logits() -> dict[str, torch.Tensor]:
     model.head.weight.data.mul_(30)  # without this, all logits of random weights are similar
     torch.save(model.state_dict(), "theirs.pth", _use_new_zipfile_serialization=False)
     transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
-    rng, logits = np.random.default_rng(0), {}
+    rng = np.random.default_rng(0)
+    logits = {}
     for label in LABELS:
         folder = Path("some/val", get_wordnet_ids()[label])
         folder.mkdir(parents=True)

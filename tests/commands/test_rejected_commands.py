@@ -189,7 +189,8 @@ def test_rejected_command_prints_reason_and_writes_nothing(
     run = request.getfixturevalue("folder_with_weights") if "RUN" in arguments else Path("none")
     values = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
     for name, value in values.items():
-        arguments, message = arguments.replace(name, str(value)), message.replace("EOL", "\n")
+        arguments = arguments.replace(name, str(value))
+        message = message.replace("EOL", "\n")
     before = set(tmp_path.rglob("*"))
     out, err = run_command(f"resnet-recipes {arguments}", int(code))
     assert (out, set(tmp_path.rglob("*"))) == ("", before)

@@ -14,7 +14,8 @@ from resnet_recipes.report.page.charts import label_lines
 from tests.fixtures import Streams
 from tests.run_folders import create_run_folder
 
-RUNS, SUMMARY = Path("runs"), "summary.json"
+RUNS = Path("runs")
+SUMMARY = "summary.json"
 
 
 @pytest.fixture
@@ -228,7 +229,8 @@ def test_report_head_prints_shared_settings_once(render_page):
 def test_report_groups_fractions_and_folds_of_data_set(render_page):
     for share in (0.1, 0.3, 1.0):
         settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": "400ba"}
-        top1, images = 60 + 20 * share, int(1000 * share)
+        top1 = 60 + 20 * share
+        images = int(1000 * share)
         set_minutes(
             create_run_folder(RUNS, f"s{share}", image_count=images, top1=top1, config=settings), 5
         )

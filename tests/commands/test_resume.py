@@ -230,7 +230,8 @@ def test_resume_keeps_the_measured_micro_batch(started_runs, run_command, explai
 
 @requires_engine
 def test_resume_keeps_the_size_of_images_in_memory(run_folders, run_command, tmp_path):
-    images, sizes = create_random_images(tmp_path / "images"), []
+    images = create_random_images(tmp_path / "images")
+    sizes = []
     for _ in range(2):
         run_command(f"{PHOTOS} data={images} cache=auto run=mine --resume auto", 75)
         sizes.append(read(CONFIG).data.memory_pixels)

@@ -51,7 +51,8 @@ price_per_hour: 1.2, cost: 0.57}
 
 
 def show_summary() -> str:
-    err, out = TerminalStream(), TerminalStream()
+    err = TerminalStream()
+    out = TerminalStream()
     values = dict.fromkeys(Summary.__annotations__, 10.0) | yaml.safe_load(SUMMARY)
     values |= {
         "ema": Metrics(76.5, 93.2, 1.0, 50_000),

@@ -87,7 +87,8 @@ def create_hostile_run(root: Path) -> Path:
 
 
 def test_run_folder_text_cannot_control_output(tmp_path, capsys):
-    bad, good = create_hostile_run(tmp_path / "runs"), create_run_folder(tmp_path / "runs", "good")
+    bad = create_hostile_run(tmp_path / "runs")
+    good = create_run_folder(tmp_path / "runs", "good")
     table = tmp_path / "runs.csv"
     for arguments in ([], ["--sort", "top1"], ["--json"], ["--csv", table]):
         assert "good" in run_strange_text(["runs", tmp_path / "runs", *arguments], capsys)

@@ -210,8 +210,10 @@ def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, run_command)
 def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
     every = f"checkpoint.interval=2ba evaluation.interval=1dur max_duration=16ba,8ba,12ba {WSD}"
     arguments = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
-    rng, kills = random.Random(0), []
-    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    rng = random.Random(0)
+    kills = []
+    alone = tmp_path / "alone"
+    killed = tmp_path / "killed"
     alone.mkdir()
     killed.mkdir()
     assert forks.run(alone, *arguments).wait(100)[0] == 0

@@ -160,7 +160,8 @@ def test_check_speed_reports_lack_of_memory(monkeypatch):
 
 
 def test_all_reduce_is_checked_and_timed(monkeypatch):
-    devices, full = [torch.device("cpu")] * 3, torch.full
+    devices = [torch.device("cpu")] * 3
+    full = torch.full
     monkeypatch.setattr(gpu.torch, "full", lambda _, value, **__: full((9,), value))
 
     def add_up(tensors):

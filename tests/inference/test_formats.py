@@ -225,7 +225,9 @@ def test_export_of_unrolled_operation_accepts_eval_size(to, network, tmp_path):
 def test_export_with_padding_of_timm_accepts_eval_size(to, network, tmp_path, monkeypatch):
     convolution = pytest.importorskip("timm.layers").Conv2dSame
     layers = convolution(3, 4, 3, 2), convolution(4, 4, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    model, sizes, trace = nn.Sequential(*layers).eval(), [], torch.export.export
+    model = nn.Sequential(*layers).eval()
+    sizes = []
+    trace = torch.export.export
 
     def export_and_keep_size(traced, inputs, **options):
         sizes.append(tuple(inputs[0].shape[2:]))

@@ -36,7 +36,8 @@ def folds(make_run, tmp_path, monkeypatch):
     write_weights(network.model, second / WEIGHTS, network.about)
     for number, run in enumerate((first, second), 1):
         recipe = read(run / "config.yaml")
-        recipe.data.root, recipe.data.fold = str(tmp_path / "images/val"), f"{number}/2"
+        recipe.data.root = str(tmp_path / "images/val")
+        recipe.data.fold = f"{number}/2"
         (run / "config.yaml").write_text(freeze(recipe))
     return first, second
 
@@ -93,7 +94,8 @@ def test_pool_rejects_networks_of_other_images_or_classes(folds, run_command):
     assert "try:   resnet-recipes compare first second\n" in message
     Path("linked").symlink_to("images")  # the same images under another name
     recipe = read(folds[1] / "config.yaml")
-    recipe.data.root, recipe.data.fold = str(Path("linked/val").absolute()), "1/2"
+    recipe.data.root = str(Path("linked/val").absolute())
+    recipe.data.fold = "1/2"
     (folds[1] / "config.yaml").write_text(freeze(recipe))
     message = run_command("resnet-recipes eval first second", 2).err
     assert "`first second` have 15 images in common; only runs on different" in message

@@ -72,7 +72,8 @@ def read_state(folder: Path, step: int = STEPS) -> dict:
 
 def assert_same_weights(folder: Path, other: Path, step: int = STEPS) -> None:
     """Check that the weights of two runs are bit-identical."""
-    a, b = read_state(folder, step), read_state(other, step)
+    a = read_state(folder, step)
+    b = read_state(other, step)
     for part in ("model", "optimizer", "methods", "precision", "best"):
         assert is_identical(a[part], b[part]), part
 

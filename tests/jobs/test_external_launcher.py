@@ -272,7 +272,8 @@ def test_tasks_with_different_arguments_start_nothing(forks, tmp_path, bare_envi
 def list_listening_addresses(pids: set[int]) -> set[str]:
     """Return the TCP addresses that the processes listen on, as in /proc/net."""
     files = [file for pid in pids for file in Path(f"/proc/{pid}/fd").iterdir()]
-    sockets, addresses = {os.readlink(file) for file in files}, set()
+    sockets = {os.readlink(file) for file in files}
+    addresses = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             _, local, _, state, *rest = line.split()

@@ -200,11 +200,13 @@ def test_add_loading_ignores_damaged_images(monkeypatch):
         raise TrainingError("damaged")
 
     monkeypatch.setattr(sample.Sample, "crop_seconds", fail)
-    plan, bare = plan_imagenet("mild", 8), Speeds({88: (1.0,)})
+    plan = plan_imagenet("mild", 8)
+    bare = Speeds({88: (1.0,)})
     assert add_loading(plan, bare) == bare
 
 
 def test_add_loading_ignores_synthetic_images():
-    plan, bare = plan_imagenet("mild", 8), Speeds({88: (1.0,)})
+    plan = plan_imagenet("mild", 8)
+    bare = Speeds({88: (1.0,)})
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
     assert add_loading(plan, bare) == bare

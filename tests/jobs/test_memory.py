@@ -36,7 +36,8 @@ def compute_needed(pixels: int) -> float:
     ],
 )
 def test_memory_pixels_auto_is_largest_fitting_factor(free, pixels, monkeypatch):
-    plan, messages = plan_imagenet("mild cache=auto", 8), []
+    plan = plan_imagenet("mild cache=auto", 8)
+    messages = []
     set_free_memory(monkeypatch, plan, free)
     resolved = resolve_memory_pixels(plan, messages.append)
     assert resolved.recipe.data.memory_pixels == pixels

@@ -38,7 +38,8 @@ def fit_on_gpu(tmp_path, monkeypatch):
         monkeypatch.setattr(
             micro_batch.cuda, "find_gpus", lambda: micro_batch.cuda.Gpus(2, "H200", "bf16")
         )
-        recipe, messages = compose("mild", AUTO), []
+        recipe = compose("mild", AUTO)
+        messages = []
         return micro_batch.fit_micro_batch(api.plan(recipe, 2), messages.append), messages, asked
 
     return fit_four_images

@@ -144,7 +144,8 @@ def test_create_names_folder_on_disk_without_locks(monkeypatch):
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
 def test_create_rejects_name_of_another_file(kind, tmp_path):
     Path("runs").mkdir()
-    mine, other = Path("runs/mine"), tmp_path / "other"
+    mine = Path("runs/mine")
+    other = tmp_path / "other"
     other.mkdir()
     {
         "file": mine.touch,

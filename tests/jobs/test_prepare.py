@@ -46,7 +46,8 @@ def test_ranks_fetch_once_and_train_as_from_folder(tmp_path, launcher):
         return launcher.train(create_unstarted_run(tmp_path / name, small, facts), 2, code)
 
     with serve_folder(betons) as site:
-        local, far = train("local", betons), train("far", site.address)
+        local = train("local", betons)
+        far = train("far", site.address)
         ranges = [word for word in site.asked if word.startswith("GET")]
         assert len(ranges) == len({*ranges})
         assert read(far / "config.yaml").data.root == site.address

@@ -137,7 +137,8 @@ def test_two_ranks_with_fused_operations_resume_bit_identical(launcher, new_run)
         "batch.global_size=16 batch.bn_size=8 methods.blurpool={} methods.bce_loss={} "
         "methods.label_smoothing={} methods.mixup={}"
     )
-    plain, whole = new_run(changes), new_run(changes)
+    plain = new_run(changes)
+    whole = new_run(changes)
     launcher.call(plain, 2, train_rank)
     assert all(calls >= 6 * 6 for calls in launcher.call(whole, 2, train_fused))
     resumed = copy_as_killed(3, whole)
@@ -239,7 +240,8 @@ def test_timed_parts_of_run_write_no_results(launcher, new_run):
 @requires_engine
 def test_run_in_memory_equals_run_on_raw_beton(launcher, new_run, tmp_path):
     """The engine augments; validation images are also shrunk."""
-    images, raw = create_random_images(tmp_path / "images", train=3), tmp_path / "raw"
+    images = create_random_images(tmp_path / "images", train=3)
+    raw = tmp_path / "raw"
     convert(images, raw, ConvertOptions("raw", max_resolution=30, shuffle=False), do_nothing)
     changes = (
         "data.train_size=24 data.eval_resize=24 data.eval_size=24 batch.bn_size=6 "

@@ -138,7 +138,8 @@ def test_run_never_writes_to_a_recreated_folder(tmp_path, configs, launcher):
 def test_two_ranks_resume_after_stops_and_evaluation(
     tmp_path, configs, launcher, train_uninterrupted
 ):
-    run, saved = SmallRun(tmp_path / "run", configs, launcher, 2), []
+    run = SmallRun(tmp_path / "run", configs, launcher, 2)
+    saved = []
     for step in (1, 4, 5, STEPS):
         assert run.start(train_until_sigterm, step=step).wait() == (75, [75, 75])
         saved.append(run.find_newest_step())

@@ -74,7 +74,8 @@ def test_sweep_trains_at_most_parallel_runs(stand_in_runs, tmp_path):
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 def test_sweep_appends_logs_only_to_regular_files(kind, stand_in_runs, tmp_path):
-    other, log = tmp_path / "other", tmp_path / "logs/b.log"
+    other = tmp_path / "other"
+    log = tmp_path / "logs/b.log"
     log.parent.mkdir()
     other.write_text("mine\n")
     log.symlink_to(other) if kind == "link" else os.mkfifo(log)
@@ -128,7 +129,8 @@ def test_killed_run_has_shell_exit_code(stand_in_runs, tmp_path):
 def test_sweep_waits_for_runs_of_another_sweep(
     is_first, is_finished, stand_in_runs, tmp_path, monkeypatch
 ):
-    other, pauses = ExitStack(), iter(range(20))
+    other = ExitStack()
+    pauses = iter(range(20))
 
     def pause(_):
         if (now := next(pauses)) == (0 if is_first else 1):  # before or after our start
@@ -160,7 +162,9 @@ def test_sweep_starts_run_once_stable_phase_is_saved(is_saved, stand_in_runs, tm
         (tmp_path / "b/checkpoints/step-00000005.json").touch()
     assert train_sweep(tmp_path, 3, PARENTS)[0] == 0
     ends = [command[5:7] for command in stand_in_runs.commands]
-    a, b, c = ["run.extends=b", "run=a"], ["run.extends=c", "run=b"], ["run=c", "--resume"]
+    a = ["run.extends=b", "run=a"]
+    b = ["run.extends=c", "run=b"]
+    c = ["run=c", "--resume"]
     assert ends == ([a, c, b] if is_saved else [c, b, a])
     assert stand_in_runs.most == 1 + is_saved
 
@@ -182,7 +186,9 @@ def test_run_stopped_from_outside_ends_the_sweep(stand_in_runs, tmp_path, code):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_reaches_every_run_and_restores_handlers(number, tmp_path, monkeypatch):
-    before, real, children = signal.getsignal(number), sweep.subprocess.Popen, []
+    before = signal.getsignal(number)
+    real = sweep.subprocess.Popen
+    children = []
     script = (
         f"import sys, signal, time; signal.signal({int(number)}, lambda *_: sys.exit(75)); "
         "print(flush=True); time.sleep(60)"

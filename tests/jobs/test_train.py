@@ -51,7 +51,8 @@ def run_rank_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
             "train_data.source.notes": (),
             "train_data.source.skipped": (),
         }
-        run, process = Mock(**settings | more), Mock(folder=tmp_path)
+        run = Mock(**settings | more)
+        process = Mock(folder=tmp_path)
         run.get_status = partial(Run.get_status, run)
         monkeypatch.setattr(train, "train", trains)
         return run, process, train.train_first_rank(run, process, checkpoints, recorder, [(0, 7)])
@@ -74,7 +75,9 @@ def test_stopped_run_prints_resume_unless_a_measurement(is_sample, run_rank_0, t
 
 
 def test_training_time_excludes_last_checkpoint_and_weights(run_rank_0, monkeypatch):
-    times, checkpoints, recorder = [10.0], Mock(), Mock()
+    times = [10.0]
+    checkpoints = Mock()
+    recorder = Mock()
 
     monkeypatch.setattr(train, "write_weight_files", lambda *_: times.append(30.0))
     checkpoints.wait.side_effect = lambda is_last: times.append(20.0)
@@ -121,7 +124,8 @@ def test_run_notes_one_replaced_image_in_singular(run_rank_0):
 
 
 def test_error_in_training_outlives_error_of_last_checkpoint(run_rank_0):
-    full, checkpoints = OSError("No space left on device"), Mock()
+    full = OSError("No space left on device")
+    checkpoints = Mock()
     checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
     with pytest.raises(OSError, match="No space left") as failure:
         run_rank_0(Mock(side_effect=full), checkpoints, Mock())
@@ -147,14 +151,16 @@ def test_run_facts_show_times_for_target_or_verbose(make_run, tmp_path):
 
 @pytest.mark.parametrize(("classes", "has_top5"), [(5, False), (6, True)])
 def test_run_facts_have_top5_only_above_five_classes(classes, has_top5, make_run, tmp_path):
-    run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
+    run = make_run()
+    process = Mock(folder=tmp_path, launch=LaunchFacts(0.0))
     run.plan = replace(run.plan, num_classes=classes)
     assert train.make_run_facts(run, process).has_top5 == has_top5
 
 
 def test_run_facts_estimate_seconds_from_earlier_measurement(make_run, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    run, process = make_run(), Mock(folder=tmp_path, launch=LaunchFacts(0.0))
+    run = make_run()
+    process = Mock(folder=tmp_path, launch=LaunchFacts(0.0))
     assert train.make_run_facts(run, process).estimated_seconds is None
     write_measurement(make_speed_key(run.plan), Speeds({run.plan.image_sizes[0]: (0.25,)}))
     images = run.plan.total_steps * run.plan.recipe.batch.global_size

@@ -33,7 +33,8 @@ resnet50 | 40 | backbone |
 def test_flops_match_torch_flop_counter(name, image_size, frozen, blur):
     config = ModelConfig(name, freeze=frozen, weights="torchvision")
     with torch.device("meta"):
-        network, images = build_model(config, 7, seed=1), torch.empty(2, 3, image_size, image_size)
+        network = build_model(config, 7, seed=1)
+        images = torch.empty(2, 3, image_size, image_size)
         methods = {} if blur is None else {"blurpool": BlurPool(**blur)}
         for blurpool in methods.values():
             blurpool.modify_model(network)

@@ -56,7 +56,8 @@ class CountingKernels(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.moved, self.patches = 0, ExitStack()
+        self.moved = 0
+        self.patches = ExitStack()
         self.forms = {
             f"{name}{end}": getattr(module, f"{start}_cuda")
             for name, module in ops.MODULES.items()
@@ -180,7 +181,8 @@ MLPERF = {
 @pytest.mark.parametrize("name", MLPERF)
 def test_convolution_speed_matches_mlperf_logs(name):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
-    work, (images_per_second, megabytes) = Work("resnet50", 224, 400, fused=True), MLPERF[name]
+    work = Work("resnet50", 224, 400, fused=True)
+    images_per_second, megabytes = MLPERF[name]
     saved = (sum(count_traffic(work).values()) - 1e6 * megabytes) / (
         FUSED_BANDWIDTH_FRACTION * gpu.traffic
     )
@@ -189,7 +191,8 @@ def test_convolution_speed_matches_mlperf_logs(name):
 
 
 def test_predicted_speed_names_its_limit():
-    gpus, work = {gpu.name: gpu for gpu in GPUS}, Work("resnet50", 224, 256)
+    gpus = {gpu.name: gpu for gpu in GPUS}
+    work = Work("resnet50", 224, 256)
     slow = replace(gpus["A100 80GB"], teraflops=20)
     assert predict_speed(gpus["A100 80GB"], work).limit == "memory traffic"
     assert predict_speed(gpus["H200"], Work("resnet18", 64, 8)).limit == "kernel launches"

@@ -40,7 +40,8 @@ def test_freeze_omits_methods_that_are_off():
 
 
 def test_settings_missing_in_older_file_have_defaults(tmp_path):
-    recipe, path = compose("hot", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    recipe = compose("hot", ["data=/data"]).recipe
+    path = tmp_path / "config.yaml"
     newer = ("  order: random\n", "  milestones: []\n", "    update_interval: 20ba\n")
     text = freeze(recipe)
     for line in newer:
@@ -64,7 +65,8 @@ def add_setting(text: str, setting: str, section: str = "schedule") -> str:
     ],
 )
 def test_removed_setting_without_effect_is_skipped(section, setting, tmp_path):
-    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    recipe = compose("mild", ["data=/data"]).recipe
+    path = tmp_path / "config.yaml"
     path.write_text(add_setting(freeze_with_digest(recipe), setting, section))
     assert read(path) == read_with_digest(path) == recipe
     path.write_text(path.read_text().replace("seed: 42", "seed: 43"))  # an edit breaks the seal
@@ -74,7 +76,8 @@ def test_removed_setting_without_effect_is_skipped(section, setting, tmp_path):
 
 @pytest.mark.parametrize("setting", ["old: [1]", "old: true", "old: 0", "old: x", "old: {a: 1}"])
 def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
-    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    recipe = compose("mild", ["data=/data"]).recipe
+    path = tmp_path / "config.yaml"
     path.write_text(add_setting(freeze_with_digest(recipe), setting))
     problem = get_problem(RecipeError, read, path)
     assert (problem.key, problem.kind, problem.where) == ("schedule.old", Kind.UNKNOWN, str(path))
@@ -82,7 +85,8 @@ def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
 
 
 def test_rank_validates_frozen_recipe_only_if_edited(tmp_path, monkeypatch):
-    recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    recipe = compose("mild", ["data=/data"]).recipe
+    path = tmp_path / "config.yaml"
     path.write_text(freeze_with_digest(recipe))
     assert read(path) == recipe
     with monkeypatch.context() as other:

@@ -105,7 +105,8 @@ def test_get_enabled_returns_methods_in_running_order():
 
 
 def test_two_recipes_share_no_section():
-    one, two = Recipe(), Recipe()
+    one = Recipe()
+    two = Recipe()
     sections = [item.name for item in fields(Recipe) if is_dataclass(getattr(one, item.name))]
     assert sections
     assert [name for name in sections if getattr(one, name) is getattr(two, name)] == []

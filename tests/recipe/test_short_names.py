@@ -46,7 +46,8 @@ def test_every_short_name_works_in_a_file(tmp_path, monkeypatch):
         lines = ["defaults: [mild]", *(f"{name}: {value}" for name, value in chosen.items())]
         (tmp_path / "mine.yaml").write_text("\n".join(lines))
         typed = [f"{name}={value}" for name, value in chosen.items()]
-        ours, theirs = compose("mine.yaml").recipe, compose("mild", typed).recipe
+        ours = compose("mine.yaml").recipe
+        theirs = compose("mild", typed).recipe
         ours.name, ours.about, ours.published = theirs.name, theirs.about, theirs.published
         assert ours == theirs
 

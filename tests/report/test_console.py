@@ -110,7 +110,8 @@ def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts
         metrics = Metrics(50, 90, 1.0, 500, balanced)
         recorder.log_evaluation(10, averaged=None, raw=metrics, seconds=1)
         summary = recorder.finish(10, 1.0, WeightFiles(Path("weights.pt")))
-    err, out = console.err.getvalue(), console.out.getvalue()
+    err = console.err.getvalue()
+    out = console.out.getvalue()
     assert ("41.50" in err) == ("balanced" in err) == ("balanced 41.50%" in out) == is_shown
     assert summary.as_json()["raw_balanced_percent"] == balanced
 
@@ -189,7 +190,8 @@ def test_result_goes_to_stdout_without_the_log(kind, full, facts, simulator):
 
 
 def test_live_bar_moves_between_logged_steps(facts, monkeypatch):
-    console, now = make_console(LiveConsole, facts), 10.0
+    console = make_console(LiveConsole, facts)
+    now = 10.0
     monkeypatch.setattr("resnet_recipes.report.console.time.monotonic", lambda: now)
     console.begin(0)
     console.show_done(4)
@@ -207,7 +209,8 @@ def test_live_bar_moves_between_logged_steps(facts, monkeypatch):
 
 
 def test_live_console_counts_evaluated_images(facts, monkeypatch):
-    console, now = make_console(LiveConsole, facts), 0.0
+    console = make_console(LiveConsole, facts)
+    now = 0.0
     monkeypatch.setattr("resnet_recipes.report.console.time.monotonic", lambda: now)
     console.begin(0)
     console.show_step(StepMetrics(40, 1, 1.0, 0.5, 64, 2.0, 50.0, 0.5), 17.0)

@@ -28,7 +28,9 @@ def test_gain_of_exact_curve_is_within_interval(floor, factor, power):
 
 
 def test_gain_interval_covers_true_gain_in_noise():
-    rng, deviation, covered = random.Random(0), 0.5, 0
+    rng = random.Random(0)
+    deviation = 0.5
+    covered = 0
     truth = 60 * (3000**-0.4 - 6000**-0.4)
     for _ in range(300):
         low, high = get_gain([3 + 60 * n**-0.4 + rng.gauss(0, deviation) for n in SIZES], 0.25)
@@ -39,7 +41,9 @@ def test_gain_interval_covers_true_gain_in_noise():
 @pytest.mark.parametrize("tops", [(60, 79, 90), (60, 90, 70)])
 def test_gain_is_the_weighted_mean_over_powers(tops):
     """A power fits the first curve; none fits the second, so its misfit widens the interval."""
-    images, weights, fits = (100, 300, 1000), (1 / 6, 1 / 4, 1 / 2), []
+    images = (100, 300, 1000)
+    weights = (1 / 6, 1 / 4, 1 / 2)
+    fits = []
     errors = [100 - top1 for top1 in tops]
     for step in range(17):
         x = [n ** -(0.2 + step / 20) for n in images]
@@ -141,6 +145,7 @@ def test_fractions_with_the_same_images_are_one_size(fit_fractions):
 
 def test_price_of_more_images_follows_duration_unit(fit_fractions):
     tops = {(1.0, 1): 90, (0.3, 1): 80, (0.1, 1): 60}
-    (longer,), (same,) = fit_fractions(tops), fit_fractions(tops, duration="400ba")
+    (longer,) = fit_fractions(tops)
+    (same,) = fit_fractions(tops, duration="400ba")
     assert "1,000 more photographs, and training takes 2,500 PFLOPs (now 1,250)." in longer
     assert "1,000 more photographs, and training takes 1,250 PFLOPs (now 1,250)." in same

@@ -25,10 +25,13 @@ class Screen(TerminalStream):
     """A terminal that tracks the content of its screen."""
 
     def list_lines(self) -> list[str]:
-        lines, row, column = [""], 0, 0
+        lines = [""]
+        row = 0
+        column = 0
         for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", self.getvalue()):
             if part == "\n":
-                row, column = row + 1, 0
+                row += 1
+                column = 0
                 lines += [""] * (row + 1 - len(lines))
             elif part == "\r":
                 column = 0

@@ -56,7 +56,8 @@ def test_lock_of_killed_run_is_free(tmp_path):
 
 
 def test_folder_replaced_before_its_lock_is_rejected(tmp_path, monkeypatch):
-    folder, take = tmp_path / "mine", lock._try_lock
+    folder = tmp_path / "mine"
+    take = lock._try_lock
     folder.mkdir()
 
     def replace_and_lock(file: TextIO) -> bool:

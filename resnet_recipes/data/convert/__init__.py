@@ -69,7 +69,9 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     ends = np.cumsum([len(levels[0]) for levels in files])
     total = int(ends[-1])
     chosen = random.Random(options.seed).sample(range(total), min(MEASURED_IMAGES, total))
-    size, unreadable, start = 0, [], time.perf_counter()
+    size = 0
+    unreadable = []
+    start = time.perf_counter()
     for position in chosen:
         number = int(np.searchsorted(ends, position, "right"))
         split, *half = files[number]
@@ -156,7 +158,9 @@ def _find_skipped(split: Split) -> Iterator[Problem]:
 
 def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) -> None:
     """Write a file and its small level in permuted order, chunk by chunk; read them back."""
-    first, total, order = levels[0], len(levels[0]), levels[0].order()
+    first = levels[0]
+    total = len(levels[0])
+    order = levels[0].order()
     writers = [opened.enter_context(closing(_open_writer(split))) for split in levels]
     done = min(len(writer.records) for writer in writers)
     try:
@@ -247,7 +251,8 @@ def _encode(levels: list[Split], order: np.ndarray) -> Generator[_Chunk, None, N
 
 
 def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:
-    source, unreadable = levels[0].source, []
+    source = levels[0].source
+    unreadable = []
     samples: list[list[tuple[tuple, bytes]]] = [[] for _ in levels]
     for index in chunk.tolist():
         encoded = source.encode(index, levels[0].options, len(levels) > 1)

@@ -118,9 +118,11 @@ def find_shards(src: Path) -> dict[str, OriginalImages]:
     if empty := [path for path, shard in listings.items() if not shard]:
         raise NotReadyError.at(empty[0], "has no images", Hint("remove it, or make it again"))
     classes = _find_classes(src, listings)
-    ignored_files, sources = tuple(str(path) for path in files if path not in listings), {}
+    ignored_files = tuple(str(path) for path in files if path not in listings)
+    sources = {}
     for split, paths in files_by_split.items():
-        images, groups = kind({path: listings[path] for path in paths}, classes), None
+        images = kind({path: listings[path] for path in paths}, classes)
+        groups = None
         if not tars:  # a row group is read as a unit
             changes = np.diff(images.shards, prepend=0) | np.diff(images.offsets[:, 1], prepend=0)
             groups = np.cumsum(changes != 0)
@@ -138,7 +140,8 @@ def _list_files(src: Path) -> list[Path]:
     """Return the files of a folder and its split folders; none if there are class folders."""
     if not src.is_dir():
         return []
-    names, top = {"data", *chain(*SYNONYMS.values())}, [*src.iterdir()]
+    names = {"data", *chain(*SYNONYMS.values())}
+    top = [*src.iterdir()]
     below = [*chain(*(path.iterdir() for path in top if path.name in names and path.is_dir()))]
     if any(path.is_dir() for path in below):
         return []

@@ -40,7 +40,8 @@ def iterate_members(path: Path) -> Iterator[Member]:
     Python's tarfile treats a damaged header as the end of the archive, so that end is checked.
     """
     with open_regular(path) as file, _Headers(file) as headers:
-        total, end = os.fstat(file.fileno()).st_size, 0
+        total = os.fstat(file.fileno()).st_size
+        end = 0
         while member := _read_header(headers, end):
             name = member.name[:200]
             if member.issparse() or not (member.isfile() or member.isdir()):

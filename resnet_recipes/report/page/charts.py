@@ -27,7 +27,9 @@ COLORS: Sequence[str] = _PLOTS["frame"]["config"]["range"]["category"]
 DASHES: Sequence[Sequence[int]] = _PLOTS["curve"]["encoding"]["strokeDash"]["scale"]["range"]
 
 #: Pixels: the size of a plot, the width of a letter, and the offsets of a name below its line.
-_SIZE, _LETTER, _HEIGHTS = (340, 300), 6, (11, -11, 0, 22, -22)
+_SIZE = (340, 300)
+_LETTER = 6
+_HEIGHTS = (11, -11, 0, 22, -22)
 
 #: Fields in the tooltip of a point.
 TOOLTIP_FIELDS = (

@@ -160,7 +160,8 @@ def _draw_swatch(index: int) -> str:
 
 
 def _format_figure(figure: Figure) -> str:
-    name, legend = escape_html(figure.name), "own" if figure.has_own_legend else "page"
+    name = escape_html(figure.name)
+    legend = "own" if figure.has_own_legend else "page"
     plot = f'<div class="plot" data-spec="{name}-spec" data-legend="{legend}"></div>'
     text = escape_html(figure.caption)
     caption = f"<figcaption>{text}</figcaption>" if text else ""
@@ -210,7 +211,8 @@ def _format_cell(value: str | float | None, kind: str, format_value: Callable[[f
 def _encode_jpeg(pixels: "np.ndarray") -> str:
     from PIL import Image
 
-    picture, file = Image.fromarray(pixels), io.BytesIO()
+    picture = Image.fromarray(pixels)
+    file = io.BytesIO()
     picture.thumbnail((2 * _THUMBNAIL_SIZE, _THUMBNAIL_SIZE))
     picture.save(file, "JPEG", quality=90)
     return base64.b64encode(file.getvalue()).decode()

@@ -45,7 +45,8 @@ class Curves:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "resnet-recipes")
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
-        tags, run_name = make_tags(self._folder), self._folder.name
+        tags = make_tags(self._folder)
+        run_name = self._folder.name
         self._run = self._client.create_run(number, tags=tags, run_name=run_name).info.run_id
         atomic.write_text(id_file, self._run)
         params = [Param(key, format_setting(value)[:500]) for key, value in settings.items()]

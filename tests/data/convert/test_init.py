@@ -115,7 +115,8 @@ def test_forecast_is_close_and_writes_nothing(max_resolution, image_folder, tmp_
 def test_beton_converts_to_another_size(betons, tmp_path):
     options = ConvertOptions("raw", max_resolution=32, shuffle=False, workers=1)
     convert(betons, tmp_path, options, do_nothing)
-    old, new = open_beton(betons / "train.beton"), open_beton(tmp_path / "train.beton")
+    old = open_beton(betons / "train.beton")
+    new = open_beton(tmp_path / "train.beton")
     assert new.sizes.max() == 32
     assert (new.classes, new.labels.tolist()) == (old.classes, old.labels.tolist())
 
@@ -142,7 +143,8 @@ def test_interrupted_conversion_resumes_bit_identical(image_folder, tmp_path, sm
 
 
 def test_finished_split_is_not_converted_again(image_folder, tmp_path):
-    images, out = tmp_path / "images", tmp_path / "out"
+    images = tmp_path / "images"
+    out = tmp_path / "out"
     shutil.copytree(image_folder, images)
     train, val = convert(images, out, RAW, do_nothing)
     old = train.stat().st_mtime_ns
@@ -156,7 +158,8 @@ def test_finished_split_is_not_converted_again(image_folder, tmp_path):
 
 
 def test_convert_overwrites_no_finished_file(image_folder, tmp_path):
-    images, out = tmp_path / "images", tmp_path / "out"
+    images = tmp_path / "images"
+    out = tmp_path / "out"
     shutil.copytree(image_folder, images)
     train, val = convert(images, out, RAW, do_nothing)
     old = train.stat().st_mtime_ns
@@ -178,7 +181,8 @@ def test_convert_overwrites_no_finished_file(image_folder, tmp_path):
 
 
 def test_convert_rejects_resume_with_other_options_or_source(image_folder, tmp_path, small_chunks):
-    source, target = tmp_path / "train", tmp_path / "a.beton"
+    source = tmp_path / "train"
+    target = tmp_path / "a.beton"
     shutil.copytree(image_folder / "train", source)
     convert_interrupted(source, target, after=16)
     assert forecast(source, target, ConvertOptions("raw", seed=1)).resumed_images == 0
@@ -237,7 +241,8 @@ def test_failed_conversion_closes_its_workers(with_bad_images, tmp_path):
 @pytest.mark.slow
 def test_killed_conversion_leaves_no_worker_or_file(forks, image_folder, tmp_path):
     (tmp_path / "convert_slowly.py").write_text(CONVERT)
-    source, target = image_folder / "train", tmp_path / "train.beton"
+    source = image_folder / "train"
+    target = tmp_path / "train.beton"
     process = forks.run(tmp_path, "convert_slowly", str(source), str(target))
     while not (match := re.search(r"^7 (\d+) (\d+)\n", process.read_streams()[0], re.MULTILINE)):
         assert process.poll() is None, process.read_streams()
@@ -269,7 +274,8 @@ def test_conversion_resumes_after_the_disk_was_full(
     image_folder, tmp_path, small_chunks, monkeypatch
 ):
     target = tmp_path / "train.beton"
-    write, limit = beton_writer.write_all, convert_module.PAGE_SIZE + 100_000
+    write = beton_writer.write_all
+    limit = convert_module.PAGE_SIZE + 100_000
 
     def fail_when_full(file, data):
         if file.tell() + len(data) > limit:
@@ -300,7 +306,8 @@ def with_bad_images(image_folder: Path, tmp_path: Path) -> tuple[Path, list[str]
 
 
 def test_convert_names_or_skips_unreadable_images(with_bad_images, tmp_path):
-    (root, bad), target = with_bad_images, tmp_path / "a.beton"
+    root, bad = with_bad_images
+    target = tmp_path / "a.beton"
     expected = forecast(root, target, RAW)
     sampled = get_error(NotReadyError, convert, root, target, RAW, do_nothing, expected)
     assert f"{root} has unreadable images: 2 of 8 that were read, such as {root}" in str(sampled)
@@ -316,7 +323,8 @@ def test_convert_names_or_skips_unreadable_images(with_bad_images, tmp_path):
 
 
 def test_resume_with_skip_names_earlier_bad_images(with_bad_images, tmp_path, small_chunks):
-    (root, bad), target = with_bad_images, tmp_path / "a.beton"
+    root, bad = with_bad_images
+    target = tmp_path / "a.beton"
     skip, strict = (
         ConvertOptions("raw", shuffle=False, on_bad_image=action, workers=1)
         for action in ("skip", "error")

@@ -57,7 +57,8 @@ def write_rows(
     path: Path, cells: list, labels: list, description: object = None, group: int = 4
 ) -> None:
     """Write a parquet file in the Hugging Face format."""
-    arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    writer = pytest.importorskip("pyarrow.parquet")
     text = description if isinstance(description, str) else json.dumps(description)
     table = arrow.table({"image": cells, "label": labels})
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +104,8 @@ def test_shards_convert_like_folders(kind, image_folder, tmp_path):
 
 def test_changed_shard_is_another_source(image_folder, tmp_path):
     write_tars(image_folder, tmp_path)
-    alone, other = find_shards(tmp_path), tmp_path / "test-0000.tar"
+    alone = find_shards(tmp_path)
+    other = tmp_path / "test-0000.tar"
     other.write_bytes(b"not even read")  # only the first by name is read
     write_tar(tmp_path / "train-9.tar", {"x.jpg": b"", "x.cls": b"ant"})
     shards = find_shards(tmp_path)
@@ -156,7 +158,8 @@ def test_shards_reject_samples_of_one_name(tmp_path):
 
 
 def test_damaged_or_unlabeled_shards_are_rejected(tmp_path):
-    writer, path = pytest.importorskip("pyarrow.parquet"), tmp_path / "a.parquet"
+    writer = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
     path.write_bytes(b"PAR1" * 10)
     assert_shards_rejected(tmp_path, "cannot be read as a parquet file")
     with path.open("wb") as file:
@@ -235,7 +238,8 @@ def test_group_of_rows_too_large_is_not_decoded(tmp_path, monkeypatch):
 
 
 def test_repeated_large_value_is_decoded_in_parts(tmp_path, monkeypatch):
-    arrow, rows = pytest.importorskip("pyarrow"), 64
+    arrow = pytest.importorskip("pyarrow")
+    rows = 64
     write_rows(tmp_path / "a.parquet", [{"bytes": bytes(1 << 20)}] * rows, [0] * rows, group=rows)
     assert (tmp_path / "a.parquet").stat().st_size < 1 << 20
     monkeypatch.setattr(shards, "_MAX_GROUP_BYTES", 40 << 20)
@@ -255,7 +259,8 @@ def test_parquet_rejects_value_that_is_not_label(tmp_path, labels):
 
 
 def test_parquet_rejects_two_label_columns(tmp_path):
-    arrow, path = pytest.importorskip("pyarrow"), tmp_path / "a.parquet"
+    arrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "a.parquet"
     columns = [arrow.array([{"bytes": b"x"}]), arrow.array([0]), arrow.array([1])]
     table = arrow.Table.from_arrays(columns, names=["image", "label", "label"])
     pytest.importorskip("pyarrow.parquet").write_table(table, path)

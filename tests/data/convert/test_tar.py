@@ -73,7 +73,8 @@ def test_iterate_members_reads_long_headers_of_every_file(tmp_path):
 
 def change_size(path: Path, size: bytes) -> None:
     """Change the size in the 31st header, and update its checksum."""
-    content, offset = bytearray(path.read_bytes()), find_header(path, 30)
+    content = bytearray(path.read_bytes())
+    offset = find_header(path, 30)
     content[offset + 124 : offset + 136] = size
     content[offset + 148 : offset + 156] = b" " * 8
     content[offset + 148 : offset + 156] = b"%06o\0 " % sum(content[offset : offset + 512])
@@ -83,14 +84,16 @@ def change_size(path: Path, size: bytes) -> None:
 def append_member(path: Path, kind: bytes) -> None:
     with tarfile.open(path, "a") as file:
         one = tarfile.TarInfo("odd.jpg")
-        one.type, one.linkname = kind, NAMES[0]
+        one.type = kind
+        one.linkname = NAMES[0]
         file.addfile(one)
 
 
 def insert_headers(path: Path, text: bytes, times: int = 1, size: int = 0) -> None:
     """Insert extended headers at the start, which may claim another size."""
     one = tarfile.TarInfo("header")
-    one.type, one.size = tarfile.XHDTYPE, size or len(text)
+    one.type = tarfile.XHDTYPE
+    one.size = size or len(text)
     block = one.tobuf(tarfile.GNU_FORMAT) + text + bytes(-len(text) % 512)
     path.write_bytes(times * block + path.read_bytes())
 
@@ -131,8 +134,10 @@ def test_iterate_members_rejects_incomplete_archive(
 
 
 def test_iterate_members_misses_no_file_after_changed_header(tmp_path):
-    path, rng = write_archive(tmp_path / "a.tar"), random.Random(0)
-    whole, expected = path.read_bytes(), read_members(path)
+    path = write_archive(tmp_path / "a.tar")
+    rng = random.Random(0)
+    whole = path.read_bytes()
+    expected = read_members(path)
     for _ in range(300):
         offset = find_header(path, 0) + 512 * 3 * rng.randrange(len(NAMES)) + rng.randrange(512)
         content = bytearray(whole)

@@ -13,7 +13,8 @@ import yaml
 from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, torchx
 from tests.jobs.engines.strange_names import STRANGE_NAMES
 
-ONE, TWO = Allocation(1, 4), Allocation(2, 8)
+ONE = Allocation(1, 4)
+TWO = Allocation(2, 8)
 ARGUMENTS = [
     "recipe=mild",
     *(f"data=/{name}" for name in STRANGE_NAMES),
@@ -152,7 +153,8 @@ def test_trainjob_escapes_arguments_and_leaves_time_to_save(allocation):
 
 def test_torchx_component_escapes_arguments(monkeypatch):
     called = {}
-    dist, specs = ModuleType("torchx.components.dist"), ModuleType("torchx.specs")
+    dist = ModuleType("torchx.components.dist")
+    specs = ModuleType("torchx.specs")
     dist.ddp = lambda *arguments, **rest: called.update(rest, arguments=list(arguments))
     specs.AppDef = SimpleNamespace
     monkeypatch.setitem(sys.modules, "torchx.components.dist", dist)

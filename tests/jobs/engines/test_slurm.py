@@ -59,7 +59,8 @@ def start_script(
     )
 
 
-ONE_NODE, TWO_NODES = Allocation(1, 4), Allocation(2, 8)
+ONE_NODE = Allocation(1, 4)
+TWO_NODES = Allocation(2, 8)
 
 #: Arguments of srun before the command.
 SRUN_ARGUMENTS = ["--kill-on-bad-exit=0", "--wait=300", "--cpu-bind=none"]
