@@ -17,6 +17,7 @@ from resnet_recipes.base.errors import (
     STOPPED_CODES,
     Command,
     ExitCode,
+    Hint,
     NotReadyError,
     Problem,
     Statement,
@@ -97,15 +98,13 @@ def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
     if config.device == "cuda" and not gpus:
         yield cuda.make_missing_gpu_problem("launch.device", "cuda", "launch.device=cpu")
     elif config.gpus != "auto" and int(config.gpus) > gpus:
-        problem = cuda.make_missing_gpu_problem(
-            "launch.gpus", int(config.gpus), "launch.device=cpu gpus=auto"
-        )
+        plan = Hint(f"resnet-recipes plan NAME gpus={config.gpus}   plans for another machine")
+        fix = f"gpus={gpus}" if gpus else "launch.device=cpu gpus=auto"
+        problem = cuda.make_missing_gpu_problem("launch.gpus", int(config.gpus), fix)
         if gpus:
-            problem = problem._replace(
-                clause=Statement(f"this machine has {format_count(gpus, 'GPU')}"),
-                fix=f"gpus={gpus}",
-            )
-        yield problem
+            clause = Statement(f"this machine has {format_count(gpus, 'GPU')}")
+            problem = problem._replace(clause=clause, fix=fix)
+        yield problem._replace(fix=(*problem.advice, plan))
 
 
 def find_temporary_folder_problems() -> Iterator[Problem]:
