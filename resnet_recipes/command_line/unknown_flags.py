@@ -135,7 +135,8 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     template = MEANINGS.get(key, Translation(("recipe={}",)))
     is_number = value.replace(".", "", 1).isdecimal()
     is_safe = is_number and template.text.removesuffix("={}") in (*SHORT_NAMES, "seed")
-    if not usage.takes_recipe or (template.takes_value and not is_safe):
+    is_flag = any(word in usage.values for word in template.words[:1])
+    if not usage.takes_recipe or (template.takes_value and not (is_safe or is_flag)):
         return None
     typed = " ".join([flag, *values]).strip()
     translation = translate(key, value)

@@ -331,6 +331,12 @@ def test_file_of_two_flags_is_one_problem(flags, list_message_lines, work_folder
     assert lines[0] == "error: unknown flag --out p.csv; did you mean --csv p.csv?"
 
 
+@pytest.mark.parametrize("flag", ["--ckpt", "--continue"])
+def test_flag_that_means_resume_needs_no_recipe(flag, list_message_lines, work_folder):
+    (line, *_) = list_message_lines(f"resnet-train {flag} first")
+    assert line == f"error: unknown flag {flag} first; did you mean --resume first?"
+
+
 @pytest.mark.parametrize(
     "typed", ["eval first data=my new images", "predict first my new images --top 1"]
 )
