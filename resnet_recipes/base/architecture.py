@@ -182,5 +182,5 @@ class ModelConfig(Section):
         if name in NETWORKS:
             return selection
         misfits = replace(self, name=name)._find_misfits()
-        fixes = [fix for one in misfits if one.key not in _LIBRARY_INIT for fix in one.fixes]
+        fixes = [fix for wrong in misfits if wrong.key not in _LIBRARY_INIT for fix in wrong.fixes]
         return " ".join([selection, *fixes]) if fixes else selection

@@ -33,9 +33,9 @@ class ErrorCollector:
     def problems(self) -> list[Problem]:
         """All problems; of several with the same place, key, value and clause, the first."""
         problems = list[Problem]()
-        for each in (problem for error in self._errors for problem in error.problems):
-            if all((each.where, *each[:3]) != (other.where, *other[:3]) for other in problems):
-                problems.append(each)
+        for problem in (problem for error in self._errors for problem in error.problems):
+            if all((problem.where, *problem[:3]) != (old.where, *old[:3]) for old in problems):
+                problems.append(problem)
         return problems
 
     def raise_if_any(self) -> None:

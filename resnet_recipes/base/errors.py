@@ -144,12 +144,12 @@ class Problem(NamedTuple):
     @property
     def fixes(self) -> tuple[str, ...]:
         """Commands and values to use instead, without hints."""
-        return tuple(each for each in self.advice if not isinstance(each, Hint))
+        return tuple(fix for fix in self.advice if not isinstance(fix, Hint))
 
     @property
     def changes(self) -> tuple[Change, ...]:
         """The fixes that change a setting."""
-        return tuple(each for each in self.fixes if isinstance(each, Change))
+        return tuple(fix for fix in self.fixes if isinstance(fix, Change))
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -173,7 +173,7 @@ class Problem(NamedTuple):
 
     def replace_sweep_hint(self, *fix: str) -> "Problem":
         """Return the same problem with `fix` in place of a hint to train several values."""
-        others = tuple(each for each in self.advice if not isinstance(each, SweepHint))
+        others = tuple(fix for fix in self.advice if not isinstance(fix, SweepHint))
         return self if others == self.advice else self._replace(fix=(*others, *fix))
 
     def about(self, name: str) -> str:
@@ -185,7 +185,7 @@ class Problem(NamedTuple):
     def lines(self) -> list[str]:
         """Return the text to show: the problem, then lines that start with a label."""
         likely = self._find_likely_names()
-        below = [format_advice(self.format_fix(each)) for each in self.advice if each not in likely]
+        below = [format_advice(self.format_fix(fix)) for fix in self.advice if fix not in likely]
         if self.kind is Kind.UNUSED and not below:
             below = ["hint:  remove it"]
         if self.valid:
@@ -201,7 +201,7 @@ class Problem(NamedTuple):
             subject = f"`{to_text(self.value)}`"
         subject = self.typed or subject
         likely = "".join(
-            f"; did you mean {each}?" for each in map(self._format_name, self._find_likely_names())
+            f"; did you mean {name}?" for name in map(self._format_name, self._find_likely_names())
         )
         match self.kind:
             case Kind.UNKNOWN:
@@ -348,12 +348,12 @@ class Note(NamedTuple):
     def list_rows(self, label: str = "note") -> list[LabeledText]:
         """Return the rows to show: the note, and each line of advice; "or" before alternatives."""
         advice = list_advice(self.fix)
-        labels = [get_label(each) for each in advice]
+        labels = [get_label(line) for line in advice]
         return [
             (label, self.text),
             *(
-                ("or" if "use" == each in labels[:index] else each, _to_snippet(text, text))
-                for index, (each, text) in enumerate(zip(labels, advice, strict=True))
+                ("or" if "use" == kind in labels[:index] else kind, _to_snippet(text, text))
+                for index, (kind, text) in enumerate(zip(labels, advice, strict=True))
             ),
         ]
 

@@ -66,7 +66,7 @@ def parse_path(key: str, text: str) -> Path:
     if address := _ADDRESS.match(text):
         clause = "is an address, but only local files and folders can be read here"
         if key == "data.root":
-            prefixes = ", ".join(f"{each}://" for each in FETCHED_SCHEMES)
+            prefixes = ", ".join(f"{scheme}://" for scheme in FETCHED_SCHEMES)
             clause = f"must start with {prefixes}"
         scheme = address[1].lower()
         rest = text[address.end() :]

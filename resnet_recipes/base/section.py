@@ -44,7 +44,7 @@ def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
             for option in find_dataclasses(field_type)
             for inner in get_field_types(option)
         ]
-        likely_name = find_closest(key, [f"{prefix}{each}" for each in (*field_types, *inside)])
+        likely_name = find_closest(key, [f"{prefix}{name}" for name in (*field_types, *inside)])
         fix: Fix = likely_name or Hint(f"settings: {', '.join(field_types)}")
         raise RecipeError([Problem.unknown_setting(key, value, fix)])
     try:
@@ -52,7 +52,7 @@ def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
     except BrokenRuleError as error:
         clause = error.clause
         is_number = field_types[name] in (int, float)
-        durations = [each for each in get_limits(cls).get(name, ()) if isinstance(each, IsDuration)]
+        durations = [rule for rule in get_limits(cls).get(name, ()) if isinstance(rule, IsDuration)]
         if durations:
             clause = durations[0].find_broken_rule("")
         if is_number and isinstance(value, str) and value.replace(".", "", 1).isdigit():
@@ -62,7 +62,7 @@ def fit_value(cls: type, name: str, value: object, prefix: str) -> Any:
         if field_types[name] is str and not isinstance(value, str):  # 2 in place of "2h"
             section = cls()
             setattr(section, name, str(value))
-            broken = [one._replace(key=key) for one in section.problems() if one.key == name]
+            broken = [wrong._replace(key=key) for wrong in section.problems() if wrong.key == name]
             quoted = problem._replace(fix=problem.fix or Value(f"'{value}'"))
             problem = next(iter(broken), quoted)
         raise RecipeError([problem]) from None

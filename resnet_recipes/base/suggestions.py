@@ -179,8 +179,8 @@ def find_part(name: str, names: Iterable[str]) -> str:
     """Return the longest name that is part of `name`, or the first that starts with it, or ""."""
     part = name.lower()
     names = list(names)
-    longer = [one for one in names if len(part) > 3 and one.startswith(part)]
-    return max((one for one in names if one in part), key=len, default=[*longer, ""][0])
+    longer = [known for known in names if len(part) > 3 and known.startswith(part)]
+    return max((known for known in names if known in part), key=len, default=[*longer, ""][0])
 
 
 def find_misspelled(name: str, names: Iterable[str]) -> str:
@@ -228,11 +228,11 @@ def _count_slips(typed: str, name: str, long: int) -> int | None:
     if typed.removeprefix("un").removeprefix("no").lstrip("_") == name != typed:
         return None  # the opposite setting
     count = 0
-    for one, other in pairs:
-        edits = _count_edits(one, other)
-        size = min(len(one), len(other))
-        is_other = size < MIN_TYPO_LETTERS and len(one) <= len(other)
-        is_other = is_other or (size <= 4 and sorted(one[:1]) != sorted(other[:1]) and edits > 0)
+    for left, right in pairs:
+        edits = _count_edits(left, right)
+        size = min(len(left), len(right))
+        is_other = size < MIN_TYPO_LETTERS and len(left) <= len(right)
+        is_other = is_other or (size <= 4 and sorted(left[:1]) != sorted(right[:1]) and edits > 0)
         if edits > (2 if size >= long else 1) or (edits and is_other):
             return None
         count += edits

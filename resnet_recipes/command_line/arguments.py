@@ -120,9 +120,9 @@ def parse_arguments(
     if not mistakes:
         errors.raise_if_any()
         return arguments
-    others = [each for each in errors.problems if each.key not in wrong_flags]
+    others = [problem for problem in errors.problems if problem.key not in wrong_flags]
     problems = _explain_mistakes(mistakes, others, arguments, usage)
-    raise RecipeError(sorted(problems, key=lambda each: _find_place(each.key, argv)))
+    raise RecipeError(sorted(problems, key=lambda problem: _find_place(problem.key, argv)))
 
 
 def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
@@ -169,7 +169,7 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
     spaced, joined = _join_spaced(positional, usage)
     mistakes.problems += spaced
     for key, value in sorted(
-        mistakes.misplaced.values(), key=lambda each: each[0] not in RUN_FLAGS
+        mistakes.misplaced.values(), key=lambda flag: flag[0] not in RUN_FLAGS
     ):
         add_argument(key, value, usage, joined)
     return Arguments(flags, joined, " ".join(usage.command)), mistakes
@@ -189,10 +189,10 @@ def _explain_mistakes(
     mistakes: _Mistakes, others: list[Problem], arguments: Arguments, usage: Usage
 ) -> list[Problem]:
     """Return the problems of wrong flags and `others`, those of other arguments, each once."""
-    problems = [_add_value_problem(each, others) for each in mistakes.problems]
+    problems = [_add_value_problem(problem, others) for problem in mistakes.problems]
     problems += explain_settings(mistakes.settings, usage, others)
     if mistakes.misplaced:
-        words = [each for each in arguments.positional if each not in mistakes.settings]
+        words = [word for word in arguments.positional if word not in mistakes.settings]
         fix = complete_command(arguments.flags, words, problems, usage)
         key, *more = mistakes.misplaced
         clause = f"{'are not flags' if more else 'is not a flag'} here"
@@ -203,11 +203,11 @@ def _explain_mistakes(
 def _add_value_problem(problem: Problem, others: list[Problem]) -> Problem:
     """Return the problem of a wrong flag; if its value is wrong, too, take that from `others`."""
     flag = "".join(problem.fixes[:1]).partition(" ")[0]
-    for each in others:
-        if each.key == flag != "" and (each.fixes or each.kind is Kind.UNUSED):
-            others.remove(each)
-            fix = tuple(map(each.format_fix, each.advice))
-            return each._replace(key=problem.key, value=None, fix=fix, typed=problem.key)
+    for other in others:
+        if other.key == flag != "" and (other.fixes or other.kind is Kind.UNUSED):
+            others.remove(other)
+            fix = tuple(map(other.format_fix, other.advice))
+            return other._replace(key=problem.key, value=None, fix=fix, typed=problem.key)
     return problem
 
 

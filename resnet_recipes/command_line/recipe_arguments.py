@@ -173,8 +173,8 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
     positional = drop_arguments(arguments.positional, "nodes")
     if "-m" in arguments:  # each run gets a name
         positional, *others = list_points(drop_arguments(positional, *NAME_KEYS))
-        for each in others:
-            _check_name(replace(arguments, positional=each))
+        for settings in others:
+            _check_name(replace(arguments, positional=settings))
     result = compose_recipe(replace(arguments, positional=positional), needs_data)
     _check_machine(result.recipe, (), arguments)
 
@@ -284,7 +284,7 @@ def _add_other_problems(error: RecipeError, arguments: Arguments) -> RecipeError
         return error  # nothing else can be wrong, and a check takes seconds
     typed = get_value(arguments.positional, "recipe")
     readable = Library(arguments.recipes).list_readable_names()
-    likely = [each for each in (typed, *settings) if each in readable]
+    likely = [argument for argument in (typed, *settings) if argument in readable]
     recipe = [*likely, find_misspelled(typed, readable) or "mild"][0]
     flags = {**arguments.flags, "-m": ""} if "," in typed else arguments.flags
     complete = replace(arguments, positional=[f"recipe={recipe}", *changes], flags=flags)
@@ -297,7 +297,7 @@ def add_setting_problems(error: RecipeError, arguments: Arguments) -> RecipeErro
         check_settings(arguments)
     except RecipeError as other:
         added = [problem for problem in other.problems if problem not in error.problems]
-        kind = min(error, other, key=lambda each: each.exit_code)
+        kind = min(error, other, key=lambda mistake: mistake.exit_code)
         return type(kind)([*map(_drop_command, error.problems), *added]) if added else error
     return error
 
@@ -312,7 +312,7 @@ def _check_name(arguments: Arguments) -> None:
     """Raise RecipeError unless the arguments give one recipe that exists, or a budget."""
     library = Library(arguments.recipes)
     positional = arguments.positional
-    typed = (each.removeprefix("recipe=") for each in select_arguments(positional, "recipe"))
+    typed = (text.removeprefix("recipe=") for text in select_arguments(positional, "recipe"))
     names = list(filter(None, typed))
     changes = drop_arguments(positional, "recipe")
     recipes = library.list_names()
@@ -327,7 +327,7 @@ def _check_name(arguments: Arguments) -> None:
     names += [argument for argument in changes if argument in recipes]
     key = " ".join(names)
     if "-m" not in arguments:  # mild,hot
-        names = [each for name in names for each in name.split(",")]
+        names = [part for name in names for part in name.split(",")]
     if len(names) > 1:
         if select_arguments(changes, "run.extends"):
             clause = Statement("--extend names the run, and the new run keeps its recipe")
@@ -365,10 +365,10 @@ def find_packaged_recipe(arguments: Arguments) -> Entry | None:
 def complete_images(problems: Sequence[Problem], arguments: Arguments) -> Sequence[Problem]:
     """Return problems; if the only one is a folder typed without `data=`, it gets the command."""
     recipe = get_value(arguments.positional, "recipe")
-    keys = [each.key for each in problems]
-    images = [each for problem in problems for each in problem.changes if each.key == "data"]
+    keys = [problem.key for problem in problems]
+    images = [change for problem in problems for change in problem.changes if change.key == "data"]
     if not (recipe and images and len(keys) == 1 and keys[0] in arguments.positional):
         return problems
-    others = [each for each in arguments.positional if each not in keys]
+    others = [argument for argument in arguments.positional if argument not in keys]
     words = [arguments.command, recipe, *drop_arguments(others, "recipe"), *images]
     return [problems[0]._replace(fix=Command.of(*words))]

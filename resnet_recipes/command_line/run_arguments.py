@@ -75,9 +75,9 @@ def list_records(arguments: Iterable[str]) -> list[RunRecord]:
 
     def read(argument: str) -> Iterator[RunRecord]:
         folder = find_run(argument)
-        one = read_run(folder)
+        record = read_run(folder)
         try:
-            yield from map(check_settings_file, [one] if one else iterate_runs(folder))
+            yield from map(check_settings_file, [record] if record else iterate_runs(folder))
         except OSError as error:
             clause = f"cannot be listed: {error.strerror}"
             raise NotReadyError.at(folder, clause, LIST) from None
@@ -217,8 +217,8 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
         changes = drop_arguments(positional, "recipe", *_NAMING)
         with errors:
             RecipeError.raise_if_any(
-                Problem(*each.partition("=")[::2], clause, fix, kind=Kind.UNUSED)
-                for each in select_arguments(positional, "recipe", *_NAMING)
+                Problem(*argument.partition("=")[::2], clause, fix, kind=Kind.UNUSED)
+                for argument in select_arguments(positional, "recipe", *_NAMING)
             )
         with errors:
             resumed = _find_run("--resume", run_name, changes)
@@ -323,7 +323,7 @@ def _is_network_setting(key: str) -> bool:
         return key == "model.weights"
     from resnet_recipes.methods import ORDER  # imports torch
 
-    return any(key == f"methods.{each.name}.{each.network_setting}" for each in ORDER)
+    return any(key == f"methods.{method.name}.{method.network_setting}" for method in ORDER)
 
 
 def _reject_last(key: str, name: str, arguments: Arguments, fix: str) -> None:

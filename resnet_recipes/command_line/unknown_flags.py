@@ -84,7 +84,7 @@ def _translate_job_flag(flag: str, value: str, usage: Usage, argv: Sequence[str]
     count = re.sub(r"^.*:|^.*\D.*$", "", value) or "1"  # --gres=gpu:a100:2
     typed = f"{flag} {value}".strip()
     text, note = (
-        each.format(shlex.quote(value), count=count, flag=typed) for each in (ours.text, ours.note)
+        part.format(shlex.quote(value), count=count, flag=typed) for part in (ours.text, ours.note)
     )
     return text, Hint(note)
 
@@ -117,8 +117,8 @@ def _find_flag(key: str, value: str, takes: Mapping[str, str]) -> str:
 def _find_similar_flag(flag: str, value: str, usage: Usage) -> str:
     """Return the flag with a similar name, or the only one that starts alike, with its value."""
     takes = usage.values
-    flags = {to_key(each): each for each in (*takes, "--help")}
-    started = [each for each in takes if each.startswith(flag) and (value or not takes[each])]
+    flags = {to_key(name): name for name in (*takes, "--help")}
+    started = [name for name in takes if name.startswith(flag) and (value or not takes[name])]
     near = flags.get(find_closest(to_key(flag), flags)) or (started[0] if len(started) == 1 else "")
     form = takes.get(near, "")
     argument = form if form in ("", "FOLDER") else value or form
@@ -157,9 +157,9 @@ def explain_settings(
     """Yield the problems of settings typed as flags, then the problems of other arguments."""
     for argument, flag in settings.items():
         keys = list_keys(argument)
-        about_flag = (one for one in wrong if one.key in keys and one.kind is not Kind.ABSENT)
+        about_flag = (item for item in wrong if item.key in keys and item.kind is not Kind.ABSENT)
         problem = next(about_flag, None)
-        wrong = [one for one in wrong if one is not problem]
+        wrong = [item for item in wrong if item is not problem]
         if problem and (problem.kind is Kind.UNKNOWN or not argument.endswith("=")):
             yield _adapt_problem(problem, flag, usage)
         else:
@@ -173,7 +173,7 @@ def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
         problem = problem.replace_text("resnet-train ...", f"{' '.join(usage.command)} ...")
     kind, clause, valid = problem.kind, problem.clause, problem.valid
     fixes = (_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes)
-    hints = (_adapt_fix(each, usage) for each in problem.advice if isinstance(each, Hint))
+    hints = (_adapt_fix(hint, usage) for hint in problem.advice if isinstance(hint, Hint))
     advice = tuple(filter(None, fixes))
     fix = (*advice, *hints)
     if kind is Kind.UNKNOWN and not valid and {*fix} <= {SETTINGS_HELP}:  # nothing is similar
@@ -210,7 +210,7 @@ def _suggest_setting(argument: str, flag: str, usage: Usage) -> Problem:
     _, key, *_ = list_keys(argument)
     has_settings = usage.takes_recipe or usage.opens_network
     # the settings of a run that does not exist were not checked
-    short_keys = [each for name in SHORT_NAMES for each in list_keys(name)]
+    short_keys = [key for name in SHORT_NAMES for key in list_keys(name)]
     is_known = not has_settings or "." in key or key in (*short_keys, "recipe", "seed")
     valid = () if is_known else (*usage.values, "--help")
     return Problem(flag, None, "unknown flag", fix if is_known else (), valid, Kind.UNKNOWN)

@@ -81,8 +81,8 @@ def run(arguments: Arguments) -> int:
         "machine": dict(tables["machine"]),
         "groups": list(map(_group_values, groups)),
         "pairs": [
-            {"runs": pair, **one._asdict(), "interval": one.interval}
-            for pair, one in differences.items()
+            {"runs": pair, **difference._asdict(), "interval": difference.interval}
+            for pair, difference in differences.items()
         ],
     }
     folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
@@ -134,8 +134,8 @@ def _group_values(group: SeedGroup) -> dict[str, object]:
 def _name_runs(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:
     folders = [escape_controls(run.folder) for run in runs]
     width = max(map(len, folders))
-    for letter, folder, one in zip(letters, folders, runs, strict=True):
-        yield f"{letter}  {folder:{width}}  recipe={escape_controls(one.recipe)}"
+    for letter, folder, run in zip(letters, folders, runs, strict=True):
+        yield f"{letter}  {folder:{width}}  recipe={escape_controls(run.recipe)}"
 
 
 def _format_differences(
@@ -217,7 +217,7 @@ def _stack(heads: Sequence[str], key: str, values: Sequence[str]) -> list[str]:
 def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
     facts = [read_image_facts(run.folder) for run in runs]
     clocks = {"training": "minutes"}
-    if any(one.get("train_examples") == IMAGENET_IMAGES for one in facts):
+    if any(fact.get("train_examples") == IMAGENET_IMAGES for fact in facts):
         # published results use these clocks
         clocks |= {"steady state": "minutes_steady_state", "MLPerf's clock": "minutes_mlperf"}
     clocks |= {"wall time": "wall_minutes"}

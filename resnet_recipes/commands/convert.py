@@ -61,7 +61,7 @@ def check(arguments: Arguments) -> None:
         try:
             plan_files(source, target, options)
         except RecipeError as error:
-            paths = [each for each in arguments.positional if each not in changes]
+            paths = [path for path in arguments.positional if path not in changes]
             others = [] if errors.problems else [*changes, *arguments.flags]
             raise type(error)(
                 _complete_command(problem, paths, others) for problem in error.problems

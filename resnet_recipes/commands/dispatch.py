@@ -101,11 +101,11 @@ def train(argv: Sequence[str]) -> int:
         return _print_version()
     if "--list" in argv:
         accepted = get_usage("ls").values
-        others = [each for each in argv if each != "--list"]
+        others = [argument for argument in argv if argument != "--list"]
         RecipeError.raise_if_any(
-            Problem(each, None, "cannot be used with --list", kind=Kind.UNUSED)
-            for each in others
-            if each in get_usage("train").values and each not in accepted
+            Problem(argument, None, "cannot be used with --list", kind=Kind.UNUSED)
+            for argument in others
+            if argument in get_usage("train").values and argument not in accepted
         )
         return run(["ls", *others])
     if argv[0] not in Library().list_names():

@@ -89,7 +89,7 @@ def check(arguments: Arguments) -> None:
         raise RecipeError([Problem(topic, None, "unknown topic", fix, valid, Kind.UNKNOWN)])
     errors = ErrorCollector()
     network = arguments.flags.get("--network")
-    unused = [each for each in settings if topic != "data" or not each.startswith(_NESTED)]
+    unused = [setting for setting in settings if topic != "data" or not setting.startswith(_NESTED)]
     with errors:
         if network:
             check_network([network, *settings], USAGE)

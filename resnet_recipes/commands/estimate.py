@@ -89,7 +89,7 @@ def check(arguments: Arguments) -> None:
     with errors:
         budget, reach = (arguments.flags.get(flag, "") for flag in ("--within", "--reach"))
         launch = LaunchConfig(budget=budget, price=1.0)  # the price is checked later
-        problems = [_name_flags(each.under("launch"), budget) for each in launch.problems()]
+        problems = [_name_flags(problem.under("launch"), budget) for problem in launch.problems()]
         if budget and reach:
             clause = "asks for the least time, and --within gives a time"
             problems.append(Problem("--reach", reach, clause, Hint("remove one of them")))
@@ -190,7 +190,7 @@ def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) ->
         yield ""
     for note in _advise(plan, forecast):
         yield from wrap_text(note.text[:1].upper() + note.text[1:], get_width(), rest="    ")
-        yield from (f"      {format_advice(each)}" for each in list_advice(note.fix))
+        yield from (f"      {format_advice(advice)}" for advice in list_advice(note.fix))
         yield ""
     yield f"{forecast.source[:1].upper()}{forecast.source[1:]}."
 
@@ -265,8 +265,8 @@ def print_candidates(arguments: Arguments, price: float | None) -> ExitCode:
     try:
         candidates = find_candidates(settings, arguments.recipes, names, reach, say)
     except RecipeError as error:
-        raise type(error)(_name_flags(each, budget) for each in error.problems) from None
-    rows = [_collect_candidate(each, settings) for each in candidates.candidates]
+        raise type(error)(_name_flags(problem, budget) for problem in error.problems) from None
+    rows = [_collect_candidate(candidate, settings) for candidate in candidates.candidates]
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes")]
     rows = [row | {"front": id(row) in front} for row in rows]
@@ -334,7 +334,7 @@ def _format_candidates(
             "RECIPE": row["recipe"],
             "EPOCHS": f"{round(row['epochs'], 1):g}"
             if budget or row["epochs"].is_integer()
-            else f"{each.plan.total_steps:,} steps",
+            else f"{candidate.plan.total_steps:,} steps",
             "TIME": format_or_dash(row["minutes"], format_minutes)
             if row["measured"] or not row["minutes"]
             else f"~{format_long_time(60 * row['minutes'])}",
@@ -342,7 +342,7 @@ def _format_candidates(
             "TOP-1": format_or_dash(row["top1_percent"], "{:.1f}%".format),
             "ACCURACY": row["accuracy"] or "-",
         }
-        for row, each in zip(rows, candidates.candidates, strict=True)
+        for row, candidate in zip(rows, candidates.candidates, strict=True)
     ]
     for key, heads in (("cost", ["COST"]), ("top1_percent", ["TOP-1", "ACCURACY"])):
         if all(row[key] is None for row in rows):

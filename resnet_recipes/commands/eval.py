@@ -78,7 +78,7 @@ def check(arguments: Arguments) -> None:
     with errors:
         check_network(arguments.positional, USAGE)
     with errors:
-        find_runs(each for each in arguments.positional[1:] if "=" not in each)
+        find_runs(argument for argument in arguments.positional[1:] if "=" not in argument)
     heads = {"--csv": ("class,images,", "network,data,"), "--images": ("path,label,prediction,",)}
     for flag, starts in (heads | {"--gallery": (GALLERY_HEAD,)}).items():
         with errors:

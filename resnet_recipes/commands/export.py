@@ -155,11 +155,11 @@ def _find_problems(
     """Yield problems of flags and settings that are known before the network is opened."""
     flags = arguments.flags
     dtype, lose = _read_precision(arguments.flags)
-    format_names = [each for each in arguments.positional[1:] if each in formats]
+    format_names = [word for word in arguments.positional[1:] if word in formats]
     rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
-    rest = [each for each in rest if each not in format_names]
+    rest = [word for word in rest if word not in format_names]
     if wrong := find_network_setting_problems("export", rest):
-        rest = [each for each in rest if not find_network_setting_problems("export", [each])]
+        rest = [word for word in rest if not find_network_setting_problems("export", [word])]
     for problem in wrong:
         meant = str(problem.value) if problem.key.endswith("dtype") else problem.key  # half=True
         is_on = str(problem.value).lower() not in OFF
@@ -167,10 +167,10 @@ def _find_problems(
         yield problem._replace(fix=f"--dtype {dtype_fix}", valid=()) if dtype_fix else problem
     to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
     to = to or next(iter(format_names), "onnx")
-    folders = [each for each in rest[1:] if "=" not in each]  # RUN FOLDER
+    folders = [word for word in rest[1:] if "=" not in word]  # RUN FOLDER
     folder = find_free_path(Path((folders or ["exported"])[0]))
     path = shlex.quote(flags.get("--out") or str(folder))
-    words = shlex.join([each for each in rest if each not in folders])
+    words = shlex.join([word for word in rest if word not in folders])
     command = Command(f"resnet-recipes export {words} --to {to} --out {path}")
     fix = command if has_network and to in formats else ""
     if "--to" not in flags:

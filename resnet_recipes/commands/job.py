@@ -175,7 +175,8 @@ def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Pro
 
 
 def _say_problems(title: str, problems: Iterable[Problem], arguments: Sequence[str]) -> None:
-    if lines := [line for one in problems for line in name_as_typed(one, arguments).lines()]:
+    typed = (name_as_typed(problem, arguments) for problem in problems)
+    if lines := [line for problem in typed for line in problem.lines()]:
         say(title, *(type(line)(f"      {line}") for line in lines))
 
 
@@ -210,11 +211,11 @@ def _format_slurm(
     Raises RecipeError if the runs request different GPUs.
     """
     launches = [point.recipe.launch for point, _ in runs.values()]
-    if any(replace(one, budget="") != replace(launches[0], budget="") for one in launches):
+    if any(replace(launch, budget="") != replace(launches[0], budget="") for launch in launches):
         clause = Statement("all jobs of an array must request the same GPUs")
         fix = Hint("use one value for gpus and each launch setting")
         raise RecipeError.of("-m", None, clause, fix)
-    budgets = [parse_budget(one.budget, one.price) for one in launches if one.budget]
+    budgets = [parse_budget(launch.budget, launch.price) for launch in launches if launch.budget]
     usual = "24:00:00"
     if len(budgets) == len(runs):
         usual = slurm.format_time(max(budgets) + slurm.START_SECONDS)

@@ -52,7 +52,7 @@ def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
             if _PUBLISHED in lines[0]:
                 results = [item["published"] for item in items if item["published"]]
                 has_results = True
-                clocks |= {one["clock"] for one in results if one["minutes"] and one["clock"]}
+                clocks |= {row["clock"] for row in results if row["minutes"] and row["clock"]}
             yield from (*lines, "")
     if has_results:
         text = "PUBLISHED is the ImageNet result whose duration is closest to the recipe's."

@@ -208,12 +208,12 @@ def _describe_forecast(
         yield "memory", f"about {need} of {size} per GPU: predicted, not measured"
     if forecast:
         phases = forecast.estimate.phases
-        each = ", ".join(
+        speeds = ", ".join(
             f"{format_number(phase.images_per_second)} images/s at {phase.pixels} px "
             f"({phase.limit})"
             for phase in dict.fromkeys((phases[0], phases[len(phases) // 2], phases[-1]))
         )
-        yield "speed", f"{each}: {forecast.source}"
+        yield "speed", f"{speeds}: {forecast.source}"
 
 
 def _describe_time_left(plan: "Plan", seconds: float) -> LabeledRows:

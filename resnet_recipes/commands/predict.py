@@ -100,20 +100,20 @@ def run(arguments: Arguments) -> int:
     top = int(arguments.flags.get("--top", "5"))
     class_count = min(top, network.network.about.num_classes)
     bad: list[Prediction] = []
-    each: Iterable[Prediction] = _count(
+    counted: Iterable[Prediction] = _count(
         predict_images(network, paths, class_count), bad, len(paths)
     )
     if gallery := arguments.flags.get("--gallery"):
-        each = predictions = list(each)
+        counted = predictions = list(counted)
     if "--csv" in arguments:
-        _write_csv(arguments.flags["--csv"], each, class_count)
+        _write_csv(arguments.flags["--csv"], counted, class_count)
     elif "--json" in arguments:
-        print(json.dumps(list(map(_make_row, each)), indent=1))
+        print(json.dumps(list(map(_make_row, counted)), indent=1))
     else:
-        for one in each:
-            if not one.error:
-                print(escape_controls(one.file))
-            for name, probability in one.classes:
+        for prediction in counted:
+            if not prediction.error:
+                print(escape_controls(prediction.file))
+            for name, probability in prediction.classes:
                 title = f"{name} {find_english_name(name)}".rstrip()
                 print(f"  {100 * probability:6.2f}%  {escape_controls(title)}")
     if gallery:
@@ -193,19 +193,19 @@ def _count(
 ) -> "Iterator[Prediction]":
     """Yield all predictions, show their number, and add unreadable images to `bad`."""
     with ProgressLine("classifying") as show:
-        for count, one in enumerate(predictions, start=1):
-            if one.error:
-                bad.append(one)
-            yield one
+        for count, prediction in enumerate(predictions, start=1):
+            if prediction.error:
+                bad.append(prediction)
+            yield prediction
             if not sys.stdout.isatty():  # on a terminal the predictions themselves show progress
                 show(count, total)
 
 
-def _make_row(one: "Prediction") -> dict[str, object]:
-    if one.error:
-        return {"file": one.file, "error": one.error}
-    classes = [{"class": name, "probability": probability} for name, probability in one.classes]
-    return {"file": one.file, "classes": classes}
+def _make_row(prediction: "Prediction") -> dict[str, object]:
+    if prediction.error:
+        return {"file": prediction.file, "error": prediction.error}
+    classes = [{"class": name, "probability": value} for name, value in prediction.classes]
+    return {"file": prediction.file, "classes": classes}
 
 
 def _write_csv(file_name: str, predictions: "Iterable[Prediction]", class_count: int) -> None:
@@ -215,12 +215,10 @@ def _write_csv(file_name: str, predictions: "Iterable[Prediction]", class_count:
     ]
     with open_output("--csv", file_name) as file:
         file.write(format_csv_line(["file", *heads, "error"]).encode())
-        for one in predictions:
-            values = [
-                value for name, probability in one.classes for value in (name, f"{probability:.6f}")
-            ]
+        for prediction in predictions:
+            values = [text for name, value in prediction.classes for text in (name, f"{value:.6f}")]
             values += [""] * (len(heads) - len(values))
-            file.write(format_csv_line([one.file, *values, one.error]).encode())
+            file.write(format_csv_line([prediction.file, *values, prediction.error]).encode())
 
 
 def _describe_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
@@ -228,6 +226,6 @@ def _describe_unread(bad: "list[Prediction]", count: int) -> Iterator[str]:
         yield f"{bad[0].file} {bad[0].error}"
         return
     yield f"{len(bad):,} of {count:,} images cannot be read:"
-    yield from (f"  {one.file} {one.error}" for one in bad[:_MAX_NAMED])
+    yield from (f"  {prediction.file} {prediction.error}" for prediction in bad[:_MAX_NAMED])
     if len(bad) > _MAX_NAMED:
         yield f"  and {len(bad) - _MAX_NAMED:,} more; --csv FILE lists them all"

@@ -182,8 +182,8 @@ def _suggest_removal(*arguments: str) -> Command:
     """Return the command that deletes runs; a misspelled run gets its name."""
     names = list_choices("RUN")
     words = [
-        each if find_run_path("RUN", each) else find_closest(each, names) or each
-        for each in arguments
+        argument if find_run_path("RUN", argument) else find_closest(argument, names) or argument
+        for argument in arguments
     ]
     return Command.of("resnet-recipes", "runs", "rm", *words)
 

@@ -92,7 +92,7 @@ def run(arguments: Arguments) -> int:
     parents = {name: (other, plans[other].stable_steps) for name, other in before.items()}
     slots = make_slots(parallel, gpus, count_cores())
     code = Sweep(root, run_arguments, say, slots, parents).train()
-    if records := [one for name in runs if (one := read_run(root / name))]:
+    if records := [record for name in runs if (record := read_run(root / name))]:
         print("\n".join(format_runs(records)))
     return code
 
@@ -221,8 +221,8 @@ def _describe(
         runs_at_once = parallel if cuda.find_gpus().count else 1  # on a CPU, they share the cores
         money = f": {_format_cost(cost / runs_at_once, runs)}" if cost else ""
         seconds = 60 * minutes / runs_at_once
-        is_guess = any(each.is_guess for each in forecasts)
-        is_measured = any(each.when for each in forecasts)
+        is_guess = any(forecast.is_guess for forecast in forecasts)
+        is_measured = any(forecast.when for forecast in forecasts)
         clock = format_clock(seconds) if is_measured else format_long_time(seconds, is_guess)
         yield f"about {clock} in total{money}"
     for source, count in sources.items():

@@ -67,7 +67,7 @@ def _read_options(arguments: Arguments) -> tuple[str, str, str]:
 def _find_training_command(arguments: Arguments, path: Path) -> str:
     from resnet_recipes.methods import ORDER
 
-    method = next(each for each in ORDER if each.soft_labels_setting)
+    method = next(method for method in ORDER if method.soft_labels_setting)
     teacher = f"methods.{method.name}.{method.network_setting}"
     labels = f"methods.{method.name}.{method.soft_labels_setting}"
     folder = arguments.flags.get("--recipes")

@@ -123,12 +123,12 @@ def find_candidates(
     if errors and (len(skipped) == len(names) or any(map(_is_missing_data, skipped.values()))):
         raise next(errors[name] for name in (*best, "mild", *names) if name in errors)
     if min_top1_percent is not None:
-        candidates.sort(key=lambda each: each.estimate.max_minutes if each.estimate else inf)
+        candidates.sort(key=lambda option: option.estimate.max_minutes if option.estimate else inf)
     elif candidates and "launch.budget" in candidates[0].plan.origin.settings:
         candidates.sort(key=partial(_rank_by_accuracy, best))
     if candidates and not _is_best(candidates[0], best):
         reason = ""
-    untimed = {*names} - {*skipped} - {each.plan.recipe.name for each in candidates}
+    untimed = {*names} - {*skipped} - {option.plan.recipe.name for option in candidates}
     return Candidates(candidates, reason, best, skipped, untimed, weights_problems)
 
 
@@ -176,13 +176,13 @@ def _find_durations(
             sufficient += [Fraction(published)] if published else []
             durations |= {min(sufficient)} if sufficient else set()
         plans = [change_duration(plan, epochs) for epochs in sorted(durations)]
-    for each in plans:
+    for changed in plans:
         yield Candidate(
-            each,
-            estimate(each, forecast.speeds) if forecast else None,
+            changed,
+            estimate(changed, forecast.speeds) if forecast else None,
             bool(forecast and forecast.when),
-            own_accuracies.get(each.horizon.epochs)
-            or estimate_accuracy(plan.published, each.epochs),
+            own_accuracies.get(changed.horizon.epochs)
+            or estimate_accuracy(plan.published, changed.epochs),
         )
 
 

@@ -56,6 +56,6 @@ def _complete_network(advice: str, recipe: Recipe, facts: DataFacts) -> str:
     try:
         make_plan(replace(recipe, model=model), facts, 1, reads_teachers=False)
     except RecipeError as error:
-        changes = [one.format_fix(fix) for one in error.problems for fix in one.fixes[:1]]
+        changes = [wrong.format_fix(fix) for wrong in error.problems for fix in wrong.fixes[:1]]
         return " ".join([advice, *changes])
     return advice

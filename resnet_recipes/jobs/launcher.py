@@ -169,7 +169,7 @@ class Launch:
             failure = killed or failure
         if self._request == Request.TRAIN:
             if not (failure or killed) and len(endings) == self.group.ranks:
-                return max(endings, key=lambda one: (one.code, -one.rank))
+                return max(endings, key=lambda ending: (ending.code, -ending.rank))
         elif failure is None or failure.is_consequence or failure is killed:
             return self._make_ending_of_stop(endings)
         if failure or killed:
@@ -197,7 +197,7 @@ class Launch:
             return self._make_run_ending(ExitCode.FAILED, "stopped at once", message)
         is_cancelled = self._signal == signal.SIGINT
         code = ExitCode.CANCELLED if is_cancelled else ExitCode.PREEMPTED
-        if done := [one for one in endings if not one.has_failed]:
+        if done := [ending for ending in endings if not ending.has_failed]:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
             message = f"no checkpoint was saved within {SAVE_SECONDS} seconds of the signal"

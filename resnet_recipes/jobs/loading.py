@@ -92,7 +92,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
         first_epoch_images_per_second=None,
         total_images_per_second=None,
     )
-    alone, expected = (estimate(plan, each) for each in (free, speeds))
+    alone, expected = (estimate(plan, rates) for rates in (free, speeds))
     shortest, now = alone.total_minutes, expected.total_minutes
     files = now
     if not any(phase.limit == "loader" for phase in expected.phases):

@@ -60,7 +60,8 @@ def plan_memory(plan: Plan) -> InMemory | None:
     With auto, they have the largest size that fits for all images.
     """
     is_auto = plan.recipe.data.memory_pixels == AUTO
-    return next((each for each in list_options(plan) if each.fraction == 1 or not is_auto), None)
+    options = list_options(plan)
+    return next((option for option in options if option.fraction == 1 or not is_auto), None)
 
 
 def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:

@@ -114,7 +114,9 @@ def check(
     methods = get_enabled(recipe.methods)
     is_local = root and recipe.data.backend != "synthetic" and not is_fetched(root)
     is_local = is_local and not is_demo_missing(recipe)
-    teaching = tuple(f"methods.{name}." for name, one in methods.items() if one.network_setting)
+    teaching = tuple(
+        f"methods.{name}." for name, method in methods.items() if method.network_setting
+    )
     missing = NotReadyError.raise_if_any
     checks: dict[tuple[str, ...], Callable[[], object]] = {
         ("data.root", "data.backend"): lambda: is_local and missing([find_root_problem(root)]),

@@ -104,7 +104,7 @@ def find_owners(key: str) -> list[Any]:
     """Return the sections that have a setting; several optimizers may have the same setting."""
     section, _, name = key.rpartition(".")
     options = find_dataclasses(get_setting_type(section))
-    return [each for each in options if name in get_field_types(each)]
+    return [owner for owner in options if name in get_field_types(owner)]
 
 
 def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _find_unknown(
     tree: dict[str, Any], prefix: str, valid: Iterable[str] = ()
 ) -> Iterator[Problem]:
     """Yield a problem for each name that is not valid, and for each name in an unknown section."""
-    for name in [each for each in tree if each not in valid]:
+    for name in [key for key in tree if key not in valid]:
         key = f"{prefix}{name}"
         value = tree[name]
         likely_name = find_closest(key, get_setting_types())
@@ -176,13 +176,13 @@ def _choose_section(
         name = likely_name
         tree = tree | {"name": likely_name}
     field_types = get_field_types(names[name])
-    owners = {each: [one for one in names if each in get_field_types(names[one])] for each in tree}
-    for setting, readers in owners.items():
-        if readers and setting not in field_types and tree[setting] is not None:
+    settings = {}
+    for setting, value in tree.items():
+        readers = [option for option in names if setting in get_field_types(names[option])]
+        if setting in field_types or not readers:
+            settings[setting] = value
+        elif value is not None:
             clause = f"is not a setting of {name}"
             fix = Hint(f"{setting} is a setting of {', '.join(readers)}; null removes it")
-            problems.append(Problem(f"{key}.{setting}", tree[setting], clause, fix))
-    settings = {
-        each: value for each, value in tree.items() if each in field_types or not owners[each]
-    }
+            problems.append(Problem(f"{key}.{setting}", value, clause, fix))
     return names[name], settings

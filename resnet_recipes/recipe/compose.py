@@ -73,7 +73,7 @@ def compose(
     changed, problems = overrides.parse(changes)
     options = _read_options(changed, links, library, problems)
     result = _compose_links(links, options, changed, problems)
-    if problems := [one for one in problems if needs_data or one.key != "data.root"]:
+    if problems := [problem for problem in problems if needs_data or problem.key != "data.root"]:
         suggested = _add_suggestions(problems, changes, result.recipe, [*links, *options])
         with suppress(RecipeError):
             _resolve_paths(result.recipe)
@@ -91,8 +91,9 @@ def _add_suggestions(
         _fit_to_images(add_suggestion(problem, changes, context), recipe) for problem in problems
     ]
     rest = [problem for problem in suggested if problem.key != "data.root"]
-    has_data = any("data" in (one.key, *(change.key for change in one.changes)) for one in rest)
-    return rest if has_data else suggested
+    keys = {problem.key for problem in rest}
+    keys |= {change.key for problem in rest for change in problem.changes}
+    return rest if "data" in keys else suggested
 
 
 def _make_context(name: str, links: Links, recipe: Recipe) -> Context:
@@ -154,7 +155,7 @@ def _compose_links(
     links = [*links, *options]
     mistakes += _find_second_duration(changed, recipe.launch.budget)
     if mistakes or problems:  # a plan reports these conflicts
-        mistakes += (one.under("methods") for one in Stack.of(recipe.methods).problems())
+        mistakes += (problem.under("methods") for problem in Stack.of(recipe.methods).problems())
     problems += [_locate(problem, changed, links, recipe) for problem in mistakes]
     digests = {
         str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document, _ in links
@@ -366,5 +367,5 @@ def add_location(problem: Problem, document: Document, context: Context | None =
         on = [method.name for method in ORDER]  # null turns off what it inherits
         context = (context or Context("mild", {}.get))._replace(methods=on)
         problem = add_suggestion(problem, [argument], context)
-    lines = [line for each in problem.advice for line in document.format_fix(problem.key, each)]
+    lines = [line for fix in problem.advice for line in document.format_fix(problem.key, fix)]
     return problem._replace(where=document.locate(problem.key), fix=tuple(lines))

@@ -98,15 +98,15 @@ def _fit_to_command(
     """Return a translation that fits the recipe's methods and the other arguments."""
     if argument[0] != "~" and translation.text.startswith("~"):
         translation = _turn_off(translation.text[1:], context)
-    return _drop_typed(translation, [each for each in arguments if each != argument])
+    return _drop_typed(translation, [word for word in arguments if word != argument])
 
 
 def _drop_rejected_values(problem: Problem, context: Context) -> Problem:
     """Return a problem without the suggested values that its setting rejects."""
     accepted = tuple(
-        each
-        for each in problem.advice
-        if not isinstance(each, Value) or _is_valid_sweep(f"{problem.key}={each}", context)
+        fix
+        for fix in problem.advice
+        if not isinstance(fix, Value) or _is_valid_sweep(f"{problem.key}={fix}", context)
     )
     return problem._replace(fix=accepted)
 
@@ -127,7 +127,7 @@ def _show_value_before(problem: Problem, argument: str, context: Context) -> Pro
     if before is None:
         name = problem.key.rpartition(".")[2]
         defaults = [getattr(owner(), name) for owner in find_owners(problem.key)]
-        before = next((each for each in defaults if each is not None), None)
+        before = next((default for default in defaults if default is not None), None)
         source = "the default is"
     if before in (None, "", []) or isinstance(before, dict):
         return problem
@@ -147,7 +147,7 @@ def _turn_off(method: str, context: Context) -> Translation:
 def _drop_typed(translation: Translation, others: Iterable[str]) -> Translation:
     """Return a translation without those later settings that other arguments also change."""
     first, *rest = translation.words or [""]
-    typed = {change.key for each in others for change in expand(each)}
+    typed = {change.key for argument in others for change in expand(argument)}
     if first == "model.weights=torchvision" and "model.weights" in typed:
         return Translation((), "remove it: model.weights is set")
     untyped = [argument for argument in rest if expand(argument)[0].key not in typed]
@@ -164,8 +164,8 @@ def _list_siblings(argument: str) -> tuple[str, ...]:
     section = argument.lstrip("~").partition("=")[0].rpartition(".")[0]
     names = [
         name
-        for each in find_dataclasses(get_setting_type(section))
-        for name in get_field_types(each)
+        for section_type in find_dataclasses(get_setting_type(section))
+        for name in get_field_types(section_type)
     ]
     return tuple(dict.fromkeys(names))
 
@@ -174,7 +174,7 @@ def _is_accepted(translation: Translation, context: Context) -> bool:
     """Return whether the command accepts the settings of a translation."""
     settings = filter(SETTING.fullmatch, translation.words)
     return not context.allowed or all(
-        each.key in context.allowed for setting in settings for each in expand(setting)
+        change.key in context.allowed for setting in settings for change in expand(setting)
     )
 
 
@@ -193,7 +193,7 @@ def _correct_value(
             break
         better = _translate(first, wrong, context)
         if better is None and wrong.fixes:
-            hints = [each for each in wrong.advice if isinstance(each, Hint)]
+            hints = [fix for fix in wrong.advice if isinstance(fix, Hint)]
             better = _read_fix(wrong)._replace(note="".join(hints[:1]))
             if better.text.partition("=")[0] not in list_keys(first):
                 # the value also needs another setting, which the next message names
@@ -231,7 +231,7 @@ def _translate(argument: str, problem: Problem, context: Context) -> Translation
     """Return the translation of a rejected argument, or None."""
     name, equals, value = argument.partition("=")
     several = argument.split(",")
-    if len(several) > 1 and all(_is_valid_sweep(each, context) for each in several):
+    if len(several) > 1 and all(_is_valid_sweep(part, context) for part in several):
         return Translation(tuple(several))  # lr=0.1,wd=3
     off = _OFF_METHOD.fullmatch(argument.lower())
     if off and (method := _find_method(off[1])):
@@ -349,7 +349,7 @@ def _check_setting(setting: str, chosen: Mapping[str, str] = {}) -> Problem | No
             first = owners[0].name if section in GROUPS and owners else ""
             if choice := chosen.get(root := section.partition(".")[0], first):
                 tree[root] = {"name": choice, **tree[root]}
-            problems += [one for one in build_recipe(tree)[1] if one.key == change.key]
+            problems += [problem for problem in build_recipe(tree)[1] if problem.key == change.key]
         if change.key == "model.name" and not problems:
             try:
                 backbones.require_network(str(change.value))
@@ -409,5 +409,5 @@ def _read_several_values(name: str, value: str, context: Context) -> Translation
     if not values:
         return None
     listed = values[1] or ",".join(map(str, range(int(values[2]), int(values[3]) + 1)))
-    each = f"{name}={listed}"
-    return Translation(("-m", each)) if listed and _is_valid_sweep(each, context) else None
+    sweep = f"{name}={listed}"
+    return Translation(("-m", sweep)) if listed and _is_valid_sweep(sweep, context) else None

@@ -71,11 +71,11 @@ def read(path: Path) -> Recipe:
     document = strict_yaml.load_frozen(path)
     tree = drop_removed(document.tree) if _is_unedited(document) else document.tree
     recipe, problems = build_recipe(tree)
+    where = strict_yaml.shorten_path(path)
+    located = (problem._replace(where=where) for problem in problems)
     NotReadyError.raise_if_any(
-        (add_key_meaning(one) if one.kind is Kind.UNKNOWN and not one.fixes else one)._replace(
-            where=strict_yaml.shorten_path(path)
-        )
-        for one in problems
+        add_key_meaning(problem) if problem.kind is Kind.UNKNOWN and not problem.fixes else problem
+        for problem in located
     )
     return recipe
 

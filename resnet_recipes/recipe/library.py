@@ -185,7 +185,7 @@ class Library:
     def read_valid_chain(self, name: str) -> list[Link]:
         """Return `read_chain(name)`. Raises RecipeError with the problems of all files."""
         links = self.read_chain(name)
-        RecipeError.raise_if_any(one for link in links for one in link.document.problems)
+        RecipeError.raise_if_any(problem for link in links for problem in link.document.problems)
         return links
 
     def find_option(self, group: str, name: str) -> Entry:

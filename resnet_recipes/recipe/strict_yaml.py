@@ -95,10 +95,11 @@ class Document:
             name, _, value = word.partition("=")
             full = get_full_name(name)
             short = find_short_name(name)
-            name = next((full[len(each) :] for each in above if full.startswith(each)), short)
+            name = next((full[len(prefix) :] for prefix in above if full.startswith(prefix)), short)
             section, _, leaf = name.rpartition(".")
             lines.setdefault(section, {})[leaf] = f"{leaf}: {value or repr('')}"
-        for section, settings in ((each, lines[each].values()) for each in lines):
+        for section, leaves in lines.items():
+            settings = leaves.values()
             names = section.split(".")[::-1]
             line = reduce(lambda inner, outer: f"{outer}: {{{inner}}}", names, ", ".join(settings))
             yield from [line] if section else settings
@@ -123,7 +124,8 @@ def load(path: Path, references: bool = False) -> Document:
     try:
         raw = read_bytes(path, MAX_YAML_BYTES)
     except NotReadyError as error:
-        raise RecipeError(one._replace(key=shorten_path(path)) for one in error.problems) from None
+        name = shorten_path(path)
+        raise RecipeError(problem._replace(key=name) for problem in error.problems) from None
     return parse(raw, path, references)
 
 
@@ -138,7 +140,8 @@ def load_frozen(path: Path) -> Document:
         return document
     except RecipeError as error:
         raise NotReadyError(
-            one if isinstance(one.fix, Hint) else one._replace(fix=lost) for one in error.problems
+            problem if isinstance(problem.fix, Hint) else problem._replace(fix=lost)
+            for problem in error.problems
         ) from None
 
 
@@ -348,7 +351,7 @@ def _make_key_problem(name: str) -> Problem:
         if not (fix := _SHORT_OF.get(likely_name, likely_name)):
             problem = add_key_meaning(Problem.unknown_setting(plain_name.strip("_"), "..."))
             document = Document(Path(), {})
-            fix = tuple(line for each in problem.advice for line in document.format_fix("", each))
+            fix = tuple(line for text in problem.advice for line in document.format_fix("", text))
     return Problem.unknown_setting(name, fix=fix)
 
 

@@ -19,7 +19,7 @@ ARGUMENTS = [
 def train() -> AppDef:
     """Start the run, or resume it."""
     return ddp(
-        *(each.replace("$", "$$") for each in ARGUMENTS),  # torchx replaces $names
+        *(text.replace("$", "$$") for text in ARGUMENTS),  # torchx replaces $names
         m="resnet_recipes",  # resnet-train
         name="{name}",
         j="{nodes}x{ranks}",  # nodes x ranks
