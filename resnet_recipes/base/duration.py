@@ -11,9 +11,9 @@ from resnet_recipes.base.names import DECIMAL
 
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
-_NUMBER = r"(\d+(?:\.\d+)?)"
-_TIME = re.compile(f"{_NUMBER}([hms])")
-_AMOUNT = re.compile(rf"\${_NUMBER}|{_NUMBER}\$")
+_UNSIGNED = r"(\d+(?:\.\d+)?)"
+_TIME = re.compile(f"{_UNSIGNED}([hms])")
+_AMOUNT = re.compile(rf"\${_UNSIGNED}|{_UNSIGNED}\$")
 
 #: Seconds per unit of wall-clock time.
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}

@@ -179,8 +179,8 @@ def find_part(name: str, names: Iterable[str]) -> str:
     """Return the longest name that is part of `name`, or the first that starts with it, or ""."""
     part = name.lower()
     names = list(names)
-    longer = [known for known in names if len(part) > 3 and known.startswith(part)]
-    return max((known for known in names if known in part), key=len, default=[*longer, ""][0])
+    longer = [entry for entry in names if len(part) > 3 and entry.startswith(part)]
+    return max((entry for entry in names if entry in part), key=len, default=[*longer, ""][0])
 
 
 def find_misspelled(name: str, names: Iterable[str]) -> str:

@@ -29,9 +29,9 @@ from resnet_recipes.command_line.unknown_flags import (
 from resnet_recipes.command_line.usage import Usage
 
 #: Flags in the Hydra spelling, with ours.
-HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
+_HYDRA_FLAGS = {"--multirun": "-m", "--cfg=job": "--cfg"}
 
-_NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
+_SIGNED_NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 
 #: Keys of some settings, with their short names.
 DATA_KEYS = ("data", "data.root")
@@ -40,7 +40,7 @@ BUDGET_KEYS = ("budget", "launch.budget")
 NAME_KEYS = ("run", "run.name")
 
 #: The start of an argument inside another argument: a flag or a setting.
-_SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT_NAMES)}|[a-z_]+\.[a-z_.]+)=)")
+_NEXT_ARGUMENT = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT_NAMES)}|[a-z_]+\.[a-z_.]+)=)")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def parse_arguments(
     errors = ErrorCollector()
     for flag, name in arguments.flags.items():
         with errors:
-            if usage.values[flag].startswith("FILE") and flag not in wrong_flags:
+            if usage.placeholders[flag].startswith("FILE") and flag not in wrong_flags:
                 require_folder(flag, name)
     with errors:
         _check_count(arguments.positional, usage)
@@ -122,7 +122,7 @@ def parse_arguments(
         return arguments
     others = [problem for problem in errors.problems if problem.key not in wrong_flags]
     problems = _explain_mistakes(mistakes, others, arguments, usage)
-    raise RecipeError(sorted(problems, key=lambda problem: _find_place(problem.key, argv)))
+    raise RecipeError(sorted(problems, key=lambda problem: _find_position(problem.key, argv)))
 
 
 def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
@@ -132,9 +132,9 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
     mistakes = _Mistakes()
     ahead = deque(argv)
     while ahead:
-        argument = HYDRAS.get(typed := ahead.popleft(), typed)
+        argument = _HYDRA_FLAGS.get(typed := ahead.popleft(), typed)
         name, equals, value = argument.partition("=")
-        if usage.takes_recipe and _SEVERAL.search(argument):
+        if usage.takes_recipe and _NEXT_ARGUMENT.search(argument):
             clause = "is a single argument; remove the quotes"
             mistakes.problems.append(Problem(argument, None, clause, argument))
             ahead.extendleft(reversed(argument.split()))
@@ -144,7 +144,7 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
             flags.setdefault(*meant)
         elif not argument.startswith("-") or argument == "-":
             positional.append(argument)
-        elif name not in usage.values:
+        elif name not in usage.placeholders:
             values = [value] if equals else _take_values(ahead)
             typed = argument if equals else " ".join([name, *values]).strip()
             if is_argument(to_key(name), usage):
@@ -153,12 +153,12 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
                 mistakes.problems.append(problem._replace(key=typed))
                 # the suggested flag is then not also missing
                 flag, *words = shlex.split("".join(problem.fixes[:1])) or [""]
-                if flag in usage.values:
+                if flag in usage.placeholders:
                     flags[flag] = flags.get(flag) or " ".join(words)
             else:
                 positional.append(format_setting(name, values))
                 mistakes.settings[positional[-1]] = typed
-        elif usage.values[name]:
+        elif usage.placeholders[name]:
             is_next = not equals and ahead and not re.match("-[^0-9.]", ahead[0])
             flags[name] = (ahead.popleft() if is_next else value) or flags.get(name, "")
         elif equals:
@@ -178,7 +178,7 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
 def _find_value_problems(flags: Mapping[str, str], usage: Usage) -> Iterator[Problem]:
     """Yield the problems of flags without a value, and of files with a wrong ending."""
     for flag, value in flags.items():
-        form = usage.values[flag]
+        form = usage.placeholders[flag]
         if form and not value:
             yield explain_missing_value(flag, usage)
         elif form.startswith("FILE"):
@@ -220,10 +220,10 @@ def _check_count(positional: Sequence[str], usage: Usage) -> None:
     if not needs_files and len(positional) < usage.positional[0]:
         fix = Command.of(*usage.command, *positional, *usage.example.split()[2:][len(positional) :])
     typed = shlex.join([usage.command[-1], *positional])
-    raise RecipeError.of("COMMAND", typed, f"needs {usage.takes}", fix)
+    raise RecipeError.of("COMMAND", typed, f"needs {usage.positional_text}", fix)
 
 
-def _find_place(key: str, argv: Sequence[str]) -> int:
+def _find_position(key: str, argv: Sequence[str]) -> int:
     """Return the position of the argument that a problem is about, or the number of arguments."""
     word = key if key in argv else key.partition(" ")[0]
     return argv.index(word) if word in argv else len(argv)
@@ -234,7 +234,7 @@ def _take_values(ahead: deque[str]) -> list[str]:
     if not ahead or ahead[0].startswith("-") or "=" in ahead[0]:
         return [""]
     values = [ahead.popleft()]
-    while ahead and _NUMBER.fullmatch(values[-1]) and _NUMBER.fullmatch(ahead[0]):
+    while ahead and _SIGNED_NUMBER.fullmatch(values[-1]) and _SIGNED_NUMBER.fullmatch(ahead[0]):
         values.append(ahead.popleft())  # --opt-betas 0.9 0.95
     return values
 
@@ -280,7 +280,7 @@ def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], lis
         name = argument.rstrip("=:")
         value = after.lstrip("=")
         is_run = not joined and usage.opens_network
-        names = (*SHORT_NAMES, "nodes") if "--for" in usage.values else SHORT_NAMES
+        names = (*SHORT_NAMES, "nodes") if "--for" in usage.placeholders else SHORT_NAMES
         is_short = usage.settings and not is_run and argument in names
         is_split = value and re.fullmatch(r"[\w.]+", name) and "=" not in value
         if not is_run and (count := _count_words_of_path(argument, ahead)):  # data=My Photos

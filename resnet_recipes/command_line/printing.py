@@ -15,7 +15,7 @@ from resnet_recipes.base.text import Snippet, escape_controls, format_csv_line, 
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.output_files import is_stream
 
-_NUMBER = re.compile(r"[-?]|[<$~]{0,2}[\d.,:/?]+(%| \w+)?")
+_NUMERIC_CELL = re.compile(r"[-?]|[<$~]{0,2}[\d.,:/?]+(%| \w+)?")
 
 
 def say(*texts: str) -> None:
@@ -107,7 +107,7 @@ def format_table(
 
 
 def _align(cells: Sequence[str], width: int) -> list[str]:
-    alignment = ">" if all(map(_NUMBER.fullmatch, cells[1:])) else "<"
+    alignment = ">" if all(map(_NUMERIC_CELL.fullmatch, cells[1:])) else "<"
     return [f"{cell:{alignment}{width}}" for cell in cells]
 
 

@@ -36,15 +36,15 @@ def to_key(flag: str) -> str:
 def find_plain_flag(argument: str, usage: Usage) -> list[str]:
     """Return the flag and value that an argument without dashes means, such as time=2h, or []."""
     name, _, value = argument.partition("=")
-    if usage.takes_recipe and value and usage.values.get(f"--{name}") and name != "resume":
+    if usage.takes_recipe and value and usage.placeholders.get(f"--{name}") and name != "resume":
         return [f"--{name}", value]
-    engine = FOREIGN_VALUES["--for"].get(argument) if "--for" in usage.values else None
+    engine = FOREIGN_VALUES["--for"].get(argument) if "--for" in usage.placeholders else None
     return ["--for", engine.text] if engine else []
 
 
 def explain_missing_value(flag: str, usage: Usage) -> Problem:
     """Return the problem of a flag without a value, with a value that works or its meaning."""
-    value = usage.values[flag]
+    value = usage.placeholders[flag]
     if value == "RUN":
         run = next(iter(list_choices(flag).values()), "")
         return Problem(flag, None, "needs a run", f"{flag} {run}" if run else LIST)
@@ -69,14 +69,14 @@ def explain_flag(
     if not fix and not (has_settings and translate(flag, value)):
         fix = _find_similar_flag(flag, value, usage)
     if fix or not usage.settings:
-        valid = () if fix else (*usage.values, "--help")
+        valid = () if fix else (*usage.placeholders, "--help")
         return Problem(typed, None, "unknown flag", fix, valid, Kind.UNKNOWN)
     return _explain_foreign(flag, values, usage)
 
 
 def _translate_job_flag(flag: str, value: str, usage: Usage, argv: Sequence[str]) -> Fix:
     """Return the fix for a flag of Slurm or another engine, or ()."""
-    ours = JOB_FLAGS.get(to_key(flag)) if "--for" in usage.values else None
+    ours = JOB_FLAGS.get(to_key(flag)) if "--for" in usage.placeholders else None
     if not ours or (ours.words and not value):
         return ()
     if not (ours.words or {"slurm", "--for=slurm"} & {*argv}):
@@ -96,12 +96,12 @@ def _translate_flag(flag: str, value: str, usage: Usage) -> Fix:
         return Command("resnet-recipes --version")
     if not value and (off := re.fullmatch(r"-methods\.(\w+)", flag)):
         return f"'~methods.{off[1]}'"
-    if "--to" in usage.values and key in FOREIGN_FORMATS:
+    if "--to" in usage.placeholders and key in FOREIGN_FORMATS:
         return f"--to {FOREIGN_FORMATS[key].text}"
-    if value == "json" and "--json" in usage.values:
+    if value == "json" and "--json" in usage.placeholders:
         return "--json"
-    ours = _find_flag(key, value, usage.values)
-    if ours and usage.values[ours] and not value:
+    ours = _find_flag(key, value, usage.placeholders)
+    if ours and usage.placeholders[ours] and not value:
         return explain_missing_value(ours, usage).fix
     return f"{ours} {value}".strip() if ours else ()
 
@@ -116,11 +116,11 @@ def _find_flag(key: str, value: str, takes: Mapping[str, str]) -> str:
 
 def _find_similar_flag(flag: str, value: str, usage: Usage) -> str:
     """Return the flag with a similar name, or the only one that starts alike, with its value."""
-    takes = usage.values
-    flags = {to_key(name): name for name in (*takes, "--help")}
-    started = [name for name in takes if name.startswith(flag) and (value or not takes[name])]
+    forms = usage.placeholders
+    flags = {to_key(name): name for name in (*forms, "--help")}
+    started = [name for name in forms if name.startswith(flag) and (value or not forms[name])]
     near = flags.get(find_closest(to_key(flag), flags)) or (started[0] if len(started) == 1 else "")
-    form = takes.get(near, "")
+    form = forms.get(near, "")
     argument = form if form in ("", "FOLDER") else value or form
     return near and f"{near} {argument}".strip()
 
@@ -135,7 +135,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     template = MEANINGS.get(key, Translation(("recipe={}",)))
     is_number = value.replace(".", "", 1).isdecimal()
     is_safe = is_number and template.text.removesuffix("={}") in (*SHORT_NAMES, "seed")
-    is_flag = any(word in usage.values for word in template.words[:1])
+    is_flag = any(word in usage.placeholders for word in template.words[:1])
     if not usage.takes_recipe or (template.takes_value and not (is_safe or is_flag)):
         return None
     typed = " ".join([flag, *values]).strip()
@@ -178,7 +178,7 @@ def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
     fix = (*advice, *hints)
     if kind is Kind.UNKNOWN and not valid and {*fix} <= {SETTINGS_HELP}:  # nothing is similar
         fix = ()
-        valid = (*usage.values, "--help")
+        valid = (*usage.placeholders, "--help")
     elif advice:
         valid = ()
     if kind is Kind.UNKNOWN or problem.fixes:
@@ -199,7 +199,7 @@ def _name_option(problem: Problem, fix: str) -> str:
 def _adapt_fix(fix: str, usage: Usage) -> str:
     """Return a fix for the command that the user typed; "" if it is a flag of another command."""
     flag = fix.partition(" ")[0]
-    if not flag.startswith("-") or flag in usage.values:
+    if not flag.startswith("-") or flag in usage.placeholders:
         return fix
     return Command(f"resnet-train {fix}") if flag == "--resume" else ""
 
@@ -212,7 +212,7 @@ def _suggest_setting(argument: str, flag: str, usage: Usage) -> Problem:
     # the settings of a run that does not exist were not checked
     short_keys = [key for name in SHORT_NAMES for key in list_keys(name)]
     is_known = not has_settings or "." in key or key in (*short_keys, "recipe", "seed")
-    valid = () if is_known else (*usage.values, "--help")
+    valid = () if is_known else (*usage.placeholders, "--help")
     return Problem(flag, None, "unknown flag", fix if is_known else (), valid, Kind.UNKNOWN)
 
 
@@ -247,7 +247,7 @@ def complete_command(
         parts = [fix] if isinstance(fix, Change | Value) else shlex.split(fix)
         if parts[: len(usage.command)] == usage.command:
             return fix
-        if len(parts) == 2 and parts[0] in usage.values:
+        if len(parts) == 2 and parts[0] in usage.placeholders:
             flags[parts[0]] = parts[1]
         elif isinstance(fix, Value):
             words = [fix if word == str(problem.value) else word for word in words]

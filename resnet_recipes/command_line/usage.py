@@ -37,7 +37,7 @@ class Usage:
     flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes FOLDER": "your own recipes"
     more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
     positional: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
-    takes: str = ""  # description of the positional arguments: "two recipes or run folders"
+    positional_text: str = ""  # the positional arguments in words: "two recipes or run folders"
     settings: Scope | None = None  # what key=value arguments set; None if there are none
     needs_recipe: bool = True  # whether a command with recipe settings requires a recipe
     takes_images: bool = False  # whether the other arguments are images
@@ -59,8 +59,8 @@ class Usage:
         return self.settings is Scope.NETWORK
 
     @property
-    def values(self) -> dict[str, str]:
-        """The value of each flag: "FOLDER", or "" for none."""
+    def placeholders(self) -> dict[str, str]:
+        """The placeholder of the value of each flag: "FOLDER", or "" if the flag takes none."""
         return {name: value for name, _, value in (flag.partition(" ") for flag in self.flags)}
 
     def format_page(self, width: int = WIDTH) -> str:

@@ -152,7 +152,7 @@ def format_script(shell: str) -> str:
         "verbs": "|".join(commands),
         "spaced": " ".join(commands),
         "commands": " ".join(COMMANDS),
-        "flags": " ".join([*get_usage("train").values, "--help"]),
+        "flags": " ".join([*get_usage("train").placeholders, "--help"]),
     }
     text = _FISH if shell == "fish" else _BASH
     for name, value in parts.items():

@@ -52,11 +52,11 @@ def check(arguments: Arguments) -> None:
     from resnet_recipes.data.convert.encode import ConvertOptions
     from resnet_recipes.data.convert.splits import plan_files
 
-    source, target, changes = _split(arguments)
+    source, target, changes = _split_paths_and_options(arguments)
     options = ConvertOptions()
     errors = ErrorCollector()
     with errors:
-        options = _read_options(changes)
+        options = _parse_options(changes)
     with errors:
         try:
             plan_files(source, target, options)
@@ -88,8 +88,8 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.data.convert import convert, forecast
     from resnet_recipes.data.convert.splits import count_finished, plan_files
 
-    source, target, changes = _split(arguments)
-    options = _read_options(changes)
+    source, target, changes = _split_paths_and_options(arguments)
+    options = _parse_options(changes)
     files = plan_files(source, target, options)
     if count_finished(files) == len(files):
         say(f"already converted: {target}")
@@ -106,7 +106,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _split(arguments: Arguments) -> tuple[Path, Path, list[str]]:
+def _split_paths_and_options(arguments: Arguments) -> tuple[Path, Path, list[str]]:
     """Return SRC, DST and the options. Raises RecipeError unless there are two paths."""
     from resnet_recipes.base.field_types import get_field_types
     from resnet_recipes.data.convert.encode import ConvertOptions
@@ -135,7 +135,7 @@ def _is_path(argument: str, options: Collection[str]) -> bool:
     return not equals or "/" in key or (key not in options and "/" in value)
 
 
-def _read_options(arguments: Sequence[str]) -> "ConvertOptions":
+def _parse_options(arguments: Sequence[str]) -> "ConvertOptions":
     """Parse key=value arguments as conversion options. Raises RecipeError with every problem."""
     from resnet_recipes.base.field_types import get_field_types
     from resnet_recipes.data.convert.encode import ConvertOptions

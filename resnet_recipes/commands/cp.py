@@ -20,7 +20,7 @@ USAGE = Usage(
     RECIPES,
     "The new recipe inherits all settings of NAME. `resnet-recipes show NAME` prints them.",
     positional=(2, 2),
-    takes="a recipe and a file",
+    positional_text="a recipe and a file",
 )
 
 CHILD = """\

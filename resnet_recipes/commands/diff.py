@@ -22,7 +22,7 @@ USAGE = Usage(
     RECIPES | CSV | JSON,
     RUN_HELP,
     positional=(2, 2),
-    takes="two recipes or runs",
+    positional_text="two recipes or runs",
 )
 
 

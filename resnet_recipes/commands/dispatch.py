@@ -74,7 +74,7 @@ COMMANDS = (
 )
 
 #: Flags that make `resnet-train` run another module.
-_INSTEAD = {
+_MODULE_OF_FLAG = {
     "--completion": "completion",
     "--describe": "show",
     "--cfg": "train",
@@ -82,7 +82,7 @@ _INSTEAD = {
     "--dry-run": "plan",
 }
 
-_VERSION = ("--version", "-v", "-V", "version")
+_VERSION_ARGUMENTS = ("--version", "-v", "-V", "version")
 
 
 def get_usage(name: str) -> Usage:
@@ -97,20 +97,20 @@ def train(argv: Sequence[str]) -> int:
         about = "plan" if "--dry-run" in argv else "train"
         print(get_usage(about).format_page(get_page_width()), end="")
         return ExitCode.DONE if argv else ExitCode.RECIPE
-    if argv[0] in _VERSION or "--version" in argv:
+    if argv[0] in _VERSION_ARGUMENTS or "--version" in argv:
         return _print_version()
     if "--list" in argv:
-        accepted = get_usage("ls").values
+        accepted = get_usage("ls").placeholders
         others = [argument for argument in argv if argument != "--list"]
         RecipeError.raise_if_any(
             Problem(argument, None, "cannot be used with --list", kind=Kind.UNUSED)
             for argument in others
-            if argument in get_usage("train").values and argument not in accepted
+            if argument in get_usage("train").placeholders and argument not in accepted
         )
         return run(["ls", *others])
     if argv[0] not in Library().list_names():
         _reject_foreign_command(argv)
-    arguments = _parse("train", argv)
+    arguments = _parse_and_check("train", argv)
     name = _choose_module(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
     if starts and external_launcher.find_launcher():
@@ -133,7 +133,7 @@ def run(argv: Sequence[str]) -> int:
     if name in ("--help", "-h"):
         print(_format_overview(), end="")
         return ExitCode.DONE if argv else ExitCode.RECIPE
-    if name in _VERSION:
+    if name in _VERSION_ARGUMENTS:
         return _print_version()
     if name == "train":
         return train(rest)
@@ -156,13 +156,13 @@ def run(argv: Sequence[str]) -> int:
     if {"--help", "-h"} & set(rest):
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
-    arguments = _parse(name, rest)
+    arguments = _parse_and_check(name, rest)
     if usage.takes_recipe and (usage.needs_recipe or has_recipe(arguments)):
         check_recipe(arguments)  # reports a wrong name before imports that take seconds
     return _import_module(name).run(arguments)
 
 
-def _parse(name: str, argv: Sequence[str]) -> Arguments:
+def _parse_and_check(name: str, argv: Sequence[str]) -> Arguments:
     """Return the arguments of a command. Raises RecipeError with every problem that is found."""
     usage = get_usage(name)
 
@@ -231,7 +231,7 @@ def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) 
 
 def _choose_module(arguments: Arguments) -> str:
     """Return the module selected by the flags of `resnet-train`."""
-    return next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
+    return next((module for flag, module in _MODULE_OF_FLAG.items() if flag in arguments), "train")
 
 
 def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
@@ -250,7 +250,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     names = [
         argument
         for before, argument in pairwise(["", *rest])
-        if not (argument[:1] == "-" or usage.values.get(before) or is_setting(argument))
+        if not (argument[:1] == "-" or usage.placeholders.get(before) or is_setting(argument))
     ]
     if "{}" in first:  # `new mine`
         first = first.format(Path(names[0]).stem if names else "mine")
@@ -300,7 +300,7 @@ def _move_run_first(usage: Usage, argv: Sequence[str]) -> list[str]:
     if usage.takes_images and (images := get_value(argv, *IMAGE_FLAGS)):
         words.append(images)
     words += drop_arguments(argv, *keys)
-    if "--to" in usage.values and (to := get_value(argv, "format")):
+    if "--to" in usage.placeholders and (to := get_value(argv, "format")):
         words += ["--to", to, "--out", str(find_free_path(Path("exported")))]
     return words
 

@@ -75,7 +75,7 @@ MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if the topic is unknown, or if its arguments are wrong."""
-    topic, paths, settings = _split(arguments.positional)
+    topic, paths, settings = _split_topic_paths_settings(arguments.positional)
     if topic not in (*_TOPICS, "machine"):
         topics = ("data PATH", "native", "gpu", "run [PATH]")
         folder = get_value([topic], *DATA_KEYS) or topic
@@ -110,7 +110,7 @@ def check(arguments: Arguments) -> None:
 
 def run(arguments: Arguments) -> int:
     """Check one topic (default: all but data), and print the findings; 3 if a fix is required."""
-    topic, paths, settings = _split(arguments.positional)
+    topic, paths, settings = _split_topic_paths_settings(arguments.positional)
     path = parse_path("PATH", paths[0]) if paths else None
     if path and "--fix-val" in arguments:
         return _fix_val(path, arguments)
@@ -119,7 +119,7 @@ def run(arguments: Arguments) -> int:
     return get_exit_code(findings)
 
 
-def _split(positional: Sequence[str]) -> tuple[str, list[str], list[str]]:
+def _split_topic_paths_settings(positional: Sequence[str]) -> tuple[str, list[str], list[str]]:
     """Return the topic, the paths and the settings."""
     topic, *rest = positional or ["machine"]
     settings = [argument for argument in rest if is_setting(argument)]

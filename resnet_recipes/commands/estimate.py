@@ -115,7 +115,7 @@ def run(arguments: Arguments) -> int:
         forecast = measure_time(plan, say, "--again" in arguments)
     phases = [asdict(phase) for phase in forecast.estimate.phases]
     values = _collect_values(plan, forecast, timed, price) | {"phases": phases}
-    show(arguments, values, _format_lines(plan, forecast, price), phases)
+    show(arguments, values, _format_estimate(plan, forecast, price), phases)
     return 0
 
 
@@ -150,7 +150,7 @@ def _collect_values(
     }
 
 
-def _format_lines(plan: "Plan", forecast: "RunForecast", price: float | None) -> Iterator[str]:
+def _format_estimate(plan: "Plan", forecast: "RunForecast", price: float | None) -> Iterator[str]:
     result, speeds = forecast.estimate, forecast.speeds
     rows = [
         {

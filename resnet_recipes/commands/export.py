@@ -67,7 +67,7 @@ def check(arguments: Arguments) -> None:
     with errors:
         check_network(arguments.positional, USAGE)
     with errors:
-        RecipeError.raise_if_any(_find_problems(arguments, TARGETS, not errors.problems))
+        RecipeError.raise_if_any(_find_flag_problems(arguments, TARGETS, not errors.problems))
     with errors:
         if "--out" in flags:
             parse_new_path("--out", flags["--out"], is_folder=True)
@@ -149,7 +149,7 @@ def _read_precision(flags: Mapping[str, str]) -> tuple[str, str]:
     return dtype, flags.get("--lose", "" if dtype == "float32" else "0.5")
 
 
-def _find_problems(
+def _find_flag_problems(
     arguments: Arguments, formats: Collection[str], has_network: bool
 ) -> Iterator[Problem]:
     """Yield problems of flags and settings that are known before the network is opened."""

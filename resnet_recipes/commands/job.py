@@ -84,8 +84,8 @@ def check(arguments: Arguments) -> None:
         names = tuple(Library().list_readable_names())
         fix = Command(USAGE.example)
         raise RecipeError([Problem("recipe", None, "", fix, names, Kind.MISSING)])
-    nodes, changes = _split(arguments.positional)
-    problems = [*_find_problems(nodes, changes), *_find_engine_problems(arguments)]
+    nodes, changes = _split_nodes_and_changes(arguments.positional)
+    problems = [*_find_setting_problems(nodes, changes), *_find_engine_problems(arguments)]
     if not problems:
         problems += _find_folder_problems(arguments, nodes, changes)
     if select_arguments(changes, *BUDGET_KEYS) and not has_recipe(arguments):
@@ -95,13 +95,13 @@ def check(arguments: Arguments) -> None:
 
 def run(arguments: Arguments) -> int:
     """Print the job with `nodes=` nodes and `gpus=` GPUs per node."""
-    nodes, changes = _split(arguments.positional)
+    nodes, changes = _split_nodes_and_changes(arguments.positional)
     recipe = get_value(arguments.positional, "recipe")
     print(_format_job(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
     return 0
 
 
-def _split(positional: Sequence[str]) -> tuple[str, list[str]]:
+def _split_nodes_and_changes(positional: Sequence[str]) -> tuple[str, list[str]]:
     """Return the setting of nodes, and the settings of the recipe."""
     nodes = ["nodes=1", *select_arguments(positional, "nodes")][-1]
     return nodes, drop_arguments(positional, "recipe", "nodes")
@@ -306,7 +306,7 @@ def _read_limit(time: str) -> str:
     return f"--time {limit}" if slurm.parse_seconds(limit) >= slurm.MIN_JOB_SECONDS else ""
 
 
-def _find_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
+def _find_setting_problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
     for argument in select_arguments(changes, *NAME_KEYS):
         yield Problem(argument, None, "is set by the job, which names the run", kind=Kind.UNUSED)
     for argument in select_arguments(changes, "launch.max_restarts") if nodes != "nodes=1" else ():

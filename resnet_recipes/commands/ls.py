@@ -24,7 +24,7 @@ USAGE = Usage(
 )
 
 _MIN_TEXT_COLUMNS = 18  # minimum columns for text
-_PUBLISHED = "PUBLISHED TOP-1"
+_PUBLISHED_COLUMN = "PUBLISHED TOP-1"
 
 
 def check(arguments: Arguments) -> None:
@@ -39,17 +39,17 @@ def run(arguments: Arguments) -> int:
     library = Library(arguments.recipes)
     items = [summarize(library, entry) for entry in library.list_entries()]
     rows = [item | {"published": format_result(item["published"])} for item in items]
-    show(arguments, items, _format_lines(items), rows)
+    show(arguments, items, _format_recipes(items), rows)
     return 0
 
 
-def _format_lines(recipes: list[dict[str, Any]]) -> Iterator[str]:
+def _format_recipes(recipes: list[dict[str, Any]]) -> Iterator[str]:
     has_results = False
     clocks = set[str]()
     for group in ("recipes", "baselines", "yours"):
         if items := [item for item in recipes if item["group"] == group]:
             lines = list(_format_group(group.upper(), items))
-            if _PUBLISHED in lines[0]:
+            if _PUBLISHED_COLUMN in lines[0]:
                 results = [item["published"] for item in items if item["published"]]
                 has_results = True
                 clocks |= {row["clock"] for row in results if row["minutes"] and row["clock"]}
@@ -72,11 +72,11 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
         {
             group: item["name"],
             "EPOCHS": item["epochs"].replace("ba", " steps"),
-            _PUBLISHED: format_result(item["published"]),
+            _PUBLISHED_COLUMN: format_result(item["published"]),
         }
         for item in items
     ]
-    lines = format_table(rows, (_PUBLISHED, "EPOCHS"), get_width() - _MIN_TEXT_COLUMNS)
+    lines = format_table(rows, (_PUBLISHED_COLUMN, "EPOCHS"), get_width() - _MIN_TEXT_COLUMNS)
     indent = max(map(len, lines)) + 2
     for line, text in zip(lines, ["USE IT FOR", *map(_describe_use, items)], strict=True):
         yield from wrap_text(

@@ -18,7 +18,7 @@ USAGE = Usage(
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if a method is unknown."""
-    cards = _list_items()
+    cards = _get_cards()
     names = arguments.positional
     if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
@@ -27,7 +27,7 @@ def check(arguments: Arguments) -> None:
         raise RecipeError([problem._replace(valid=() if problem.fix else problem.valid)])
 
 
-def _list_items() -> dict[str, type]:
+def _get_cards() -> dict[str, type]:
     """Return all methods and optimizers by name."""
     from resnet_recipes.methods import ORDER
     from resnet_recipes.methods.optimizers import OPTIMIZERS
@@ -41,7 +41,7 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.methods.optimizers import OPTIMIZERS
 
     width = get_page_width()
-    cards = _list_items()
+    cards = _get_cards()
     for name in arguments.positional:
         print("\n".join(_format_page(cards[name], width)))
     if not arguments.positional:

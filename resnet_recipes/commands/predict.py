@@ -72,7 +72,7 @@ def check(arguments: Arguments) -> None:
     from resnet_recipes.inference.images import find_images
     from resnet_recipes.report.page.html import GALLERY_HEAD, require_own
 
-    network, images = _split(arguments.positional)
+    network, images = _split_network_and_images(arguments.positional)
     top = arguments.flags.get("--top", "5")
     errors = ErrorCollector()
     with errors:
@@ -81,7 +81,7 @@ def check(arguments: Arguments) -> None:
         with errors:
             require_own(flag, arguments.flags.get(flag, os.devnull), head)
     with errors:
-        RecipeError.raise_if_any(_find_problems(arguments, bool(images)))
+        RecipeError.raise_if_any(_find_argument_problems(arguments, bool(images)))
         with errors:
             check_network(network, USAGE)
         find_images(images)
@@ -94,7 +94,7 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.inference.images import find_images
     from resnet_recipes.inference.trained_network import predict_images
 
-    opened, images = _split(arguments.positional)
+    opened, images = _split_network_and_images(arguments.positional)
     paths = find_images(images)
     network = open_network(opened, USAGE).to_device()
     top = int(arguments.flags.get("--top", "5"))
@@ -108,7 +108,7 @@ def run(arguments: Arguments) -> int:
     if "--csv" in arguments:
         _write_csv(arguments.flags["--csv"], counted, class_count)
     elif "--json" in arguments:
-        print(json.dumps(list(map(_make_row, counted)), indent=1))
+        print(json.dumps(list(map(_make_prediction_row, counted)), indent=1))
     else:
         for prediction in counted:
             if not prediction.error:
@@ -125,7 +125,7 @@ def run(arguments: Arguments) -> int:
     return ExitCode.NOT_READY if failed else ExitCode.DONE
 
 
-def _split(positional: Sequence[str]) -> tuple[list[str], list[Path]]:
+def _split_network_and_images(positional: Sequence[str]) -> tuple[list[str], list[Path]]:
     """Return the network with its settings, and the paths of images."""
     first = positional[:1]
     rest = positional[1:]
@@ -134,7 +134,7 @@ def _split(positional: Sequence[str]) -> tuple[list[str], list[Path]]:
     return [*first, *settings], images
 
 
-def _find_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
+def _find_argument_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:
     first = arguments.positional[:1]
     others = arguments.positional[1:]
     lacks_run = not has_images and any(map(is_image, first))  # the run is missing
@@ -201,7 +201,7 @@ def _count(
                 show(count, total)
 
 
-def _make_row(prediction: "Prediction") -> dict[str, object]:
+def _make_prediction_row(prediction: "Prediction") -> dict[str, object]:
     if prediction.error:
         return {"file": prediction.file, "error": prediction.error}
     classes = [{"class": name, "probability": value} for name, value in prediction.classes]

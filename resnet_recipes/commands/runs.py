@@ -85,7 +85,7 @@ def check(arguments: Arguments) -> None:
     first, *rest = arguments.positional or [""]
     if first != "rm" and first in _REMOVAL and rest:
         raise RecipeError.of(first, None, "unknown command", _suggest_removal(*rest), Kind.UNKNOWN)
-    filters, sources = _split(arguments.positional)
+    filters, sources = _split_filters_and_runs(arguments.positional)
     errors = ErrorCollector()
     order = arguments.flags.get("--sort", "name")
     with errors:
@@ -108,7 +108,7 @@ def run(arguments: Arguments) -> int:
     """Print the runs in a folder (default: runs), with filters such as state=failed."""
     if arguments.positional[:1] == ["rm"]:
         return _remove(arguments.positional, "--yes" in arguments)
-    filters, sources = _split(arguments.positional)
+    filters, sources = _split_filters_and_runs(arguments.positional)
     order = arguments.flags.get("--sort", "name")
     price = read_price(arguments.flags.get("--price"))
     sources = sources or [str(ROOT)]
@@ -135,7 +135,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _split(positional: Sequence[str]) -> tuple[list[tuple[str, ...]], list[str]]:
+def _split_filters_and_runs(positional: Sequence[str]) -> tuple[list[tuple[str, ...]], list[str]]:
     """Return the filters, as keys and values, and the runs or folders."""
     filters = [tuple(argument.split("=", 1)) for argument in positional if "=" in argument]
     return filters, [argument for argument in positional if "=" not in argument]

@@ -16,7 +16,7 @@ USAGE = Usage(
     "resnet-recipes show mild",
     RECIPES,
     positional=(1, 1),
-    takes="the name of one recipe",
+    positional_text="the name of one recipe",
 )
 
 

@@ -22,7 +22,7 @@ USAGE = Usage(
     "resnet-recipes stop last",
     more=RUN_HELP,
     positional=(1, 1),
-    takes="one run",
+    positional_text="one run",
 )
 
 

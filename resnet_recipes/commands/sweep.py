@@ -59,7 +59,7 @@ def check(arguments: Arguments) -> None:
     """Raise RecipeError if an argument does not work in a sweep, with the problems of its runs."""
     errors = ErrorCollector()
     with errors:
-        RecipeError.raise_if_any([*_find_problems(arguments), *_find_slot_problems(arguments)])
+        RecipeError.raise_if_any([*_find_unusable(arguments), *_find_slot_problems(arguments)])
     with errors:
         if errors.problems:
             _plan_runs(resolve_weights(replace_extend(arguments)))
@@ -78,7 +78,7 @@ def run(arguments: Arguments) -> int:
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
     )
-    for line in _describe(runs, plans, before, arguments.flags):
+    for line in _describe_sweep(runs, plans, before, arguments.flags):
         show(line)
     if "--dry-run" in arguments:
         return 0
@@ -149,7 +149,7 @@ def compose_points(
     return runs
 
 
-def _find_problems(arguments: Arguments) -> Iterator[Problem]:
+def _find_unusable(arguments: Arguments) -> Iterator[Problem]:
     """Yield arguments that do not work in a sweep."""
     for argument in select_arguments(arguments.positional, *NAME_KEYS):
         yield Problem(argument, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
@@ -178,7 +178,7 @@ def _find_slot_problems(arguments: Arguments) -> Iterator[Problem]:
             )
 
 
-def _describe(
+def _describe_sweep(
     runs: Runs, plans: Mapping[str, Plan], before: Mapping[str, str], flags: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the plan of the first run, the differences of each run, and the totals."""

@@ -34,7 +34,7 @@ def check(arguments: Arguments) -> None:
     """Raise RecipeError if the value of a flag is wrong, with the problems of the teacher."""
     from resnet_recipes.jobs.teach import check_options, plan_soft_labels
 
-    options = _read_options(arguments)
+    options = _read_store_options(arguments)
     errors = ErrorCollector()
     with errors:
         check_options(*options)
@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> int:
     """Print the cost; unless --dry-run is set, write the file and print the next command."""
     from resnet_recipes.jobs.teach import plan_soft_labels
 
-    labels = plan_soft_labels(compose_recipe(arguments), *_read_options(arguments), say)
+    labels = plan_soft_labels(compose_recipe(arguments), *_read_store_options(arguments), say)
     if "--dry-run" in arguments:
         return 0
     path = labels.write(say)
@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _read_options(arguments: Arguments) -> tuple[str, str, str]:
+def _read_store_options(arguments: Arguments) -> tuple[str, str, str]:
     """Return the values of --top, --cycle and --out."""
     flags = arguments.flags
     return flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")

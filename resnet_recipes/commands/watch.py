@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> int:
     (record,) = read_runs(arguments.positional)
     folder = record.folder
     if "--once" in arguments:
-        for line in _format_lines(record, read_metrics(folder / METRICS)):
+        for line in _format_run(record, read_metrics(folder / METRICS)):
             print("\n".join(wrap_text(line, get_width(), rest="    ")))
     elif is_live(sys.stdout):
         _follow(folder)
@@ -102,11 +102,11 @@ def draw_screen(record: RunRecord | None, records: list[Record], width: int) -> 
     from rich.console import Group
     from rich.text import Text
 
-    lines = list(_format_lines(record, records)) if record else ["the run folder is gone"]
+    lines = list(_format_run(record, records)) if record else ["the run folder is gone"]
     return Group(*map(Text, [*map(escape_controls, lines), draw_curve(records, width)]))
 
 
-def _format_lines(record: RunRecord, records: list[Record]) -> Iterator[str]:
+def _format_run(record: RunRecord, records: list[Record]) -> Iterator[str]:
     yield f"{record.name}: {record.state}, {record.progress}"
     last = next(reversed(filter_kind(records, "step")), {})
     if last:

@@ -85,7 +85,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
     recipe = frozen_recipe.read(folder / CONFIG)
     facts = DataFacts.read(folder / DATA, recipe.data.root, suggest_restart(folder))
     parent = make_plan(recipe, facts, plan.world_size, reads_teachers=False)
-    RecipeError.raise_if_any(_find_differences(folder, parent, plan))
+    RecipeError.raise_if_any(_find_extension_problems(folder, parent, plan))
     checkpoints = Checkpoints(folder / CHECKPOINTS)
     end = min(parent.stable_steps, plan.stable_steps)
     checkpoint = checkpoints.load_newest(end)
@@ -113,7 +113,7 @@ def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]
         yield problem._replace(where=str(folder / CONFIG))
 
 
-def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
+def _find_extension_problems(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     """Return the problems of continuing the stable phase of another run."""
     recipe = plan.recipe
     if not parent.stable_steps:

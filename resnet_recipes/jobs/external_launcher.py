@@ -94,7 +94,7 @@ def train_as_rank(
     failure: BaseException | None = None
     if rendezvous.rank == 0:
         try:
-            RecipeError.raise_if_any(_find_problems(arguments, launcher))
+            RecipeError.raise_if_any(_find_rank_problems(arguments, launcher))
             locked_folder = prepare()
         except BaseException as error:  # raised once the other ranks have its exit code
             failure = error
@@ -207,7 +207,7 @@ def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
     return 1 if is_bound else tasks_here
 
 
-def _find_problems(arguments: Sequence[str], launcher: str) -> Iterator[Problem]:
+def _find_rank_problems(arguments: Sequence[str], launcher: str) -> Iterator[Problem]:
     """Yield problems of TMPDIR, of settings that the launcher determines, and of unused GPUs."""
     import torch
 

@@ -133,7 +133,7 @@ class Rendezvous(NamedTuple):
         differences = "[]"
         if self.rank == 0:
             ranks = [self.store.get(f"facts of {other}") for other in range(self.world_size)]
-            differences = json.dumps(list(_find_differences(list(map(json.loads, ranks)))))
+            differences = json.dumps(list(_compare_ranks(list(map(json.loads, ranks)))))
         fix = Hint("it must be the same on all ranks")
         NotReadyError.raise_if_any(
             Problem(key, None, clause, fix)
@@ -141,7 +141,7 @@ class Rendezvous(NamedTuple):
         )
 
 
-def _find_differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:
+def _compare_ranks(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:
     """Yield the differences between rank 0 and the first rank that differs.
 
     One rank is enough to find the cause.

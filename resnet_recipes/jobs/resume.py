@@ -127,7 +127,7 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
     """
     recipe = _make_recipe(folder, changes)
     if (folder / SUMMARY).exists():
-        RecipeError.raise_if_any(_find_late_changes(folder, changes))
+        RecipeError.raise_if_any(_find_changes_after_finish(folder, changes))
         _check_results(folder)
         say(f"{folder} is finished; its results are in {folder / SUMMARY}")
         return None
@@ -136,7 +136,7 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
             pass
     if not isinstance(changes, Composed):  # a complete recipe comes from the user
         data.require_trusted_url(recipe.data, changes, format_resume(folder))
-    NotReadyError.raise_if_any(_find_lacks(recipe, folder))
+    NotReadyError.raise_if_any(_find_missing_resources(recipe, folder))
     ranks = external_launcher.count_started_ranks() or count_ranks(recipe.launch)
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
     plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
@@ -231,7 +231,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         clause = f"is found when a run starts; this run uses {original.batch.bn_size}"
         problems.append(Problem("batch.bn_size", AUTO, clause, Hint("use a smaller number")))
     if problems and not (folder / SUMMARY).exists():
-        problems += _find_lacks(recipe, folder)
+        problems += _find_missing_resources(recipe, folder)
         errors = ErrorCollector()
         with errors:
             _check_checkpoints(folder)
@@ -240,7 +240,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     return recipe
 
 
-def _find_lacks(recipe: Recipe, folder: Path) -> Iterator[Problem]:
+def _find_missing_resources(recipe: Recipe, folder: Path) -> Iterator[Problem]:
     """Yield the trackers, images and devices that a resumed run lacks."""
     yield from trackers.find_missing(recipe.log.to)
     if problem := _find_missing_data_problem(recipe, folder):
@@ -249,7 +249,7 @@ def _find_lacks(recipe: Recipe, folder: Path) -> Iterator[Problem]:
         yield from find_group_problems(recipe.launch)
 
 
-def _find_late_changes(folder: Path, changes: RunChanges) -> Iterator[Problem]:
+def _find_changes_after_finish(folder: Path, changes: RunChanges) -> Iterator[Problem]:
     """Yield a problem for each argument that would change a finished run.
 
     A complete recipe changes nothing: a command with --resume auto may be repeated.

@@ -71,7 +71,7 @@ def compose(
     library = folder if isinstance(folder, Library) else Library(folder)
     links = library.read_chain(name)
     changed, problems = overrides.parse(changes)
-    options = _read_options(changed, links, library, problems)
+    options = _read_group_options(changed, links, library, problems)
     result = _compose_links(links, options, changed, problems)
     if problems := [problem for problem in problems if needs_data or problem.key != "data.root"]:
         suggested = _add_suggestions(problems, changes, result.recipe, [*links, *options])
@@ -198,7 +198,7 @@ def _resolve_paths(recipe: Recipe) -> None:
                 setattr(method, key, make_absolute(f"methods.{name}.{key}", path))
 
 
-def _read_options(
+def _read_group_options(
     changed: Sequence[Override], links: Links, library: Library, problems: list[Problem]
 ) -> Links:
     """Read the last option chosen for each group; append all problems to `problems`.

@@ -34,7 +34,7 @@ from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
 
 _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
-_WEIGHTS = (".pt", ".pth", ".safetensors")
+_WEIGHTS_ENDINGS = (".pt", ".pth", ".safetensors")
 
 #: Prefixes that mean "turn a method off", other than ~methods.ema.
 _OFF_METHOD = re.compile(r"-*(?:!|-|no[._-])(?:methods\.)?(\w+)(=(?:true|yes|on|1)?)?")
@@ -378,7 +378,7 @@ def _read_section_value(
         return Translation(arguments) if all(methods) and methods else None
     if not value or value.lower() in OFF:
         return None  # a section cannot be switched off
-    if section == "model" and value.endswith(_WEIGHTS):
+    if section == "model" and value.endswith(_WEIGHTS_ENDINGS):
         return _translate_to("model.weights", value)
     if section in GROUPS:  # such as optimizer=torch.optim.SGD
         leaf = value.partition("(")[0].rpartition(".")[2].lower()

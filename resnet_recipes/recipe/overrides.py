@@ -103,7 +103,7 @@ def parse(arguments: Iterable[str]) -> ParseResult:
             problems.append(problem)
             continue
         for override in expand(argument):
-            override_problems = list(_find_problems(override))
+            override_problems = list(_find_override_problems(override))
             problems += override_problems
             overrides += [] if override_problems else [override]
     for other, verb in (("ssr", "scale"), ("max_duration", "set")):
@@ -202,7 +202,7 @@ def _clean_value(key: str, value: str) -> str:
     return make_absolute(key, value) if key in FOLDERS else value
 
 
-def _find_problems(override: Override) -> Iterator[Problem]:
+def _find_override_problems(override: Override) -> Iterator[Problem]:
     """Yield the problems with the name of an override and the form of its value."""
     key, value = override.key, override.value
     if get_setting_type(key) is None:

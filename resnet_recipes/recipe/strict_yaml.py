@@ -46,7 +46,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 GROUPS = ("optimizer", "schedule")
 
 #: The short name of each setting that has one, including `epochs`.
-_SHORT_OF = {get_full_name(word): word for word in SHORT_NAMES}
+_SHORT_IN_FILE = {get_full_name(word): word for word in SHORT_NAMES}
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _ASSIGNMENT = re.compile(r"([a-z][\w.]*)\s*(=)\s*([^\s#]+).*")
@@ -85,7 +85,7 @@ class Document:
         is_setting = change[:1] == "~" or SETTING.match(change.lstrip("'"))
         if isinstance(fix, Hint | Command) or not is_setting:
             is_other = isinstance(fix, Hint | Command) or re.fullmatch(r"[\w.]*", change)
-            yield _SHORT_OF.get(fix, fix) if is_other else Hint(f"on the command line: {fix}")
+            yield _SHORT_IN_FILE.get(fix, fix) if is_other else Hint(f"on the command line: {fix}")
             return
         above = [*accumulate(key.split(".")[:-1], "{}.{}".format)][::-1]
         above = [f"{section}." for section in above if section in self.lines]
@@ -347,8 +347,8 @@ def _make_key_problem(name: str) -> Problem:
         fix: Fix = Hint(*Document(Path(), {}).format_fix("", Change(f"{name}=...")))
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
-        likely_name = find_closest(plain_name, [*_SHORT_OF, *SHORT_NAMES])
-        if not (fix := _SHORT_OF.get(likely_name, likely_name)):
+        likely_name = find_closest(plain_name, [*_SHORT_IN_FILE, *SHORT_NAMES])
+        if not (fix := _SHORT_IN_FILE.get(likely_name, likely_name)):
             problem = add_key_meaning(Problem.unknown_setting(plain_name.strip("_"), "..."))
             document = Document(Path(), {})
             fix = tuple(line for text in problem.advice for line in document.format_fix("", text))

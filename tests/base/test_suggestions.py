@@ -199,8 +199,8 @@ def test_flag_in_place_of_argument_suggests_the_argument(typed, arguments):
 
 
 def test_every_suggested_flag_and_format_exists():
-    flags = {flag for verb in dispatch.COMMANDS for flag in get_usage(verb).values}
-    flags |= get_usage("train").values.keys()
+    flags = {flag for verb in dispatch.COMMANDS for flag in get_usage(verb).placeholders}
+    flags |= get_usage("train").placeholders.keys()
     assert all(set(meaning.text.split()) <= flags for meaning in FLAGS.values())
     assert {meaning.text for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
 

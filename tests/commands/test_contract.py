@@ -22,7 +22,7 @@ def test_help_page_shows_flags_and_an_example(name, run_command):
     usage = get_usage(name)
     assert err == ""
     assert page.startswith(f"{usage.line.split(' [')[0][:60]}")
-    assert all(flag in page for flag in usage.values)
+    assert all(flag in page for flag in usage.placeholders)
     assert f"  {usage.example}" in page
     assert max(map(len, page.splitlines())) <= 80
 
@@ -51,7 +51,7 @@ def test_unknown_flag_or_missing_argument_is_rejected(name, run_command):
     if fewest:
         typed = f"resnet-recipes {name}{' word' * (fewest - 1)}"
         error = run_command(typed, 2).err
-        assert f"needs {get_usage(name).takes}" in error
+        assert f"needs {get_usage(name).positional_text}" in error
         usage = get_usage(name)
         # an example with a run or images that this machine may lack is not suggested
         is_unsafe = re.search("last|data=", usage.example)
@@ -60,7 +60,7 @@ def test_unknown_flag_or_missing_argument_is_rejected(name, run_command):
 
 @pytest.mark.parametrize("name", ALL_COMMANDS)
 def test_command_with_csv_also_has_json(name):
-    flags = get_usage(name).values
+    flags = get_usage(name).placeholders
     assert "--json" in flags or "--csv" not in flags
 
 
