@@ -35,9 +35,10 @@ _TORCHVISION_VALUES = {"stem": "standard", "width": 1.0, "in_channels": 3}
 #: Initialization of other networks: the library initializes them.
 _LIBRARY_INIT = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
 
-#: Networks that return several outputs in training, with the arguments that leave a single output.
-#: torchvision warns if `init_weights` is not set.
+#: Networks that return several outputs in training.
 _AUXILIARY = frozenset({"torchvision:googlenet", "torchvision:inception_v3"})
+
+#: Arguments that leave a single output. torchvision warns if `init_weights` is not set.
 _SINGLE_OUTPUT: ModelArguments = {"aux_logits": False, "init_weights": True}
 
 #: Networks of torchvision that are ResNets.

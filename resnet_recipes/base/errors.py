@@ -138,7 +138,7 @@ class Problem(NamedTuple):
     def unknown_setting(
         cls, key: str, value: object = None, fix: Fix = (), typed: str = "", noun: str = "setting"
     ) -> "Problem":
-        """Return the problem of a name that no setting has."""
+        """Return the problem that no `noun` is called `key`."""
         return cls(key, value, f"unknown {noun}", fix, kind=Kind.UNKNOWN, typed=typed)
 
     @property
@@ -305,7 +305,7 @@ class NotReadyError(RecipeError):
     exit_code = ExitCode.NOT_READY
 
     def with_key(self, key: str, value: object = None) -> Self:
-        """Return this error with the key and value that the user gave for the file."""
+        """Return this error with another key; the old key becomes the subject of the clause."""
         return type(self)(
             problem._replace(
                 key=key,

@@ -101,12 +101,10 @@ class Span(Limit):
         return f"must be [low, high] with 0 < low <= high{end}"
 
 
-#: Common limits: a fraction, a fraction below 1, a number above 0.
 ZeroToOne = Annotated[float, Bounds(least=0, most=1)]
 BelowOne = Annotated[float, Bounds(least=0, below=1)]
 Positive = Annotated[float, Bounds(above=0)]
 
-#: A positive duration, and a duration that may be zero.
 PositiveDuration = Annotated[str, IsDuration()]
 DurationOrZero = Annotated[str, IsDuration(may_be_zero=True)]
 
@@ -114,7 +112,7 @@ DurationOrZero = Annotated[str, IsDuration(may_be_zero=True)]
 def find_number_problem(
     key: str, text: str, least: int, most: int = 9999, fix: Fix = ()
 ) -> Problem | None:
-    """Return the problem of text that is not an integer from `least` to `most`, or None."""
+    """Return a problem if a text is not an integer from `least` to `most`."""
     if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
         return None
     return Problem(key, text, f"must be a whole number from {least:,} to {most:,}", fix)

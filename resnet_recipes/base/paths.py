@@ -44,7 +44,7 @@ _COPY_COMMANDS = {
 
 
 def make_missing_data_problem() -> Problem:
-    """Return the problem of a recipe that does not set data.root."""
+    """Return the problem that data.root is not set."""
     clause = "pass a folder of images, or a table of paths and labels"
     hints = (
         "data=PATH for PATH/train/CLASS/image.jpg and PATH/val/CLASS/image.jpg",

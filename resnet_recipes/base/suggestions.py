@@ -143,7 +143,7 @@ def add_key_meaning(problem: Problem) -> Problem:
 
 
 def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Problem:
-    """Return the problem of a name that is not in `names`."""
+    """Return the problem that no `noun` is called `name`, with the most similar of `names`."""
     near = find_closest(name, names) or find_part(name, names)
     return Problem(name, None, f"unknown {noun}", near, tuple(names), Kind.UNKNOWN)
 

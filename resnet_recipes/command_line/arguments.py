@@ -28,7 +28,7 @@ from resnet_recipes.command_line.unknown_flags import (
 )
 from resnet_recipes.command_line.usage import Usage
 
-#: Flags in the Hydra spelling, with ours.
+#: The flags of this command line, by their spelling in Hydra.
 _HYDRA_FLAGS = {"--multirun": "-m", "--cfg=job": "--cfg"}
 
 _SIGNED_NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
@@ -151,7 +151,7 @@ def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
                 mistakes.misplaced[typed] = to_key(name), " ".join(values)
             elif problem := explain_flag(name, values, usage, argv):
                 mistakes.problems.append(problem._replace(key=typed))
-                # the suggested flag is then not also missing
+                # assume the suggested flag, so that it is not also reported as missing
                 flag, *words = shlex.split("".join(problem.fixes[:1])) or [""]
                 if flag in usage.placeholders:
                     flags[flag] = flags.get(flag) or " ".join(words)
@@ -201,7 +201,7 @@ def _explain_mistakes(
 
 
 def _add_value_problem(problem: Problem, others: list[Problem]) -> Problem:
-    """Return the problem of a wrong flag; if its value is wrong, too, take that from `others`."""
+    """Return the problem of a flag, merged with the problem of its value, if `others` has one."""
     flag = "".join(problem.fixes[:1]).partition(" ")[0]
     for other in others:
         if other.key == flag != "" and (other.fixes or other.kind is Kind.UNUSED):
@@ -259,7 +259,6 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
     name, _, typed = (
         arguments[-1].partition("=") if arguments else (find_short_name(problem.key), "", "")
     )
-    # whether a sweep has this value
     is_one_of_several = "[" not in typed and value in typed.split(",")
     if arguments and ("," not in typed or (value in typed and not is_one_of_several)):
         return problem._replace(typed=arguments[-1])

@@ -52,7 +52,6 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
     """
     check_recipe(arguments)
     changes = drop_arguments(arguments.positional, "recipe")
-    # this imports torch, which takes seconds
     from resnet_recipes.api import compose_arguments
     from resnet_recipes.jobs import new_run
     from resnet_recipes.recipe.compose import WrongSettingsError
@@ -141,7 +140,7 @@ def _find_unused(recipe: "Recipe", arguments: Arguments) -> Iterator[str]:
         yield from ("run", "log")
     if "-m" in arguments:  # counting a million images again for each run takes seconds
         yield "data.images"
-    if "--resume" in arguments:  # it is repeated until the other run exists
+    if "--resume" in arguments:  # the command is repeated until the run to extend exists
         yield "run.extends"
         if Path(recipe.run.root, recipe.run.name, CONFIG).is_file():
             yield "run.name"
@@ -265,8 +264,7 @@ def has_recipe(arguments: Arguments) -> bool:
 def check_recipe(arguments: Arguments) -> None:
     """Raise RecipeError unless the arguments give one recipe that exists, or a budget.
 
-    The error includes the problems of the settings, checked with the recipe that was most likely
-    meant, or mild.
+    The error includes the problems of the settings.
     """
     try:
         _check_name(arguments)
@@ -275,13 +273,16 @@ def check_recipe(arguments: Arguments) -> None:
 
 
 def _add_other_problems(error: RecipeError, arguments: Arguments) -> RecipeError:
-    """Return the error of a missing or wrong recipe, with the problems of the settings."""
+    """Return the error of a missing or wrong recipe, with the problems of the settings.
+
+    The settings are checked with the recipe that the user most likely meant, or with mild.
+    """
     names = Library(arguments.recipes).list_names()
     settings = drop_arguments(arguments.positional, "recipe")
     changes = [argument for argument in settings if argument not in names]
     root = get_value(changes, *DATA_KEYS)
     if not drop_arguments(changes, *DATA_KEYS) and (not root or os.path.exists(root)):
-        return error  # nothing else can be wrong, and a check takes seconds
+        return error  # nothing else can be wrong
     typed = get_value(arguments.positional, "recipe")
     readable = Library(arguments.recipes).list_readable_names()
     likely = [argument for argument in (typed, *settings) if argument in readable]
@@ -363,7 +364,7 @@ def find_packaged_recipe(arguments: Arguments) -> Entry | None:
 
 
 def complete_images(problems: Sequence[Problem], arguments: Arguments) -> Sequence[Problem]:
-    """Return problems; if the only one is a folder typed without `data=`, it gets the command."""
+    """Return problems; a folder typed without `data=` gets a command if it is the only problem."""
     recipe = get_value(arguments.positional, "recipe")
     keys = [problem.key for problem in problems]
     images = [change for problem in problems for change in problem.changes if change.key == "data"]

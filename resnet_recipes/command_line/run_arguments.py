@@ -101,7 +101,7 @@ def check_network(arguments: Sequence[str], usage: Usage) -> None:
         find_network(arguments[0], "RUN|FILE")
     root = get_value(arguments[1:], *DATA_KEYS)
     if root and not (is_fetched(root) or os.path.exists(os.path.expanduser(root))):
-        from resnet_recipes.data.root import find_root_problem  # imports torch
+        from resnet_recipes.data.root import find_root_problem
 
         with errors:
             NotReadyError.raise_if_any([find_root_problem(root)])
@@ -149,7 +149,7 @@ def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
 
 
 def find_missing_network_problem(arguments: Sequence[str], example: str) -> Problem | None:
-    """Return the problem of arguments without a network, or None."""
+    """Return a problem if the first argument cannot be a network."""
     if arguments and not is_setting(arguments[0]):
         return None
     clause = "a run folder, a checkpoint or a weights file"
@@ -160,7 +160,7 @@ def find_missing_network_problem(arguments: Sequence[str], example: str) -> Prob
 
 
 def find_network_setting_problems(command: str, arguments: Iterable[str]) -> tuple[Problem, ...]:
-    """Return the problems of the settings for a network that is not yet open."""
+    """Return the problems of the settings of a command, before it opens the network."""
     from resnet_recipes.inference.open import SETTINGS, apply_changes, parse_model
     from resnet_recipes.recipe.schema import Recipe
 
@@ -321,7 +321,7 @@ def _is_network_setting(key: str) -> bool:
     """Return whether the value of a setting may be a run by name, or `last`."""
     if not key.startswith("methods."):
         return key == "model.weights"
-    from resnet_recipes.methods import ORDER  # imports torch
+    from resnet_recipes.methods import ORDER
 
     return any(key == f"methods.{method.name}.{method.network_setting}" for method in ORDER)
 

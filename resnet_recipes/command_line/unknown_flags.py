@@ -43,7 +43,7 @@ def find_plain_flag(argument: str, usage: Usage) -> list[str]:
 
 
 def explain_missing_value(flag: str, usage: Usage) -> Problem:
-    """Return the problem of a flag without a value, with a value that works or its meaning."""
+    """Return the problem that a flag has no value, with a value that works or its description."""
     value = usage.placeholders[flag]
     if value == "RUN":
         run = next(iter(list_choices(flag).values()), "")
@@ -58,9 +58,9 @@ def explain_missing_value(flag: str, usage: Usage) -> Problem:
 def explain_flag(
     flag: str, values: Sequence[str], usage: Usage, argv: Sequence[str]
 ) -> Problem | None:
-    """Return the problem of an unknown flag, with a suggestion.
+    """Return a problem with a suggestion, unless the unknown flag may be a setting.
 
-    None if the flag may be a setting, which the command checks with the others.
+    The command then checks this setting with the others.
     """
     value = " ".join(values)
     typed = f"{flag} {value}".strip()
@@ -126,9 +126,9 @@ def _find_similar_flag(flag: str, value: str, usage: Usage) -> str:
 
 
 def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem | None:
-    """Return the problem of another tool's flag, with its meaning here.
+    """Return a problem with the meaning of another tool's flag.
 
-    None if only composing the recipe, which takes seconds, can check its value.
+    None if only composing the recipe can check its value.
     """
     key = to_key(flag)
     value = ",".join(values)
@@ -168,7 +168,7 @@ def explain_settings(
 
 
 def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
-    """Return the problem of a setting as a problem of the flag that was typed instead."""
+    """Return a problem of a setting that names the flag that the user typed instead."""
     if usage.opens_network:
         problem = problem.replace_text("resnet-train ...", f"{' '.join(usage.command)} ...")
     kind, clause, valid = problem.kind, problem.clause, problem.valid
@@ -205,7 +205,7 @@ def _adapt_fix(fix: str, usage: Usage) -> str:
 
 
 def _suggest_setting(argument: str, flag: str, usage: Usage) -> Problem:
-    """Return the problem of a flag that may be a setting."""
+    """Return the problem that a flag is unknown, with the setting that it may mean."""
     fix: Fix = Hint(f"{argument}VALUE") if argument.endswith("=") else shlex.quote(argument)
     _, key, *_ = list_keys(argument)
     has_settings = usage.takes_recipe or usage.opens_network

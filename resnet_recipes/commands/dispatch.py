@@ -158,7 +158,7 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.DONE
     arguments = _parse_and_check(name, rest)
     if usage.takes_recipe and (usage.needs_recipe or has_recipe(arguments)):
-        check_recipe(arguments)  # reports a wrong name before imports that take seconds
+        check_recipe(arguments)
     return _import_module(name).run(arguments)
 
 
@@ -208,7 +208,7 @@ def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) 
     if "--resume" in arguments and "-m" not in arguments:
         check_resumed(arguments)
         return
-    # the argument may be the value of an unknown flag
+    # a recipe may be the value of an unknown flag
     values = [argument for argument in argv if argument in Library().list_names()]
     if not (values or usage.needs_recipe or has_recipe(arguments)):
         return
@@ -235,9 +235,9 @@ def _choose_module(arguments: Arguments) -> str:
 
 
 def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
-    """Raise RecipeError if the first argument is a command of ours or of another program.
+    """Raise RecipeError if the first argument is a command of resnet-recipes or another program.
 
-    `typed` is the argument with its dashes.
+    Returns if its meaning is unknown. `typed` is the argument with its dashes.
     """
     name, *rest = argv
     meaning = FOREIGN_COMMANDS.get(name, Translation((name,)))
@@ -258,7 +258,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
         names = []
     is_first = bool(names) or (first == "runs" and any(map(is_setting, rest)))
     ours, *words = (first if is_first or not other else other).split()
-    # the settings of a row are examples for a command without arguments
+    # settings in the table are examples, used only if the user passed no arguments
     flags = [word for word in words if not (word.isupper() or (rest and is_setting(word)))]
     missing = [word for word in words if word.isupper()][len(names) :]
     command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]

@@ -64,8 +64,9 @@ Runs with data.fold=1/5, 2/5 ... are pooled: each image counts once.""",
     settings=Scope.NETWORK,
 )
 
-#: Number of classes and confusions to print, of classes in the plot, and of images in the gallery.
-_MAX_SHOWN, _MAX_PLOTTED, _IN_GALLERY = 10, 40, 100
+_MAX_SHOWN = 10  # classes and confusions to print
+_MAX_PLOTTED = 40  # classes in the plot
+_IN_GALLERY = 100  # images in the gallery
 
 ResultRow = dict[str, Any]
 

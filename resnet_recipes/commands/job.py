@@ -160,7 +160,7 @@ def _suggest_array(arguments: Arguments, problem: Problem) -> Problem:
 
 
 def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Problem, ...]:
-    """Return the problems of a run with its images, if this machine can access them."""
+    """Return the conflicts of a recipe with its images, if this machine can access them."""
     from resnet_recipes.data import survey_images
     from resnet_recipes.planning.planner import make_plan
 

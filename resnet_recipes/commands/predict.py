@@ -63,8 +63,8 @@ photographs that are stored sideways first.""",
     takes_images=True,
 )
 
-#: Maximum number of unreadable images to name, and of images in the gallery.
-_MAX_NAMED, _IN_GALLERY = 10, 1000
+_MAX_NAMED = 10  # unreadable images to name
+_IN_GALLERY = 1000  # images in the gallery
 
 
 def check(arguments: Arguments) -> None:

@@ -223,7 +223,7 @@ def _check_filter(key: str, value: str) -> Problem | None:
 
 
 def _find_state_problem(argument: str) -> Problem | None:
-    """Return the problem of a state that was typed without `state=`; None for other arguments."""
+    """Return a problem if an argument is a state without `state=`."""
     state = argument if argument in STATES else guess_flag_value("state", argument, STATES)
     if not state or find_run_path("RUN", argument) or find_closest(argument, list_choices("RUN")):
         return None

@@ -36,7 +36,6 @@ def check(arguments: Arguments) -> None:
         with errors:
             name = name.removeprefix("recipe=")  # as other commands write it
             composed = compose(name, folder=library, needs_data=False)
-            # an invalid file is reported before this import, which takes seconds
             from resnet_recipes.planning.planner import find_conflicts
 
             conflicts = find_conflicts(*composed)

@@ -114,7 +114,7 @@ def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]
 
 
 def _find_extension_problems(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
-    """Return the problems of continuing the stable phase of another run."""
+    """Return the reasons why a run cannot continue the stable phase of `parent`."""
     recipe = plan.recipe
     if not parent.stable_steps:
         path = shlex.quote(str(folder))

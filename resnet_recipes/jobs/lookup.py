@@ -69,7 +69,7 @@ def find_run_path(key: str, argument: str) -> Path | None:
 
 
 def make_missing_run_problem(key: str, argument: str) -> Problem:
-    """Return the problem of an argument that is not a run, with the most similar name."""
+    """Return the problem that no run has this name, with the most similar name."""
     has_runs = next(iterate_newest_runs(ROOT), None)
     runs = list_choices(key)
     if argument == LAST or (argument == str(ROOT) and not has_runs):

@@ -177,7 +177,6 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
 
 def run_task(process: RankProcess) -> int:
     """Measure the speeds of a run together with the other ranks; rank 0 writes them."""
-    # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
     from resnet_recipes.training import distributed, measurement
 

@@ -48,7 +48,6 @@ def _find_largest(plan: Plan, say: Say) -> int:
 
 def run_task(process: RankProcess) -> int:
     """Find the largest micro-batch on this rank, and write it to the task's folder."""
-    # this imports torchvision, which takes seconds
     import torch
 
     from resnet_recipes.jobs.prepare import prepare_rank

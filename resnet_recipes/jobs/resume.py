@@ -323,7 +323,7 @@ def _apply_changes(
 
 
 def _find_missing_data_problem(recipe: Recipe, folder: Path) -> Problem | None:
-    """Return the problem of missing images of a resumed run."""
+    """Return a problem if a resumed run's images do not exist on this machine."""
     if recipe.data.backend == "synthetic" or is_fetched(recipe.data.root):
         return None
     problem = find_root_problem(recipe.data.root)

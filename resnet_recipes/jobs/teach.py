@@ -133,7 +133,6 @@ def _add_teacher(plan: Plan) -> Plan:
 
 def run_task(process: RankProcess) -> int:
     """Store a rank's part of the outputs. Raises NotReadyError if the file was replaced."""
-    # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepare import prepare_rank
     from resnet_recipes.training.soft_labels import write_soft_labels
 

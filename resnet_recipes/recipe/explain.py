@@ -52,10 +52,10 @@ class Context(NamedTuple):
 
 
 def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context) -> Problem:
-    """Return the problem of an argument with a suggestion that fits the argument's meaning.
+    """Return the problem of an argument with a suggestion.
 
-    If the meaning is unknown, it keeps its valid suggestions, or gets a list of settings, or the
-    value without the argument.
+    Tries in this order: the meaning of the argument, the fixes of the problem that are valid, the
+    list of settings for an unknown name, and the value that the setting has without the argument.
     """
     argument = next((argument for argument in arguments if problem.key in list_keys(argument)), "")
     if not argument or problem.kind is Kind.UNUSED:
@@ -83,7 +83,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
 
 
 def _check_sweep_hint(problem: Problem, argument: str, context: Context) -> Problem:
-    """Return a problem with the hint to a sweep only if the setting accepts each value."""
+    """Return a problem without its hint to a sweep if the setting rejects one of the values."""
     without = problem.replace_sweep_hint()
     if without is problem or _is_valid_sweep(argument, context):
         return problem
@@ -145,7 +145,7 @@ def _turn_off(method: str, context: Context) -> Translation:
 
 
 def _drop_typed(translation: Translation, others: Iterable[str]) -> Translation:
-    """Return a translation without those later settings that other arguments also change."""
+    """Return a translation without the additional settings that other arguments also set."""
     first, *rest = translation.words or [""]
     typed = {change.key for argument in others for change in expand(argument)}
     if first == "model.weights=torchvision" and "model.weights" in typed:
@@ -196,7 +196,7 @@ def _correct_value(
             hints = [fix for fix in wrong.advice if isinstance(fix, Hint)]
             better = _read_fix(wrong)._replace(note="".join(hints[:1]))
             if better.text.partition("=")[0] not in list_keys(first):
-                # the value also needs another setting, which the next message names
+                # the fix is another setting that this value needs; a later message suggests it
                 return translation, None
         if better is None:
             break
@@ -217,7 +217,7 @@ def _read_fix(problem: Problem) -> Translation:
 
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
-    """Return the problem of an unknown name whose intended setting also rejects the value."""
+    """Return the problem of an unknown name, with the reason why its setting rejects the value."""
     setting = find_short_name(wrong.key)
     fix = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
     return problem._replace(fix=fix, valid=wrong.valid)
@@ -316,9 +316,9 @@ def _is_usable(key: str, chosen: Mapping[str, str]) -> bool:
 
 
 def _has_meaning_in_other_section(name: str, translation: Translation) -> bool:
-    """Return whether a name in one of our sections has its meaning in another section.
+    """Return whether `model.lr` should not become `optimizer.lr`: the user chose the section.
 
-    A word such as `decay` has several meanings; `batch_size` and `mixup` have one.
+    A name with a single meaning, such as `batch_size` or `mixup`, may change its section.
     """
     section, _, leaf = name.partition(".")
     key = translation.text.partition("=")[0]
@@ -331,7 +331,7 @@ def _has_meaning_in_other_section(name: str, translation: Translation) -> bool:
 
 
 def _check_setting(setting: str, chosen: Mapping[str, str] = {}) -> Problem | None:
-    """Return the problem of a setting with the chosen sections; None if it is valid."""
+    """Return the first problem of a setting, given the chosen sections; None if it is valid."""
     if setting.startswith("recipe="):
         return None
     changes, problems = parse([setting])

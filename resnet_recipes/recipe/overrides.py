@@ -130,7 +130,7 @@ def _quote(text: str) -> str:
 
 
 def _find_argument_problem(argument: str) -> Problem | None:
-    """Return the problem of an argument that is not an override, or None."""
+    """Return a problem if an argument is not an override."""
     key, equals, value = argument.partition("=")
     if (
         len(argument) > MAX_LENGTH
@@ -165,7 +165,7 @@ def _find_argument_problem(argument: str) -> Problem | None:
 
 
 def _find_value_problem(key: str, value: str) -> Problem | None:
-    """Return the problem of a text that no setting accepts as its value, or None."""
+    """Return a problem if no setting accepts a text as its value."""
     if "${" in value:
         clause = Statement("references are only read from recipe files")
         fix = Hint("write the value out")

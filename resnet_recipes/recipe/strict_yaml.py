@@ -342,7 +342,7 @@ class _Reader:
 
 
 def _make_key_problem(name: str) -> Problem:
-    """Return the problem of a key that is not a valid name, with the likely key."""
+    """Return the problem that a key is not a valid name, with the likely key."""
     if re.fullmatch(r"\w+(\.\w+)+", name):
         fix: Fix = Hint(*Document(Path(), {}).format_fix("", Change(f"{name}=...")))
     else:
@@ -356,7 +356,7 @@ def _make_key_problem(name: str) -> Problem:
 
 
 def find_doubt(text: str, key: str) -> Problem | None:
-    """Return the problem of unquoted text that YAML readers interpret differently, or None.
+    """Return a problem if YAML readers interpret an unquoted text differently.
 
     `key` is the full name of the setting.
     """

@@ -10,8 +10,8 @@ import yaml
 #: Mount point, on a job's machines, of the storage with the runs and possibly the images.
 STORAGE = "/storage"
 
-#: CPU cores and GB of memory per GPU, to decode its images.
-CORES, MEMORY = 8, 64
+CORES = 8  # CPU cores per GPU, to decode its images
+MEMORY = 64  # GB of memory per GPU
 
 #: Seconds that torchrun waits for its ranks to save; a save may take 120 s.
 SHUTDOWN_SECONDS = 150
