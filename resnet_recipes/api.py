@@ -173,7 +173,7 @@ def plan(
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
-    result = _check(recipe, needs_data=False)
+    result = _require_recipe(recipe, needs_data=False)
     config = result.recipe.data
     survey = partial(data.survey_images, config, on_progress=on_progress)
     has_images = config.root or config.backend == "synthetic"
@@ -188,7 +188,7 @@ def estimate(recipe: Recipe | Composed, on_progress: Say = do_nothing) -> Estima
     Measures for about a minute, unless the machine was measured before; `on_progress` gets lines of
     text. Raises RecipeError and NotReadyError like `plan`, TrainingError if the measurement fails.
     """
-    return measure_time(plan_here(_check(recipe), on_progress), on_progress).estimate
+    return measure_time(plan_here(_require_recipe(recipe), on_progress), on_progress).estimate
 
 
 def prepare(
@@ -202,7 +202,7 @@ def prepare(
     or a validation image is unreadable. Raises TrainingError if a measurement for `launch.budget`
     or `batch.bn_size=auto` fails.
     """
-    with _create(_check(recipe), planned, command) as locked_folder:
+    with _create(_require_recipe(recipe), planned, command) as locked_folder:
         return locked_folder.path
 
 
@@ -220,7 +220,7 @@ def _create(
     return new_run.create(planned, command)
 
 
-def _check(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
+def _require_recipe(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
     """Return a recipe with its origin. Raises RecipeError if it is not valid."""
     if isinstance(recipe, Composed):
         return recipe
@@ -242,7 +242,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     a true value, the run saves a checkpoint and ends. Raises RecipeError, also for a recipe with
     several devices, TrainingError if the training fails, and the errors of `prepare`.
     """
-    result = _check(recipe)
+    result = _require_recipe(recipe)
     RecipeError.raise_if_any([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
     from resnet_recipes.jobs.train import run_task
 
@@ -316,7 +316,7 @@ def teach(
     from resnet_recipes.jobs.teach import plan_soft_labels
 
     say = partial(print, file=sys.stderr)
-    return plan_soft_labels(_check(recipe), str(top), str(cycle), str(out), say).write(say)
+    return plan_soft_labels(_require_recipe(recipe), str(top), str(cycle), str(out), say).write(say)
 
 
 def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
@@ -337,7 +337,7 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
     model, rest = parse_model(_format_changes(changes, {}))
     clause = "cannot be changed here; only model.name and model.args.NAME can"
     RecipeError.raise_if_any(Problem(argument, None, clause) for argument in rest)
-    return open_network(str(_locate(place)), model, downloads=True)
+    return open_network(str(_find_place(place)), model, downloads=True)
 
 
 def evaluate(
@@ -350,7 +350,7 @@ def evaluate(
     A network needs `data`.
     """
     arguments = _format_changes(changes, settings)
-    network = _open(place, arguments)
+    network = _open_trained(place, arguments)
     data.require_trusted_url(network.recipe.data, arguments, Hint("evaluate with"))
     return network.evaluate()
 
@@ -373,20 +373,20 @@ def predict(
     from resnet_recipes.inference.trained_network import predict_images
 
     paths = find_images(collect_images(images))
-    return predict_images(_open(place, _format_changes(changes, settings)), paths)
+    return predict_images(_open_trained(place, _format_changes(changes, settings)), paths)
 
 
-def _open(place: object, arguments: Sequence[str]) -> "TrainedNetwork":
+def _open_trained(place: object, arguments: Sequence[str]) -> "TrainedNetwork":
     """Return the network of a place, or a copy of a network, on a device."""
     from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.load import Network
 
     if isinstance(place, Network):
         return open_trained(copy.deepcopy(place).float().eval(), arguments).to_device()
-    return open_trained(_locate(place), arguments).to_device()
+    return open_trained(_find_place(place), arguments).to_device()
 
 
-def _locate(place: object) -> Path:
+def _find_place(place: object) -> Path:
     """Return the path of a run or a file. Raises RecipeError if `place` does not name one."""
     if not isinstance(place, str | os.PathLike):
         rule = f"must name a run, a checkpoint or a weights file, and is {_describe_type(place)}"

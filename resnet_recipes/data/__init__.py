@@ -134,7 +134,7 @@ def open_train(
         )
     source = _open_source(config, facts, "train")
     pipeline = build_train_pipeline(
-        source, config, batching, augment, _make_name(config, facts, "train")
+        source, config, batching, augment, _name_shared_memory(config, facts, "train")
     )
     if config.order == "quasi_random" and isinstance(source, Samples):
         pipeline.order_epoch = make_quasi_random_order(source.beton)
@@ -150,7 +150,7 @@ def open_eval(config: DataConfig, facts: DataFacts, batching: Batching) -> EvalL
         images = SyntheticBatches(facts.eval_examples, len(facts.classes), epoch=-1)
         return EvalLoader(config, batching, images)
     source = _open_source(config, facts, "val")
-    name = _make_name(config, facts, "val")
+    name = _name_shared_memory(config, facts, "val")
     return EvalLoader(config, batching, build_eval_pipeline(source, config, batching, name))
 
 
@@ -162,7 +162,7 @@ def _open_source(config: DataConfig, facts: DataFacts, split: str) -> Samples | 
     return Files.of(replace(config, root=str(facts.root)), split, digest)
 
 
-def _make_name(config: DataConfig, facts: DataFacts, split: str) -> str:
+def _name_shared_memory(config: DataConfig, facts: DataFacts, split: str) -> str:
     """Return the name under which processes share the shrunk images of a split."""
     key = (os.path.realpath(facts.root), facts.digest, split, config.memory_pixels, os.geteuid())
     return f"resnet-recipes {hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"

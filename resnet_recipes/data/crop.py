@@ -69,11 +69,11 @@ def _choose_first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.nda
     return np.where(fits.any(axis=1, keepdims=True), chosen, otherwise).astype(np.int64)
 
 
-_ATTEMPTS = 10  # attempts to find a crop with torchvision's rule
+TORCHVISION_ATTEMPTS = 10  # attempts to find a crop with torchvision's rule
 #: Part of the seed of augmentations, so that no other generator repeats their numbers.
 _AUGMENT_SEED = 0x61756720
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_COPY = np.uint64(0xD1B54A32D192ED03)
+_INDEX_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_COPY_FACTOR = np.uint64(0xD1B54A32D192ED03)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class TrainCrop:
         return RandomCrops(np.concatenate([numbers, limits_by_row], axis=1), flipped)
 
     def _sample_uniforms(self, rows: Rows) -> "RandomCrops":
-        tries = TENSORFLOW_ATTEMPTS if self.rule == "tensorflow" else _ATTEMPTS
+        tries = TENSORFLOW_ATTEMPTS if self.rule == "tensorflow" else TORCHVISION_ATTEMPTS
         uniforms = sample_uniforms(
             self.seed, rows.crop_epoch, rows.indices, 4 * tries + 1, rows.copies
         )
@@ -137,7 +137,7 @@ class TrainCrop:
         if self.interpolation != "random":
             return np.full(len(rows.indices), self.interpolation == "bicubic")
         uniforms = sample_uniforms(
-            self.seed, rows.crop_epoch, rows.indices, 4 * _ATTEMPTS + 2, rows.copies
+            self.seed, rows.crop_epoch, rows.indices, 4 * TORCHVISION_ATTEMPTS + 2, rows.copies
         )
         return uniforms[:, -1] < 0.5
 
@@ -165,9 +165,9 @@ def sample_uniforms(
     """
     with np.errstate(over="ignore"):
         stream = _mix(_mix(np.array([seed], np.uint64)) + np.uint64(epoch))
-        keys = _mix(stream + indices.astype(np.uint64) * _STEP)
-        keys += np.asarray(copies).astype(np.uint64) * _COPY
-        bits = _mix(keys[:, None] + _STEP * np.arange(1, count + 1, dtype=np.uint64))
+        keys = _mix(stream + indices.astype(np.uint64) * _INDEX_FACTOR)
+        keys += np.asarray(copies).astype(np.uint64) * _COPY_FACTOR
+        bits = _mix(keys[:, None] + _INDEX_FACTOR * np.arange(1, count + 1, dtype=np.uint64))
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
@@ -201,7 +201,7 @@ def make_attempts(
 
     Each is a relative area, width / height, and position (down, right) in 0..1.
     """
-    tried = uniforms.reshape(-1, _ATTEMPTS, 4).copy()
+    tried = uniforms.reshape(-1, TORCHVISION_ATTEMPTS, 4).copy()
     tried[..., 0] = scale[0] + (scale[1] - scale[0]) * tried[..., 0]
     low, high = np.log(ratio)
     tried[..., 1] = np.exp(low + (high - low) * tried[..., 1])

@@ -29,11 +29,11 @@ SYNONYMS = {
 
 #: A word for a split in a lower-case name, alone or as in "trainset" and "test_images".
 _LETTER = r"[^\W\d_]"
-_WORD = re.compile(
+_SPLIT_WORD = re.compile(
     rf"(?<!{_LETTER})({'|'.join(chain(*SYNONYMS.values()))})"
     rf"(?=(?:data)?(?:set|images?)?(?!{_LETTER}))"
 )
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 #: Folders of archivers and file servers. Hidden names are also ignored.
 DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
@@ -41,8 +41,8 @@ DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
 #: Files with the paths and labels of images.
 TABLES = (".csv", ".tsv", ".jsonl")
 
-_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
-_WEIGHTS = (".pt", ".pth", ".safetensors", ".ckpt")
+_ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
+_WEIGHTS_SUFFIXES = (".pt", ".pth", ".safetensors", ".ckpt")
 _MAX_SEARCHED = 200  # folders searched for splits
 
 
@@ -98,9 +98,9 @@ def find_split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
     """
     families: dict[str, dict[str, str]] = {}
     for name in names:
-        spaced = _CAMEL.sub(" ", name).lower()
-        if len(words := _WORD.findall(spaced)) == 1:
-            rest = re.sub(r"[\W_]", "", _WORD.sub("", spaced))
+        spaced = _CAMEL_CASE.sub(" ", name).lower()
+        if len(words := _SPLIT_WORD.findall(spaced)) == 1:
+            rest = re.sub(r"[\W_]", "", _SPLIT_WORD.sub("", spaced))
             families.setdefault(rest, {})[name] = words[0]
     return families
 
@@ -146,7 +146,7 @@ def find_address_problems(address: str) -> Iterator[Problem]:
     if has_more or not (parts.netloc and address.isprintable()) or " " in address:
         rule = "must be the address of a folder or a table, without password, query or spaces"
         yield Problem("root", address, rule, Value("https://host/folder"))
-    elif parts.path.endswith(_ARCHIVES):
+    elif parts.path.endswith(_ARCHIVE_SUFFIXES):
         clause = "is an archive, but images are fetched from a folder"
         yield Problem("root", address, clause, Hint("unpack it, and pass the folder"))
 
@@ -183,9 +183,9 @@ def _explain_missing(root: Path) -> Problem:
 def _explain_file(root: Path) -> Problem:
     if root.suffix != ".beton":
         hints: tuple[str, ...] = (LAYOUT, "a table has the columns path and label")
-        if root.name.lower().endswith(_ARCHIVES):
+        if root.name.lower().endswith(_ARCHIVE_SUFFIXES):
             hints = ("unpack it, and pass the folder", LAYOUT)
-        if root.suffix.lower() in _WEIGHTS:
+        if root.suffix.lower() in _WEIGHTS_SUFFIXES:
             hints = (f"weights are set with model.weights={shlex.quote(str(root))}",)
         fix: Fix = tuple(map(Hint, hints))
         if folder := next(filter(_has_splits, root.parents[:3]), None):  # ROOT/train/ants/1.jpg

@@ -113,7 +113,7 @@ class Sample(NamedTuple):
         Crops with equal settings, as in the runs of a sweep, are timed once.
         """
         if self.source is None:
-            return _look_up(config, augment)
+            return _get_typical_crop_seconds(config, augment)
         config = replace(config, workers=0, train_size=image_size, sampling="natural")
         if (key := f"{config} {augment}") not in self.times:
             self.times[key] = self._time_crops(self.source, config, augment)
@@ -139,7 +139,7 @@ class Sample(NamedTuple):
         return CropSeconds(first if config.memory_pixels else min(others), min(others))
 
 
-def _look_up(config: DataConfig, augment: Augment | None) -> CropSeconds:
+def _get_typical_crop_seconds(config: DataConfig, augment: Augment | None) -> CropSeconds:
     """Return the CPU time of a training crop of a typical photograph."""
     row = CROP_MILLISECONDS["Python" if find_engine_fault() else "engine"]
     more = AUGMENT_MILLISECONDS if augment else 0.0

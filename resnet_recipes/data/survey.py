@@ -60,14 +60,14 @@ def survey_files(
     With `compares`, reads a few validation images to detect copies of training images.
     """
     try:
-        facts, train, val = _survey(config, on_progress)
+        facts, train, val = _survey_listings(config, on_progress)
         notes = _note_copies(config, train, val) if compares else ()
         return replace(facts, notes=(*facts.notes, *notes))
     except OSError as error:  # a folder is unreadable or has just vanished
         raise NotReadyError([explain_unreadable(error)]) from None
 
 
-def _survey(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, Listing]:
+def _survey_listings(config: DataConfig, on_progress: Say) -> tuple[DataFacts, Listing, Listing]:
     root = Path(config.root)
     parts = find_parts(root)
     NotReadyError.raise_if_any(_find_part_problems(root, parts))
@@ -156,7 +156,7 @@ def _find_split_problems(
         yield Problem("data.val_share", config.val_share, clause, remove)
     if "val" not in parts and not config.sets_aside:
         try:
-            _survey(replace(config, val_share=_SUGGESTED_VAL_SHARE), on_progress)
+            _survey_listings(replace(config, val_share=_SUGGESTED_VAL_SHARE), on_progress)
         except NotReadyError as error:  # the data has another error, which a fraction does not fix
             NotReadyError.raise_if_any(one for one in error.problems if one.key != "data.val_share")
             hint = Hint(error.problems[0].about(f"data.val_share={_SUGGESTED_VAL_SHARE}"))
@@ -257,7 +257,7 @@ def _iterate_notes(
     config: DataConfig, train: Listing, val: Listing, has_table: bool
 ) -> Iterator[Note]:
     if others := train.others + val.others:
-        text = f"ignored because of their suffixes: {_count_kinds(others)}"
+        text = f"ignored because of their suffixes: {_count_suffixes(others)}"
         yield Note(text, _HEIC_ADVICE if ".heic" in others else ())
     if not (has_table or config.nested_classes) and _has_nested_classes(train):
         yield Note(
@@ -359,10 +359,10 @@ def _make_empty_problem(root: object, clause: str, others: Counter, hint: str) -
 
 def _describe_unread(others: Counter) -> str:
     """Return the number of other files, for missing images."""
-    return f" (not read: {_count_kinds(others)})" if others else ""
+    return f" (not read: {_count_suffixes(others)})" if others else ""
 
 
-def _count_kinds(others: Counter) -> str:
+def _count_suffixes(others: Counter) -> str:
     """Return the most common suffixes of other files: '12 .heic, 1 .txt'."""
     common = others.most_common(5)
     return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in common)

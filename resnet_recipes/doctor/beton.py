@@ -36,7 +36,7 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
         problems += find_pair_problems(*betons)
     betons += [samples.small for samples in files if samples.small]
     for beton in betons:
-        yield from _describe(beton)
+        yield from _describe_beton(beton)
     yield from map(make_finding, problems)
     if images and not problems:
         for samples in files:
@@ -65,7 +65,7 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
     return verify
 
 
-def _describe(beton: Beton) -> Iterator[Finding]:
+def _describe_beton(beton: Beton) -> Iterator[Finding]:
     name = beton.path.name
     size = format_bytes(beton.content.size)
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")

@@ -33,7 +33,7 @@ def find_unused_gpu() -> Finding | None:
     """Return why torch cannot use the GPU that this machine seems to have, if so."""
     if is_usable() or not (sign := find_sign_of_gpu()):
         return None
-    reason = _find_reason()
+    reason = _explain_unusable_gpu()
     return reason._replace(what=f"this machine seems to have a GPU ({sign}), but {reason.what}")
 
 
@@ -57,7 +57,7 @@ def find_untested_machine() -> Finding | None:
     return None
 
 
-def _find_reason() -> Finding:
+def _explain_unusable_gpu() -> Finding:
     """Return why torch cannot use this machine's GPU."""
     import torch
 
@@ -101,7 +101,7 @@ def find_sign_of_gpu() -> str:
 
 #: Queries the driver in a separate process: initializing CUDA here would occupy memory on every
 #: GPU until the run ends.
-_QUESTION = """
+_DRIVER_QUERY = """
 import ctypes
 cuda, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
 device, major = ctypes.c_int(), ctypes.c_int()
@@ -162,7 +162,7 @@ def _query_driver() -> list[str]:
         return []
     try:
         result = subprocess.run(
-            [sys.executable, "-c", _QUESTION],
+            [sys.executable, "-c", _DRIVER_QUERY],
             capture_output=True,
             text=True,
             timeout=60,

@@ -204,7 +204,7 @@ def _allow_any_size() -> Iterator[None]:
         yield
 
 
-_INPUT = "images: float32 [N, 3, {size}; (pixel - mean) / std by channel, of 0..255"
+_INPUT_COMMENT = "images: float32 [N, 3, {size}; (pixel - mean) / std by channel, of 0..255"
 
 TARGETS = {
     "torchvision": Target(
@@ -248,7 +248,7 @@ network = rr.load("model.safetensors")""",
         f"""\
 import onnxruntime
 session = onnxruntime.InferenceSession("model.onnx")
-logits, = session.run(["logits"], {{{{"images": images}}}})        # {_INPUT}""",
+logits, = session.run(["logits"], {{{{"images": images}}}})        # {_INPUT_COMMENT}""",
         """\
 import json, numpy, onnxruntime
 from PIL import Image
@@ -270,7 +270,7 @@ print(classes[probabilities.argmax()], probabilities.max())""",
         True,
         f"""\
 import torch
-model = torch.export.load("model.pt2").module()        # {_INPUT}""",
+model = torch.export.load("model.pt2").module()        # {_INPUT_COMMENT}""",
         """\
 import numpy, torch
 from PIL import Image

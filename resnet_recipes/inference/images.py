@@ -37,15 +37,15 @@ from resnet_recipes.data.root import find_root_problem, make_error
 #: An image as an argument of the Python API: a path, the bytes of a file, or pixels.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 
-_IMAGES = Hint("paths, folders, bytes, Pillow images, and uint8 arrays or tensors are accepted")
+_FORMS_HINT = Hint("paths, folders, bytes, Pillow images, and uint8 arrays or tensors are accepted")
 
 #: Advice about images whose classes the network does not have.
-_OTHER_CLASSES = Hint(
+_CLASSES_HINT = Hint(
     "resnet-train finetune trains a network for other classes; class folders named after ImageNet "
     "classes, such as n01440764, are matched to those classes"
 )
 
-_LAYOUT = Hint("the layout is FOLDER/CLASS/image.jpg or FOLDER/val/CLASS/image.jpg")
+_LAYOUT_HINT = Hint("the layout is FOLDER/CLASS/image.jpg or FOLDER/val/CLASS/image.jpg")
 
 _MAX_PROBLEMS = 3  # shown for images in memory, which may be thousands
 
@@ -77,10 +77,10 @@ def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Sampl
     highest = samples.labels.max()
     if beton.sidecar and classes and beton.classes != tuple(classes):
         clause = "has different classes from the network, or another order"
-        raise make_error(path, clause, _OTHER_CLASSES)
+        raise make_error(path, clause, _CLASSES_HINT)
     if highest >= num_classes:
         clause = f"has labels up to {highest}; the network has {num_classes} classes"
-        raise make_error(path, clause, _OTHER_CLASSES)
+        raise make_error(path, clause, _CLASSES_HINT)
     return samples
 
 
@@ -89,7 +89,7 @@ def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_clas
     if not len(listing):
         if root.name in classes:
             raise make_error(root, "is the folder of one class", Value(root.parent))
-        raise make_error(root, "has no images in class folders", _LAYOUT)
+        raise make_error(root, "has no images in class folders", _LAYOUT_HINT)
     files = Files(listing, config.root)
     files.labels[:] = _map_labels(root, listing.classes, classes, num_classes)[files.labels]
     return files
@@ -123,7 +123,7 @@ def _map_labels(
         is_imagenet = num_classes == len(get_wordnet_ids())
         which = "ImageNet" if is_imagenet else "unnamed"
         clause = f"has {len(folders)} classes; the network has {num_classes:,} {which} classes"
-        raise make_error(root, clause, _OTHER_CLASSES)
+        raise make_error(root, clause, _CLASSES_HINT)
     if unknown := sorted({*folders} - {*classes}):
         hint = Hint(f"its classes are {join_first(classes)}")
         clause = f"has classes that the network does not have: {join_first(unknown)}"
@@ -149,7 +149,7 @@ def collect_images(images: object) -> list[Path | Pixels]:
         try:
             collected.append(read_pixels(image))
         except BadImageError as error:
-            problems.append(Problem(f"images[{number}]", None, str(error), _IMAGES))
+            problems.append(Problem(f"images[{number}]", None, str(error), _FORMS_HINT))
     RecipeError.raise_if_any(problems[:_MAX_PROBLEMS])
     return collected
 

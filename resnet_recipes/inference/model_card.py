@@ -13,7 +13,7 @@ _MAX_CLASSES = 20  # number of class names shown
 _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
 
 #: Text for the side that is resized, by `fit`.
-_SIDES = {
+_RESIZED_SIDES = {
     "crop": "shorter side",
     "pad": "longer side (padded with the mean color to a square)",
     "squash": "both sides",
@@ -111,7 +111,7 @@ def _make_rows(about: NetworkDescription, dtype: str) -> list[tuple[str, str]]:
         ("chosen", chosen),
         (
             "images",
-            f"RGB; {_SIDES[about.fit]} resized to {about.eval_resize} px "
+            f"RGB; {_RESIZED_SIDES[about.fit]} resized to {about.eval_resize} px "
             f"({about.eval_interpolation}, antialiased), center crop of {about.eval_size} px",
         ),
         ("trained at", f"{about.train_size} px" if about.recipe else ""),

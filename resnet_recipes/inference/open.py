@@ -26,14 +26,14 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import DATA
 
 #: Settings that choose labeled images; the other settings of a command also apply to any images.
-_LABELED = (
+_DATASET = (
     "data.root",
     "data.cache",
     "data.val_share",
     "data.val_seed",
     "data.nested_classes",
 )
-_COMMON = (
+_IMAGES = (
     "data.backend",
     "data.eval_resize",
     "data.eval_size",
@@ -44,14 +44,14 @@ _COMMON = (
     "batch.eval_size",
     "evaluation.flip",
 )
-_COMPUTE = ("precision.dtype", "precision.kernels", "launch.device")
+_MACHINE = ("precision.dtype", "precision.kernels", "launch.device")
 
 #: Settings of a trained network, by command; the other settings are for training.
 SETTINGS = {
-    "predict": (*_COMMON, *_COMPUTE),
-    "export": (*_LABELED, *_COMMON),  # always in float32, on the CPU
-    "doctor": (*_LABELED, *_COMMON, *_COMPUTE),
-    "eval": (*_LABELED, *_COMMON, "evaluation.sizes", *_COMPUTE, "launch.gpus"),
+    "predict": (*_IMAGES, *_MACHINE),
+    "export": (*_DATASET, *_IMAGES),  # always in float32, on the CPU
+    "doctor": (*_DATASET, *_IMAGES, *_MACHINE),
+    "eval": (*_DATASET, *_IMAGES, "evaluation.sizes", *_MACHINE, "launch.gpus"),
 }
 
 #: Settings for a file that does not describe its network.

@@ -43,10 +43,10 @@ from resnet_recipes.training.outcomes import Confusion, Outcomes
 from resnet_recipes.training.precision import Precision, resolve_dtype
 
 #: One process, on the CPU.
-_ALONE = Rank(0, 1, torch.device("cpu"))
+_CPU_RANK = Rank(0, 1, torch.device("cpu"))
 
 #: Settings that select images. If all are as in the run, the run's list of images is used.
-_SELECTORS = ("root", "val_share", "fold", "val_seed", "nested_classes")
+_IMAGE_SELECTORS = ("root", "val_share", "fold", "val_seed", "nested_classes")
 
 
 class EvaluationResult(NamedTuple):
@@ -70,9 +70,9 @@ class TrainedNetwork:
     path: Path | None  # run folder or file; None for a network built in Python
     network: Network
     recipe: Recipe
-    rank: Rank = _ALONE
+    rank: Rank = _CPU_RANK
     precision: Precision = field(
-        default_factory=lambda: Precision(_ALONE.device, torch.float32, nn.Identity())
+        default_factory=lambda: Precision(_CPU_RANK.device, torch.float32, nn.Identity())
     )
 
     def to_device(self) -> Self:
@@ -136,7 +136,7 @@ class TrainedNetwork:
         batching = Batching(self.rank.rank, self.rank.world_size, size, size, 0)
         original = make_recipe(self.path, self.network).data
         about = self.network.about
-        is_own = all(getattr(config, key) == getattr(original, key) for key in _SELECTORS)
+        is_own = all(getattr(config, key) == getattr(original, key) for key in _IMAGE_SELECTORS)
         run = find_run(self.path)
         facts = run and run / DATA
         has_facts = bool(facts and os.path.lexists(facts) and is_own)

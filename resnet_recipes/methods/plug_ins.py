@@ -30,7 +30,7 @@ def find_plug_ins(used_names: Collection[str]) -> Iterator[type[Method]]:
             cls = entry.load()
             fault = _find_fault(cls, entry.name, names)
         except (Exception, SystemExit) as error:  # third-party code may raise any exception
-            fault = f"cannot be used: {_describe(error)}"
+            fault = f"cannot be used: {_describe_error(error)}"
         if fault:
             fix = Command(f"pip uninstall {entry.dist.name if entry.dist else 'it'}")
             raise NotReadyError.of(f"method {entry.name}", entry.value, fault, fix)
@@ -71,12 +71,14 @@ def find_failure(error: BaseException) -> Problem | None:
         if own_frames:
             hook = own_frames[0][0].co_name
             code, line = own_frames[-1]
-            clause = Statement(f"{hook} failed in {code.co_filename}:{line}: {_describe(error)}")
+            clause = Statement(
+                f"{hook} failed in {code.co_filename}:{line}: {_describe_error(error)}"
+            )
             key = f"methods.{method.name}"
             return Problem(key, None, clause, Change(f"~{key}"))
     return None
 
 
-def _describe(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Return the class of an error and the first line of its message."""
     return f"{type(error).__name__}: {get_first_line(error)}"

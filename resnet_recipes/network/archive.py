@@ -45,7 +45,7 @@ _ALLOWED_GLOBALS = frozenset(
 
 #: Most bytes and opcodes of a pickle. A ResNet-152 with momentum, EMA and 21,000 classes needs
 #: 0.7 MB and 120,000 opcodes for 2,300 entries. A file at these limits takes 2 s to read.
-_MAX_PICKLE = 8 << 20
+_MAX_PICKLE_BYTES = 8 << 20
 _MAX_OPCODES = 500_000
 
 #: Before torch 1.6, torch.save wrote a pickled number, three more pickles (version, system,
@@ -94,7 +94,7 @@ def read(path: Path, check_crc: bool = True) -> State:
     file is damaged or contains other objects, and OSError if it cannot be read.
     """
     try:
-        is_zip = _check(path, check_crc)
+        is_zip = _check_archive(path, check_crc)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except (ArchiveError, OSError):
         raise
@@ -120,7 +120,7 @@ def is_plain_recipe(value: object, depth: int = _MAX_RECIPE_DEPTH) -> bool:
     return value is None or type(value) in (str, int, float, bool)
 
 
-def _check(path: Path, check_crc: bool) -> bool:
+def _check_archive(path: Path, check_crc: bool) -> bool:
     """Check a file, and return whether it is a zip. Raises ArchiveError if it is not safe.
 
     A safe file is uncompressed and within the limits, and its pickles name only tensors.
@@ -131,7 +131,7 @@ def _check(path: Path, check_crc: bool) -> bool:
             raise ArchiveError("it is empty")
         start = file.read(len(_OLD_MAGIC))
         if start == _OLD_MAGIC:
-            pickles = BytesIO(file.read(_MAX_PICKLE))
+            pickles = BytesIO(file.read(_MAX_PICKLE_BYTES))
             for _ in range(_OLD_PICKLES):
                 _check_pickle(pickles)
             return False
@@ -155,7 +155,7 @@ def _check(path: Path, check_crc: bool) -> bool:
         if (
             len(pickles) != 1
             or not pickles[0].filename.endswith("/data.pkl")
-            or pickles[0].file_size > _MAX_PICKLE
+            or pickles[0].file_size > _MAX_PICKLE_BYTES
         ):
             raise ArchiveError(
                 "it does not have exactly one data.pkl of reasonable size, as written by torch.save"
@@ -171,8 +171,8 @@ class _Bounded(FileIO):
 
     def read(self, size: int = -1) -> bytes:
         """Read up to `size` bytes. Raises ArchiveError if `size` is too large."""
-        data = super().read(size if 0 <= size <= _MAX_PICKLE else _MAX_PICKLE + 1)
-        if len(data) > _MAX_PICKLE:
+        data = super().read(size if 0 <= size <= _MAX_PICKLE_BYTES else _MAX_PICKLE_BYTES + 1)
+        if len(data) > _MAX_PICKLE_BYTES:
             raise ArchiveError("its directory is too long")
         return data
 

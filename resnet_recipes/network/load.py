@@ -208,8 +208,8 @@ class NamingHint(Hint):
     """The advice for a file that no known network fits."""
 
 
-_NAMING = NamingHint("name the network: model.name=timm:NAME or model.name=torchvision:NAME")
-_SOURCES = (
+_NAMING_HINT = NamingHint("name the network: model.name=timm:NAME or model.name=torchvision:NAME")
+_NAME_SOURCES = (
     "NAME is in the code or the model card that came with the file; timm.list_models() lists all "
     "names"
 )
@@ -228,7 +228,7 @@ class UnknownNetworkError(ArchiveError):
                 for other in (find_lookalikes(fitting[0], {}) if fitting else ())
                 if other.name in fitting
             ),
-        ) or (_NAMING, Hint(_SOURCES))
+        ) or (_NAMING_HINT, Hint(_NAME_SOURCES))
 
 
 def _describe_tensors(state: Mapping[str, Any]) -> str:

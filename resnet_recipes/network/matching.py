@@ -136,7 +136,7 @@ def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]
             or {key: item.shape for key, item in theirs.state_dict().items()} != shapes
         ):
             continue
-        differences = _find_differences(ours, theirs)
+        differences = _list_layer_differences(ours, theirs)
         if not image_settings.has_same_levels(name, f"timm:{other}"):
             differences.append("normalization")
         if differences:
@@ -144,7 +144,7 @@ def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]
             yield Lookalike(f"timm:{other}", how)
 
 
-def _find_differences(ours: nn.Module, theirs: nn.Module) -> list[str]:
+def _list_layer_differences(ours: nn.Module, theirs: nn.Module) -> list[str]:
     """Return the layers and settings that differ between two networks with the same weights."""
     names = set[str]()
     layers = dict(theirs.named_modules())

@@ -47,7 +47,7 @@ def open_network(
     source = re.sub("^hf:timm/", "timm:", weights)
     published = _parse_published_name(source)
     if published:
-        _require(published.name, weights)
+        _require_network(published.name, weights)
     if model:
         backbones.require_network(model.name)
     if published and model and _get_short_name(published) != _get_short_name(model):
@@ -55,7 +55,7 @@ def open_network(
         raise NotReadyError.at(weights, clause, model.format_selection(published.name))
     is_published = _is_published(source)
     try:
-        path = _locate(source, model or published, downloads)
+        path = _find_weights_file(source, model or published, downloads)
         assumed = None
         if model := model or published:
             images = image_settings.find_image_settings(
@@ -89,7 +89,7 @@ def iterate_notes(network: Network) -> Iterator[str]:
         yield f"the file also fits {other.name}, which {other.advice}"
 
 
-def _require(name: str, weights: str) -> None:
+def _require_network(name: str, weights: str) -> None:
     """Raise NotReadyError if no library has this network; the fixes are similar names."""
     try:
         backbones.require_network(name)
@@ -116,7 +116,7 @@ def _get_short_name(model: ModelConfig) -> str:
     return model.name.rpartition(":")[2]
 
 
-def _locate(weights: str, model: ModelConfig | None, downloads: bool) -> Path:
+def _find_weights_file(weights: str, model: ModelConfig | None, downloads: bool) -> Path:
     """Return the weights file. Raises NotReadyError, or AbsentError with the download command."""
     if not names.PUBLISHED_WEIGHTS.fullmatch(weights):
         if not os.path.lexists(weights):

@@ -35,7 +35,7 @@ def make_plan(
     not installed or a teacher cannot be read.
     """
     stack = make_stack(recipe, facts)
-    problems = list(_find_problems(recipe, facts, world_size, stack, origin))
+    problems = list(_find_plan_problems(recipe, facts, world_size, stack, origin))
     setting = recipe.model.num_classes
     num_classes = len(facts.classes) if setting == "auto" else int(setting)
     try:
@@ -69,7 +69,7 @@ def find_conflicts(recipe: Recipe, origin: Origin) -> tuple[Problem, ...]:
     return min(conflicts, key=len)
 
 
-def _find_problems(
+def _find_plan_problems(
     recipe: Recipe,
     facts: DataFacts,
     world_size: int,
@@ -77,7 +77,7 @@ def _find_problems(
     origin: Origin,
 ) -> Iterator[Problem]:
     yield from _find_batch_problems(recipe, facts, world_size, origin)
-    yield from _find_class_problems(recipe, facts)
+    yield from _find_class_count_problems(recipe, facts)
     if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
         clause = "works only with .beton files"
         yield Problem("data.order", recipe.data.order, clause, Value("random"))
@@ -127,7 +127,7 @@ def _find_batch_problems(
         yield Problem("batch.bn_size", AUTO, clause, Value("64"))
 
 
-def _find_class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
+def _find_class_count_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
     count = len(facts.classes)
     setting = recipe.model.num_classes
     location = _get_image_location(recipe, facts)

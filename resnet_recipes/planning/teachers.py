@@ -63,14 +63,14 @@ def add_teachers(plan: Plan) -> Plan:
     ]
     for method, network in open_teachers(plan.new_stack()):
         about = network.about
-        key, source = _find_setting(method)
+        key, source = _get_network_setting(method)
         config = ModelConfig(about.architecture, dict(about.arguments))
         facts = make_network_facts(config, about.num_classes, about.methods())
-        if clause := _find_misfit(network, facts, plan):
+        if clause := _find_teacher_misfit(network, facts, plan):
             hint = Hint(f"use a teacher that fits these {plan.num_classes:,} classes and images")
             raise RecipeError.of(key, source, clause, hint)
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {source}"
-        teachers.append(Teacher(facts, text, key, _compute_digest(network)))
+        teachers.append(Teacher(facts, text, key, _compute_network_digest(network)))
     return replace(plan, teachers=tuple(teachers)) if teachers else plan
 
 
@@ -93,7 +93,7 @@ def open_teachers(
     for method in methods:
         if not method.network_setting or _has_soft_labels(method):
             continue
-        key, source = _find_setting(method)
+        key, source = _get_network_setting(method)
         if not source:
             raise RecipeError([make_missing_teacher_problem(type(method))])
         from resnet_recipes.network.open import open_network
@@ -103,7 +103,7 @@ def open_teachers(
         except NotReadyError as error:
             problem = error.with_key(key, source).with_path_replaced("model.weights", key)
             raise _suggest_export(problem, source) from None
-        if key in digests and digests[key] != _compute_digest(network):
+        if key in digests and digests[key] != _compute_network_digest(network):
             clause = "was replaced after it was checked"
             raise NotReadyError.of(key, source, clause, Hint("run the same command again"))
         yield OpenTeacher(method, network)
@@ -134,7 +134,7 @@ def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
     return NotReadyError([problem._replace(fix=(*commands, *others, hint))])
 
 
-def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
+def _find_teacher_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
     """Return why a network cannot teach the network of a plan, or ""."""
     about = network.about
     classes = plan.facts.classes
@@ -152,7 +152,7 @@ def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
     return "" if is_finite else "gives outputs that are not finite numbers"
 
 
-def _compute_digest(network: "Network") -> str:
+def _compute_network_digest(network: "Network") -> str:
     return compute_digest(network.model.state_dict(), network.about.to_json())
 
 
@@ -161,7 +161,7 @@ def _has_soft_labels(method: Method) -> bool:
     return bool(getattr(method, method.soft_labels_setting, ""))
 
 
-def _find_setting(method: Method) -> tuple[str, str]:
+def _get_network_setting(method: Method) -> tuple[str, str]:
     key = method.network_setting
     return f"methods.{method.name}.{key}", getattr(method, key)
 
@@ -249,7 +249,7 @@ def read_soft_labels(plan: Plan, method: Method) -> Teacher:
         methods = {f"methods.{name}" for name in vars(plan.recipe.methods)}
         if description.keys() - methods != expected.keys() - methods:
             raise ValueError(FOREIGN_FILE_CLAUSE)
-        differences = _find_differences(description, expected, path)
+        differences = _find_setting_differences(description, expected, path)
         RecipeError.raise_if_any([*find_soft_label_problems(plan), *differences])
         if description != expected:
             clause = "was made for other images, or for other sizes of them"
@@ -268,7 +268,7 @@ def read_soft_labels(plan: Plan, method: Method) -> Teacher:
     return Teacher(None, text, key, arrays.checksum, soft_labels)
 
 
-def _find_differences(
+def _find_setting_differences(
     description: Mapping[str, str], expected: Mapping[str, str], path: Path
 ) -> Iterator[Problem]:
     for name in sorted({*description, *expected} - {"images"}):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _MIN_SIZES = 3  # minimum image counts for a curve
 
-_Z = 1.959964  # quantile of the normal distribution for a 95% interval
+_NORMAL_QUANTILE = 1.959964  # quantile of the normal distribution for a 95% interval
 
 
 def describe_learning_curves(seed_groups: Iterable[SeedGroup]) -> Iterator[str]:
@@ -76,4 +76,4 @@ def fit_gain(
     gain = np.average(gains, weights=likelihoods)
     variance = np.average(gain_variances + (gains - gain) ** 2, weights=likelihoods)
     # if no power law fits, the noise is larger than assumed
-    return gain, _Z * (variance * max(1.0, misfits.min() / (len(images) - 2))) ** 0.5
+    return gain, _NORMAL_QUANTILE * (variance * max(1.0, misfits.min() / (len(images) - 2))) ** 0.5

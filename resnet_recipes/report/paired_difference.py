@@ -10,7 +10,7 @@ from resnet_recipes.base.text import format_number
 from resnet_recipes.run_folder.correct_images import CorrectImages
 
 #: Quantile of the normal distribution for a 95% interval, and the factor for 80% power.
-_Z, _POWER = 1.959964, 1.43
+_NORMAL_QUANTILE, _POWER_FACTOR = 1.959964, 1.43
 
 #: Multiples of the images or seeds that are tried.
 _MULTIPLES = [1.05**power for power in range(200)]
@@ -29,7 +29,7 @@ def compute_accuracy_interval(correct: int, images: int) -> Confidence:
     Uses the score interval (Wilson, 1927, J. Am. Stat. Assoc. 22).
     """
     fraction = correct / images
-    extra = _Z**2 / images
+    extra = _NORMAL_QUANTILE**2 / images
     center = (fraction + extra / 2) / (1 + extra)
     half = (fraction * (1 - fraction) * extra + extra**2 / 4) ** 0.5 / (1 + extra)
     return Confidence(100 * (center - half), 100 * (center + half))
@@ -87,7 +87,7 @@ class PairedDifference(NamedTuple):
         suffices.
         """
         for times in _MULTIPLES:
-            if abs(self.points) > _POWER * self._compute_margin(**{quantity: times}):
+            if abs(self.points) > _POWER_FACTOR * self._compute_margin(**{quantity: times}):
                 return times
         return None
 
@@ -101,7 +101,7 @@ class PairedDifference(NamedTuple):
         of_seeds = self.seed_variance / seeds
         total = self.image_variance / images + of_seeds
         inverse = max(1e-9, (of_seeds / total) ** 2 / seeds / max(1, self.freedom))
-        z = _Z * (8 + 3 * inverse) / (8 + inverse)
+        z = _NORMAL_QUANTILE * (8 + 3 * inverse) / (8 + inverse)
         return (expm1(z**2 * inverse) / inverse * total) ** 0.5
 
 

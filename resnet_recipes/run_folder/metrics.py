@@ -13,7 +13,7 @@ from resnet_recipes.base.reading import make_read_error, open_regular, parse_jso
 Record = dict[str, Any]  # one line of metrics.jsonl
 
 #: The metrics of an evaluation, with the suffix of each key.
-_FIGURES = {
+_KEY_SUFFIXES = {
     "top1": "top1_percent",
     "top5": "top5_percent",
     "loss": "loss",
@@ -37,13 +37,13 @@ class Metrics(NamedTuple):
         if f"{weights}_top1_percent" not in evaluation:
             return None
         values: Record = {
-            name: evaluation.get(f"{weights}_{key}") for name, key in _FIGURES.items()
+            name: evaluation.get(f"{weights}_{key}") for name, key in _KEY_SUFFIXES.items()
         }
         return cls(examples=evaluation["examples"], **values)
 
     def to_record(self, weights: str) -> Record:
         """Return the metrics under the keys of a record."""
-        return {f"{weights}_{key}": getattr(self, name) for name, key in _FIGURES.items()}
+        return {f"{weights}_{key}": getattr(self, name) for name, key in _KEY_SUFFIXES.items()}
 
     @property
     def named(self) -> dict[str, float]:
@@ -69,16 +69,16 @@ class StepMetrics(NamedTuple):
 
     def to_record(self) -> Record:
         """Return the measurements under the keys of a record."""
-        return {key: getattr(self, key) for key in _NUMBERS["step"]}
+        return {key: getattr(self, key) for key in _NUMBER_KEYS["step"]}
 
 
 #: Keys with text values; other values are numbers or booleans, or null for non-finite numbers.
-_TEXT = {"kind", "devices", "path", "text", "reason"}
+_TEXT_KEYS = {"kind", "devices", "path", "text", "reason"}
 
 #: Keys of all records, and more keys by kind. A record in which one is absent or null is rejected,
 #: except for the loss of a step, which is null if float16 skipped all of its steps.
-_ALWAYS = ("kind", "step", "epoch", "wall_seconds")
-_NUMBERS = {
+_COMMON_KEYS = ("kind", "step", "epoch", "wall_seconds")
+_NUMBER_KEYS = {
     "begin": ("startup_seconds", "training_seconds"),
     "step": StepMetrics._fields[2:],
     "evaluation": ("examples", "seconds"),
@@ -183,11 +183,11 @@ def _parse_record(line: bytes) -> Record | None:
         return None
     if not isinstance(record, dict) or not all(map(_is_valid, record, record.values())):
         return None
-    numbers = [key for key in _NUMBERS.get(record.get("kind", ""), ()) if key != "loss"]
-    return record if all(record.get(key) is not None for key in (*_ALWAYS, *numbers)) else None
+    numbers = [key for key in _NUMBER_KEYS.get(record.get("kind", ""), ()) if key != "loss"]
+    return record if all(record.get(key) is not None for key in (*_COMMON_KEYS, *numbers)) else None
 
 
 def _is_valid(key: str, value: object) -> bool:
-    if key in _TEXT:
+    if key in _TEXT_KEYS:
         return isinstance(value, str)
     return type(value) is int or (key != "step" and (value is None or type(value) in (bool, float)))

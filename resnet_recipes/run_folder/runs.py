@@ -47,7 +47,7 @@ _IMAGE_FACTS: dict[str, type] = {
 }
 
 #: Times of a finished run, with their keys in its summary.
-_CLOCKS = {
+_CLOCK_KEYS = {
     "minutes": "training_seconds",
     "minutes_steady_state": "steady_state_seconds",
     "minutes_mlperf": "mlperf_seconds",
@@ -209,7 +209,7 @@ def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
         **{key: _get_number(summary, key) for key in ("best_top1_percent", "best_epoch")},
         "pflops": _get_number(summary, "training_pflops"),
         "price_per_hour": _get_number(summary, "price_per_hour"),
-        **{name: _get_minutes(summary, key) for name, key in _CLOCKS.items()},
+        **{name: _get_minutes(summary, key) for name, key in _CLOCK_KEYS.items()},
         "devices": _get_text(summary, "devices"),
     }
 

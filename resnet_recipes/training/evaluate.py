@@ -48,7 +48,7 @@ def evaluate(
     total = torch.zeros((), dtype=torch.float64, device=device)
     is_cut = False
     for raw in Stream(data.batches(), device):
-        with _convert_memory_errors(raw):
+        with _explain_lack_of_memory(raw):
             logits = compute_logits(model, data.normalize(raw), precision, flip)
         image_counts, outcomes = _count_correct(logits, raw.labels)
         counts.index_add_(0, raw.labels, image_counts)
@@ -111,7 +111,7 @@ def compute_logits(
 
 
 @contextmanager
-def _convert_memory_errors(raw: RawBatch) -> Iterator[None]:
+def _explain_lack_of_memory(raw: RawBatch) -> Iterator[None]:
     """Convert lack of memory for the logits of a batch to TrainingError, with a fix."""
     try:
         yield

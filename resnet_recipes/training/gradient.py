@@ -28,7 +28,7 @@ class GradientComputer:
         if not self._is_timed:
             return self._compute(batch, sync)
         run, shape = self._run, batch.images.shape
-        with _convert_memory_errors(run, shape[-1]), run.compilation.time_gradient(shape):
+        with _explain_lack_of_memory(run, shape[-1]), run.compilation.time_gradient(shape):
             return self._compute(batch, sync)
 
     def _compute(self, batch: Batch, sync: bool) -> Tensor:
@@ -81,7 +81,7 @@ class GradientComputer:
             plan.rank_size, 3, loader_size, loader_size, dtype=torch.uint8, device=device
         )
         labels = torch.zeros(plan.rank_size, dtype=torch.int64, device=device)
-        with _convert_memory_errors(run, image_size):
+        with _explain_lack_of_memory(run, image_size):
             with torch.no_grad():
                 images = normalize(pixels, plan.recipe.data.mean, plan.recipe.data.std)
                 batch = Batch.of(images, labels, plan.num_classes)
@@ -94,7 +94,7 @@ class GradientComputer:
 
 
 @contextmanager
-def _convert_memory_errors(run: Run, image_size: int) -> Iterator[None]:
+def _explain_lack_of_memory(run: Run, image_size: int) -> Iterator[None]:
     """Convert lack of memory for images of `image_size` pixels to TrainingError, with a fix."""
     try:
         yield

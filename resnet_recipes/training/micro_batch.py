@@ -24,14 +24,14 @@ def find_micro_batch(plan: Plan, rank: Rank) -> int:
     """
     divisors = (size for size in range(plan.rank_size, 0, -1) if plan.rank_size % size == 0)
     for size in divisors:
-        if not (reason := _find_misfit(plan, rank, size)):
+        if not (reason := _find_memory_error(plan, rank, size)):
             return size
         gc.collect()  # frees the run that did not fit
         torch.cuda.empty_cache()
     raise TrainingError(f"not even one image can be computed on this GPU: {reason}")
 
 
-def _find_misfit(plan: Plan, rank: Rank, size: int) -> str:
+def _find_memory_error(plan: Plan, rank: Rank, size: int) -> str:
     """Return why a micro-batch does not fit, or "" if it does."""
     batch = replace(plan.recipe.batch, bn_size=size)
     try:

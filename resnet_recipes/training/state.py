@@ -101,9 +101,9 @@ def restore(run: Run, state: State) -> int:
     # defaults for keys that older checkpoints lack
     state = State(best={}, has_pending_evaluation=False) | state
     try:
-        _reject(find_malformed_fields(run, state))
+        _raise_reasons(find_malformed_fields(run, state))
         RecipeError.raise_if_any(find_conflicts(run, state))
-        _reject(find_misfits(run, state))
+        _raise_reasons(find_misfits(run, state))
         run.model.load_state_dict(state["model"])
         # A copy, since the optimizer keeps the tensors, and these are memory-mapped. The
         # optimizer's settings come from the recipe.
@@ -123,7 +123,7 @@ def restore(run: Run, state: State) -> int:
     return state["step"]
 
 
-def _reject(reasons: Iterator[str]) -> None:
+def _raise_reasons(reasons: Iterator[str]) -> None:
     if first := list(islice(reasons, 3)):
         raise ValueError("; ".join(first))
 
@@ -134,7 +134,9 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
     Without any, its fields can be compared.
     """
     fields = capture(run, 0).items()
-    if wrong := [name for name, value in fields if _describe(value) != _describe(state.get(name))]:
+    if wrong := [
+        name for name, value in fields if _name_type(value) != _name_type(state.get(name))
+    ]:
         yield f"{', '.join(wrong)}: missing or of the wrong type"
     elif not 0 <= state["step"] <= run.plan.total_steps:
         yield f"step {state['step']} is outside the run's {run.plan.total_steps}"
@@ -147,8 +149,8 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
 def find_misfits(run: Run, state: State) -> Iterator[str]:
     """Yield a sentence about each tensor that is missing, unknown, or of another shape or dtype."""
     for name, current, saved in _pair_tensors(run, state):
-        if _describe(current) != _describe(saved):
-            yield f"{name}: is {_describe(saved)}, but this run needs {_describe(current)}"
+        if _name_type(current) != _name_type(saved):
+            yield f"{name}: is {_name_type(saved)}, but this run needs {_name_type(current)}"
 
 
 def _pair_tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]]:
@@ -171,7 +173,7 @@ def _pair_tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]
                 yield f"optimizer {name} of parameter {index}", parameters[index], value
 
 
-def _describe(value: object) -> str:
+def _name_type(value: object) -> str:
     """Return the dtype and shape of a tensor, or the type of any other value."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"

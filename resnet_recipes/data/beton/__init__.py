@@ -138,7 +138,7 @@ def open_beton(path: Path) -> Beton:
         with open_regular(path) as file:
             total = os.fstat(file.fileno()).st_size
             header = file.read(HEADER.itemsize)
-            _reject(path, _find_header_faults(header, total))
+            _raise_first(path, _find_header_faults(header, total))
             row = np.frombuffer(header, HEADER)[0]
             count, table_ptr, page_size = (
                 int(row[key]) for key in ("num_samples", "table_ptr", "page_size")
@@ -155,17 +155,19 @@ def open_beton(path: Path) -> Beton:
     allocations = np.frombuffer(table, ALLOCATION)
     allocations = allocations[np.argsort(allocations["sample"])]
     image = samples["image"]
-    _reject(path, _find_field_faults(types))
-    _reject(path, _find_table_faults(image["ptr"], allocations, table_ptr, page_size))
+    _raise_first(path, _find_field_faults(types))
+    _raise_first(path, _find_table_faults(image["ptr"], allocations, table_ptr, page_size))
     lengths = allocations["size"].astype(np.int64)
-    _reject(path, _find_image_faults(image, lengths))
+    _raise_first(path, _find_image_faults(image, lengths))
     sidecar = read_sidecar(path)
     labels = samples["label"].astype(np.int64)
     sidecar_facts = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
     if sidecar_facts not in (None, (count, total, structure)):
         clause = "does not match its sidecar (.json): one of the two was changed"
         raise NotReadyError.at(path, clause, CONVERT_HINT)
-    _reject(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES))
+    _raise_first(
+        path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MAX_CLASSES)
+    )
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
     starts = image["ptr"].astype(np.int64)
     modes = np.ascontiguousarray(image["mode"])
@@ -193,7 +195,7 @@ def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
         yield Problem(str(val.path), None, clause, again)
 
 
-def _reject(path: Path, faults: Iterator[str]) -> None:
+def _raise_first(path: Path, faults: Iterator[str]) -> None:
     """Raise NotReadyError for the first fault, if any; it may have caused the others."""
     for fault in faults:
         raise NotReadyError.at(path, fault, CONVERT_HINT)
@@ -237,15 +239,15 @@ def _find_table_faults(
     if not np.array_equal(allocations["sample"], np.arange(count, dtype=np.uint64)):
         yield "is damaged: its table does not list every sample once"
     moved = allocations["ptr"] != pointers
-    yield from _find_first(moved, "has different positions in metadata and table")
+    yield from _find_bad(moved, "has different positions in metadata and table")
     outside = (allocations["ptr"] >= table_ptr) | (allocations["size"] > page_size)
-    yield from _find_first(outside, "lies outside the data, or is larger than a page")
+    yield from _find_bad(outside, "lies outside the data, or is larger than a page")
     start = pointers.astype(np.int64)
     size = allocations["size"].astype(np.int64)
     outside = start < METADATA_START + count * SAMPLE.itemsize
     outside |= (start + size > table_ptr) | (size == 0)
-    yield from _find_first(outside, "is empty, or lies outside the data")
-    yield from _find_first(start // page_size != (start + size - 1) // page_size, "crosses a page")
+    yield from _find_bad(outside, "is empty, or lies outside the data")
+    yield from _find_bad(start // page_size != (start + size - 1) // page_size, "crosses a page")
     order = np.argsort(start)
     if (overlap := start[order][:-1] + size[order][:-1] > start[order][1:]).any():
         pair = order[:-1][overlap][0], order[1:][overlap][0]
@@ -255,20 +257,20 @@ def _find_table_faults(
 def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]:
     """Yield images of unknown kind or impossible size, and raw images without 3 bytes/pixel."""
     pixel_counts = images["height"].astype(np.int64) * images["width"]
-    yield from _find_first(images["mode"] > RAW, "is stored neither as JPEG nor raw")
+    yield from _find_bad(images["mode"] > RAW, "is stored neither as JPEG nor raw")
     too_many = (pixel_counts == 0) | (pixel_counts > MAX_PIXELS)
-    yield from _find_first(too_many, f"has no pixels, or more than {MAX_PIXELS // 10**6} million")
+    yield from _find_bad(too_many, f"has no pixels, or more than {MAX_PIXELS // 10**6} million")
     odd = (images["mode"] == RAW) & (lengths != 3 * pixel_counts)
-    yield from _find_first(odd, "is raw, but does not have three bytes per pixel")
+    yield from _find_bad(odd, "is raw, but does not have three bytes per pixel")
 
 
 def _find_label_faults(labels: np.ndarray, classes: int) -> Iterator[str]:
     if (outside := (labels < 0) | (labels >= classes)).any():
         clause = f"has label {labels[outside][0]}; labels go from 0 to {classes - 1}"
-        yield from _find_first(outside, clause)
+        yield from _find_bad(outside, clause)
 
 
-def _find_first(bad: np.ndarray, fault: str) -> Iterator[str]:
+def _find_bad(bad: np.ndarray, fault: str) -> Iterator[str]:
     """Yield the fault of the first of these samples, if any, and the number of samples."""
     if bad.any():
         others = f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else ""

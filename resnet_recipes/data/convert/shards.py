@@ -30,7 +30,7 @@ CLASS_NAME_FILES = ("classnames.txt", "classes.txt")
 _MAX_LABEL_BYTES = 1 << 16  # bytes of a label or JSON in a tar file
 _MAX_NAME_LENGTH = 200  # characters of a class name
 _MAX_CLASSES = 1_000_000
-_LABELS = (
+_LABEL_RULE = (
     f"a number from 0 to {_MAX_CLASSES - 1:,}, or a name of at most {_MAX_NAME_LENGTH} characters"
 )
 _MAX_GROUP_BYTES = 1 << 30  # bytes of a row group; each process keeps one group
@@ -229,7 +229,7 @@ def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
     label = _read_label(path, by_suffix[suffix], suffix) if suffix else None
     if label is None:
         clause = Statement(
-            f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json"
+            f"sample {key} lacks a label: {_LABEL_RULE} in .cls, or under label in .json"
         )
         raise NotReadyError.at(path, clause)
     return ShardSample(label, images[0].offset, min(images[0].size, decode.MAX_IMAGE_BYTES + 1))
@@ -274,7 +274,7 @@ def _read_parquet(path: Path) -> Iterator[ShardSample]:
         try:
             for value in _read_column(file, number, label):
                 if (parsed := _parse_label(value)) is None:
-                    raise NotReadyError.at(path, f"has no label in row {row}: {_LABELS}")
+                    raise NotReadyError.at(path, f"has no label in row {row}: {_LABEL_RULE}")
                 yield ShardSample(parsed, row, number)
                 row += 1
         except (ValueError, OSError) as error:

@@ -59,11 +59,11 @@ def find_parts(root: Path) -> dict[str, Part]:
     """
     if root.is_file():
         return _divide_table(root)
-    metadata = _find_metadata(root)
-    parts = _find_named(root)
+    metadata = _list_metadata_tables(root)
+    parts = _find_named_parts(root)
     if metadata:
         tables = [part.path for part in parts.values() if part.is_table]
-        return _divide_table(_require_one(root, [*metadata, *tables]))
+        return _divide_table(_require_single_source(root, [*metadata, *tables]))
     return parts or {"": Part("", root)}
 
 
@@ -140,7 +140,7 @@ def _divide_table(path: Path) -> dict[str, Part]:
     }
 
 
-def _find_named(root: Path) -> dict[str, Part]:
+def _find_named_parts(root: Path) -> dict[str, Part]:
     """Return the folders and tables that are named like a split or a synonym."""
     folders: dict[str, list[Path]] = {}
     tables: dict[str, list[Path]] = {}
@@ -154,12 +154,12 @@ def _find_named(root: Path) -> dict[str, Part]:
         if names := [name for name in synonyms if name in {*folders, *tables}]:
             here = folders.get(names[0], [])
             listed = tables.get(names[0], [])
-            labels = [*filter(table.has_labels, listed), *chain(*map(_find_metadata, here))]
+            labels = [*filter(table.has_labels, listed), *chain(*map(_list_metadata_tables, here))]
             if here and not labels:
                 # a table named like another folder belongs to it; other tables may belong here
                 others = chain(*(tables[name] for name in names[1:] if name not in folders))
                 labels = [*here, *filter(table.has_labels, others)]
-            chosen = _require_one(root, labels or listed)
+            chosen = _require_single_source(root, labels or listed)
             is_folder = chosen.is_dir()
             where = _unwrap(chosen, split) if is_folder else chosen
             parts[split] = Part(chosen.name if is_folder else names[0], where)
@@ -177,12 +177,12 @@ def _unwrap(folder: Path, split: str) -> Path:
     return folder
 
 
-def _find_metadata(folder: Path) -> list[Path]:
+def _list_metadata_tables(folder: Path) -> list[Path]:
     tables = (folder / name for name in table.METADATA)
     return [path for path in tables if path.is_file() and table.has_labels(path)]
 
 
-def _require_one(root: Path, paths: list[Path]) -> Path:
+def _require_single_source(root: Path, paths: list[Path]) -> Path:
     """Return the only path. Raises NotReadyError if there are several."""
     if len(paths) > 1:
         names = " and ".join(str(path.relative_to(root)) for path in paths)

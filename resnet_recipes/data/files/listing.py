@@ -68,11 +68,11 @@ _MIN_CACHED_IMAGES = 100_000
 _SETTLING_NANOSECONDS = 2 * 10**9
 
 READ_THREADS = 16  # network file systems serve many requests at once
-_ARRAYS = ("text", "ends", "sizes", "counts")
+_CACHED_ARRAYS = ("text", "ends", "sizes", "counts")
 
 
 #: Errors of a broken link. Other errors may be temporary, which would change the list of images.
-_NO_SIZE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
+_BROKEN_LINK_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 #: Path, time of change and inode of folders.
 _Stamps = list[tuple[str, int, int]]
@@ -156,7 +156,7 @@ class Listing:
         cache = get_cache_path(split)
         if (cached := _read_cache(cache, split)) is not None:
             return cached
-        start, listing, folders = time.time_ns(), *_list(split, on_progress)
+        start, listing, folders = time.time_ns(), *_list_split(split, on_progress)
         if (
             len(listing) >= _MIN_CACHED_IMAGES
             and max(changed for _, changed, _ in folders) < start - _SETTLING_NANOSECONDS
@@ -214,7 +214,7 @@ def get_cache_path(split: Path) -> Path:
     return get_cache_folder() / f"listing-{digest[:32]}.npz"
 
 
-def _list(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
+def _list_split(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
     """List a split; also return (path, time of change, inode) of all its folders."""
     classes = list_classes(split)
     others: Counter[str] = Counter()
@@ -248,7 +248,7 @@ def _list_class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps,
         try:
             size = entry.stat().st_size
         except OSError as error:
-            if error.errno not in _NO_SIZE:
+            if error.errno not in _BROKEN_LINK_ERRNOS:
                 raise
             size = -1  # the error is reported when the image is read
         images.append((path, size))
@@ -271,7 +271,7 @@ def _read_cache(cache: Path, split: Path) -> Listing | None:
             return Listing(
                 str(split),
                 tuple(about["classes"]),
-                **{name: content[name] for name in _ARRAYS},
+                **{name: content[name] for name in _CACHED_ARRAYS},
                 others=Counter(about["others"]),
                 is_cached=True,
             )
@@ -281,7 +281,7 @@ def _read_cache(cache: Path, split: Path) -> Listing | None:
 
 def _write_cache(cache: Path, listing: Listing, folders: _Stamps, on_progress: Say) -> None:
     about = {"classes": listing.classes, "folders": folders, "others": listing.others}
-    arrays = {name: getattr(listing, name) for name in _ARRAYS}
+    arrays = {name: getattr(listing, name) for name in _CACHED_ARRAYS}
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         with atomic.replace_file(cache) as file:

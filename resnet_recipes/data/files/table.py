@@ -33,10 +33,12 @@ FILE = ("file_name", "path", "file", "image")
 LABEL = ("label", "class")
 SPLIT = ("split",)
 
-_NAMELESS = Hint("name the columns in the first line: path,label")
-_ROWS = Hint("each row names another file, and its label")
-_FORMAT = Hint("commas, semicolons or tabs separate columns; a .jsonl has an object in each line")
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # marks that spreadsheets write
+_HEAD_HINT = Hint("name the columns in the first line: path,label")
+_ROW_HINT = Hint("each row names another file, and its label")
+_FORMAT_HINT = Hint(
+    "commas, semicolons or tabs separate columns; a .jsonl has an object in each line"
+)
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # marks that spreadsheets write
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _MAX_BYTES = 1 << 30
 _MAX_LINE_BYTES = 1 << 20
@@ -70,26 +72,26 @@ def read_rows(table: Path, only: str = "", is_local: bool = True) -> list[TableR
     Raises NotReadyError if it is not valid, also about files unless the table is a copy of a remote
     one, and OSError if it cannot be read.
     """
-    columns, cells = _read(table)
+    columns, cells = _read_cells(table)
     if not columns:
-        raise make_error(table, "is empty", _NAMELESS)
-    file, label, split = (_find_first(columns, synonyms) for synonyms in (FILE, LABEL, SPLIT))
+        raise make_error(table, "is empty", _HEAD_HINT)
+    file, label, split = (_find_column(columns, synonyms) for synonyms in (FILE, LABEL, SPLIT))
     required = {"paths": (FILE, file), "labels": (LABEL, label)}
     if lacking := [
         f"{what} ({', '.join(synonyms)})" for what, (synonyms, at) in required.items() if at is None
     ]:
         detail = f"; its columns are {', '.join(columns[:8])}"
-        raise make_error(table, f"has no column of {' or '.join(lacking)}{detail}", _NAMELESS)
+        raise make_error(table, f"has no column of {' or '.join(lacking)}{detail}", _HEAD_HINT)
     rows = [
         TableRow(line, _get_cell(row, file), _get_cell(row, label), _get_cell(row, split).lower())
         for line, row in cells
     ]
     if not rows:
-        raise make_error(table, "has no rows", _ROWS)
+        raise make_error(table, "has no rows", _ROW_HINT)
     problems = list[Problem]()
     if wrong := [f"line {row.line}" for row in rows if not row.is_complete]:
         clause = f"has {format_count(len(wrong), 'row')} without a file or a label"
-        problems.append(make_problem(table, f"{clause}: {join_first(wrong)}", _ROWS))
+        problems.append(make_problem(table, f"{clause}: {join_first(wrong)}", _ROW_HINT))
         rows = [row for row in rows if row.is_complete]
     if split is None and not only:
         words = find_split_names({row.name.partition("/")[0] for row in rows})
@@ -119,7 +121,7 @@ def has_labels(table: Path) -> bool:
         with suppress(OSError, ValueError, csv.Error), BufferedReader(open_regular(table)) as file:
             line = file.readline(_MAX_LINE_BYTES).decode("utf-8-sig")
             columns, _ = _parse_csv(io.StringIO(line, newline=""))
-    return _find_first(columns or _read(table)[0], LABEL) is not None
+    return _find_column(columns or _read_cells(table)[0], LABEL) is not None
 
 
 def make_listing(table: Path, rows: Sequence[TableRow], wrong: Sequence[Problem] = ()) -> Listing:
@@ -139,8 +141,8 @@ def make_listing(table: Path, rows: Sequence[TableRow], wrong: Sequence[Problem]
     near = WINDOWS_HINT if has_backslash else Hint(f"paths are relative to {folder}")
     for clause, hint, bad in (
         ("lists missing files", near, [row for row, _, size in each if size == _MISSING]),
-        ("lists folders", _ROWS, [row for row, _, size in each if size == _FOLDER]),
-        ("names images twice", _ROWS, [row for row, name, _ in each if row is not first[name]]),
+        ("lists folders", _ROW_HINT, [row for row, _, size in each if size == _FOLDER]),
+        ("names images twice", _ROW_HINT, [row for row, name, _ in each if row is not first[name]]),
     ):
         if bad:
             listed = join_first([f"{row.name} in line {row.line}" for row in bad])
@@ -150,17 +152,17 @@ def make_listing(table: Path, rows: Sequence[TableRow], wrong: Sequence[Problem]
     return Listing.build(folder, zip((row.label for row in rows), names, sizes, strict=True))
 
 
-def _read(table: Path) -> _Cells:
+def _read_cells(table: Path) -> _Cells:
     """Return the column names, and the line number and cells of each row."""
     content = read_bytes(table, _MAX_BYTES)
     try:
-        code = "utf-16" if content[:2] in _UTF16 else "utf-8-sig"
+        code = "utf-16" if content[:2] in _UTF16_MARKS else "utf-8-sig"
         text = io.StringIO(content.decode(code), newline="")
         return _parse_objects(text) if table.suffix.lower() == ".jsonl" else _parse_csv(text)
     except UnicodeDecodeError:
         raise make_error(table, "is not text in UTF-8", Hint("save it as UTF-8")) from None
     except (ValueError, csv.Error) as error:
-        raise make_error(table, f"cannot be read as a table: {error}", _FORMAT) from None
+        raise make_error(table, f"cannot be read as a table: {error}", _FORMAT_HINT) from None
 
 
 def _parse_csv(text: io.StringIO) -> _Cells:
@@ -186,15 +188,15 @@ def _parse_objects(text: io.StringIO) -> _Cells:
         raise ValueError(f"line {wrong[0]} is not a JSON object")
     columns = list(dict.fromkeys(key for _, row in objects for key in row))
     return columns, [
-        (number, [_format_cell(row.get(key)) for key in columns]) for number, row in objects
+        (number, [_format_json_value(row.get(key)) for key in columns]) for number, row in objects
     ]
 
 
-def _format_cell(value: object) -> str:
+def _format_json_value(value: object) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
-def _find_first(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
+def _find_column(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
     return next((columns.index(name) for name in synonyms if name in columns), None)
 
 

@@ -125,7 +125,7 @@ class Picture(Pixels):
     def __init__(self, data: bytes):
         """Read the header. Raises BadImageError if it is missing or the image is too expensive."""
         self.data = data
-        self._image = _open(data)
+        self._image = _open_with_pillow(data)
         self.width, self.height = self._image.size
         area = self.height * self.width
         if not 0 < area <= MAX_PIXELS:
@@ -180,7 +180,7 @@ class Picture(Pixels):
             shrink *= 2
         if shrink == 1 or not has_usual_chroma(self.data):
             return super().resized_crop(box, image_size, reduce, bicubic)
-        image = _open(self.data)  # Pillow can reduce an image only once
+        image = _open_with_pillow(self.data)  # Pillow can reduce an image only once
         image.draft(None, (self.width // shrink, self.height // shrink))
         bottom = top + height
         right = left + width
@@ -236,14 +236,14 @@ def resize_exactly(pixels: np.ndarray, height: int, width: int, bicubic: bool) -
     return np.asarray(narrow.resize((width, height), filter))
 
 
-def _open(data: bytes) -> Image.Image:
+def _open_with_pillow(data: bytes) -> Image.Image:
     """Return a Pillow image that has read the header."""
     try:
         # ignore warnings about EXIF; Picture checks the size
         with warnings.catch_warnings(action="ignore"):
             return Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.UnidentifiedImageError:
-        raise BadImageError(_identify(data)) from None
+        raise BadImageError(_describe_unknown_format(data)) from None
     except Image.DecompressionBombError:  # the limit of Pillow is higher
         raise BadImageError(_TOO_LARGE) from None
     except (OSError, SyntaxError):  # such as "Truncated File Read"
@@ -252,7 +252,7 @@ def _open(data: bytes) -> Image.Image:
         raise BadImageError(f"cannot be opened: {error}") from None
 
 
-def _identify(data: bytes) -> str:
+def _describe_unknown_format(data: bytes) -> str:
     """Describe a file that Pillow does not recognize."""
     if data[4:11] in (b"ftyphei", b"ftyphev") and "HEIF" not in FORMATS:
         return "is HEIC;  pip install pillow-heif  makes it readable"

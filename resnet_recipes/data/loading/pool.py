@@ -65,7 +65,7 @@ class WorkerPool:
         self._fill = context.fill
         self._is_stuck = False
         if not workers:
-            self._executor: Executor = _Caller()
+            self._executor: Executor = _SynchronousExecutor()
         elif context.storage.in_threads:
             self._executor = ThreadPoolExecutor(workers, "loader")
         else:
@@ -110,7 +110,7 @@ class WorkerPool:
         self._executor.shutdown(wait=not self._is_stuck, cancel_futures=True)
 
 
-class _Caller(Executor):
+class _SynchronousExecutor(Executor):
     """Runs submitted work immediately."""
 
     def submit(self, fn: Callable[..., Result], /, *arguments: object) -> Future[Result]:

@@ -53,7 +53,7 @@ def fetch_outline(config: DataConfig) -> DataOutline:
     Raises RecipeError if the URL is wrong, NotReadyError if a file cannot be fetched, or no disk
     has enough free space for the complete copy.
     """
-    remote = _look_up(config)
+    remote = _look_up_dataset(config)
     if complete := remote.complete:
         note = f"read from a copy on this machine, {complete}"
         if not (complete / "train.beton").exists():
@@ -86,7 +86,7 @@ def fetch_copy(config: DataConfig, progress: Progress, stopped: IsStopped) -> Pa
     Returns None if stopped before the copy is complete. Raises RecipeError if the URL is wrong,
     NotReadyError if images cannot be fetched or stored.
     """
-    remote = _look_up(config)
+    remote = _look_up_dataset(config)
     if remote.complete:
         return remote.complete / remote.table_name
     if stopped():
@@ -95,7 +95,7 @@ def fetch_copy(config: DataConfig, progress: Progress, stopped: IsStopped) -> Pa
     return copy.final / remote.table_name if copy.complete(progress, stopped) else None
 
 
-def _look_up(config: DataConfig) -> _Remote:
+def _look_up_dataset(config: DataConfig) -> _Remote:
     """Request the files that describe the dataset, and look for a copy."""
     # a plan does not require data.root, so it was not checked
     RecipeError.raise_if_any(
@@ -106,8 +106,8 @@ def _look_up(config: DataConfig) -> _Remote:
         address, _, table_name = address.rpartition("/")
     store = _open_store(address)
     heads = fetch_heads(store, table_name, config.backend)
-    name = _make_name(config.root)
-    version = _compute_digest(repr(heads))
+    name = _name_copy_folder(config.root)
+    version = _compute_short_digest(repr(heads))
     home = disk.find_copy(config.cache, name)
     complete = home / version if home and (home / version).is_dir() else None
     return _Remote(store, heads, table_name, name, version, complete)
@@ -124,13 +124,13 @@ def has_copy(config: DataConfig) -> bool:
 
     Raises NotReadyError if another user may have written to them.
     """
-    return disk.find_copy(config.cache, _make_name(config.root)) is not None
+    return disk.find_copy(config.cache, _name_copy_folder(config.root)) is not None
 
 
-def _make_name(address: str) -> str:
+def _name_copy_folder(address: str) -> str:
     """Return the name of the folder with the copies of the dataset at a URL."""
     title = re.sub("[^A-Za-z0-9.-]+", "-", address.rpartition("/")[2])[:40]
-    return f"{title}-{_compute_digest(address)}"
+    return f"{title}-{_compute_short_digest(address)}"
 
 
 def _open_store(address: str) -> Store:
@@ -144,5 +144,5 @@ def _open_store(address: str) -> Store:
         raise NotReadyError.of("data.root", address, clause, suggest_install("remote")) from None
 
 
-def _compute_digest(text: str) -> str:
+def _compute_short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]

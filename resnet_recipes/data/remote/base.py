@@ -87,14 +87,14 @@ class Store:
             except FileNotFoundError:
                 raise
             except PermissionError as error:
-                clause: str = Statement(f"access denied: {_find_reason(error)}")
+                clause: str = Statement(f"access denied: {_shorten_reason(error)}")
                 fix = Hint(f"{DOCS}/howto/remote_data.html lists the credentials that are used")
                 raise ForbiddenError(self.make_error(name, clause, fix).problems) from None
             except OSError as error:
                 if wait is None:
                     fix = Hint("run the same command again; fetched pieces are kept")
                     attempts = f" in {1 + len(self.waits)} attempts" if self.waits else ""
-                    clause = f"could not be fetched{attempts}: {_find_reason(error)}"
+                    clause = f"could not be fetched{attempts}: {_shorten_reason(error)}"
                     raise self.make_error(name, clause, fix) from None
                 time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
@@ -120,6 +120,6 @@ def _get_response(seconds: float, send: Callable[[], _T]) -> _T:
     return response.result()
 
 
-def _find_reason(error: OSError) -> str:
+def _shorten_reason(error: OSError) -> str:
     """Return the reason in an error, which may be server text of any length."""
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -21,7 +21,7 @@ def find_copy(cache: str, name: str) -> Path | None:
 
     Raises NotReadyError if it does not belong to this user.
     """
-    for folder in _list_folders(cache):
+    for folder in _list_copy_folders(cache):
         if (folder / name).is_dir():
             return check_owner(folder / name)
     return None
@@ -54,7 +54,7 @@ def choose_folder(cache: str, name: str, part: str, needed: int) -> Path:
     """
     existing = find_copy(cache, name)
     problems = []
-    for folder in [existing.parent] if existing else _list_folders(cache):
+    for folder in [existing.parent] if existing else _list_copy_folders(cache):
         blocks = sum(path.lstat().st_blocks for path in (folder / name / part).rglob("*"))
         missing_bytes = needed - 512 * blocks
         need = f"the copy needs {format_bytes(missing_bytes)}"
@@ -65,7 +65,7 @@ def choose_folder(cache: str, name: str, part: str, needed: int) -> Path:
     raise NotReadyError(problems)
 
 
-def _list_folders(cache: str) -> list[Path]:
+def _list_copy_folders(cache: str) -> list[Path]:
     """Return the folders that may hold copies, best first."""
     if cache:
         return [Path(cache)]

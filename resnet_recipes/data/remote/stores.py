@@ -132,13 +132,13 @@ class Bucket(Store):
         )
 
     def _describe_file(self, name: str) -> RemoteFile:
-        with _convert_errors():
+        with _convert_fsspec_errors():
             description = self._describe(f"{self.address}/{name}")
         version = next((str(description[key]) for key in _VERSIONS if description.get(key)), "")
         return RemoteFile(name, int(description["size"]), version, _get_md5(description))
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
-        with _convert_errors():
+        with _convert_fsspec_errors():
             content = self._files.cat_file(f"{self.address}/{remote.name}", start=start, end=end)
         if end - start < len(content) == remote.size:
             raise self.make_error(remote.name, _NO_RANGES, _COPY_IT)
@@ -170,7 +170,7 @@ def _get_md5(description: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _convert_errors() -> Iterator[None]:
+def _convert_fsspec_errors() -> Iterator[None]:
     try:
         yield
     except OSError:

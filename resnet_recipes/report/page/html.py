@@ -14,7 +14,7 @@ from resnet_recipes.report.page.charts import COLORS, DASHES, Spec, to_json
 if TYPE_CHECKING:
     import numpy as np
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 
 #: Height and width of a thumbnail, in pixels.
 _THUMBNAIL_SIZE = 160
@@ -122,7 +122,7 @@ def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ())
 
 
 def _read_file(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
+    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _format_section(section: PageSection) -> str:

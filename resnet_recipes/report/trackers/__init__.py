@@ -115,10 +115,10 @@ def open_trackers(
     `settings` are the run's hyperparameters.
     """
     return [
-        BackgroundTracker(name, partial(_open, name, folder), settings)
+        BackgroundTracker(name, partial(_open_tracker, name, folder), settings)
         for name in dict.fromkeys(names)
     ]
 
 
-def _open(name: str, folder: Path) -> Tracker:
+def _open_tracker(name: str, folder: Path) -> Tracker:
     return import_module(f"resnet_recipes.report.trackers.{name}").Curves(folder)

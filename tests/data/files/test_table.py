@@ -163,7 +163,7 @@ def test_label_column_is_found_in_first_line(text, tmp_path, monkeypatch):
     path.write_text(text, encoding="utf-8")
     assert table.has_labels(path)
     path.write_text("file_name,text\na.jpg,a cat\n")
-    monkeypatch.setattr(table, "_read", lambda _: pytest.fail("read as a whole"))
+    monkeypatch.setattr(table, "_read_cells", lambda _: pytest.fail("read as a whole"))
     assert not table.has_labels(path)
 
 
