@@ -40,7 +40,7 @@ from resnet_recipes.run_folder import CONFIG, EXIT, SUMMARY
 from resnet_recipes.run_folder.ending import Ending, format_resume, make_ending, write_ending
 from resnet_recipes.run_folder.lock import LockedFolder
 
-if TYPE_CHECKING:  # these import torchvision, which takes seconds
+if TYPE_CHECKING:
     from resnet_recipes.inference.images import OneImage
     from resnet_recipes.inference.trained_network import (
         EvaluationResult,
@@ -229,7 +229,7 @@ def _require_recipe(recipe: Recipe | Composed, needs_data: bool = True) -> Compo
         rule = f"must be what compose() returns, and not {_describe_type(recipe)}"
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen_recipe.find_problems(recipe)
-    RecipeError.raise_if_any(one for one in wrong if needs_data or one.key != "data.root")
+    RecipeError.raise_if_any(p for p in wrong if needs_data or p.key != "data.root")
     return Composed(recipe, PYTHON_ORIGIN)
 
 

@@ -75,7 +75,7 @@ def build_resnet(
     Names and initialization match torchvision. With one input channel, the network takes gray
     images [N, 1, H, W], and averages the channels of others.
     """
-    import torchvision  # this import takes seconds
+    import torchvision
     from torchvision.models.resnet import BasicBlock, Bottleneck
 
     model = getattr(torchvision.models, name)(num_classes=num_classes)
@@ -143,10 +143,10 @@ def require_network(name: str) -> None:
         fix = suggest_install(library)
         raise NotReadyError.of("model.name", name, clause, fix)
     if short not in (available := list_networks(library)):
-        similar = [one for one in available if one.startswith(short)]
+        similar = [network for network in available if network.startswith(short)]
         similar = similar or get_close_matches(short, available, n=3)
-        nearest = sorted(similar, key=lambda one: (len(one), one))[:3]
-        fixes = [Change(f"model.name={library}:{one}") for one in nearest]
+        nearest = sorted(similar, key=lambda network: (len(network), network))[:3]
+        fixes = [Change(f"model.name={library}:{network}") for network in nearest]
         other = "torchvision" if library == "timm" else "timm"
         if find_spec(other) and short in list_networks(other):
             fixes = [Change(f"model.name={other}:{short}")]

@@ -47,7 +47,7 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
     if config.backend == "synthetic":
         return synthetic.make_facts(config)
     if is_fetched(config.root):
-        root, note = remote.fetch_outline(config)
+        root, remote_note = remote.fetch_outline(config)
         try:
             facts = survey_images(replace(config, root=str(root)), on_progress)
         except NotReadyError as error:
@@ -56,10 +56,10 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
         def replace_root(text: str) -> str:
             return text.replace(str(root), config.root)
 
-        local_notes = (each._replace(text=replace_root(each.text)) for each in facts.notes)
+        local_notes = (note._replace(text=replace_root(note.text)) for note in facts.notes)
         return replace(
             facts,
-            notes=(Note(note), *local_notes),
+            notes=(Note(remote_note), *local_notes),
             details=tuple(map(replace_root, facts.details)),
         )
     NotReadyError.raise_if_any([find_root_problem(config.root)])

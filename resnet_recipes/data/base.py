@@ -237,7 +237,7 @@ class DataFacts:
                 raise ValueError("class names that are not text, or counts that are not integers")
         except (NotReadyError, ValueError) as error:
             damage = error if isinstance(error, NotReadyError) else make_read_error(path, error)
-            raise NotReadyError(one._replace(fix=fix) for one in damage.problems) from None
+            raise NotReadyError(problem._replace(fix=fix) for problem in damage.problems) from None
         lists = {name: tuple(values[name]) for name in ("classes", "class_images")}
         return cls(root=Path(root), **values | lists)
 

@@ -158,7 +158,7 @@ def _find_split_problems(
         try:
             _survey_listings(replace(config, val_share=_SUGGESTED_VAL_SHARE), on_progress)
         except NotReadyError as error:  # the data has another error, which a fraction does not fix
-            NotReadyError.raise_if_any(one for one in error.problems if one.key != "data.val_share")
+            NotReadyError.raise_if_any(p for p in error.problems if p.key != "data.val_share")
             hint = Hint(error.problems[0].about(f"data.val_share={_SUGGESTED_VAL_SHARE}"))
             fix: tuple[str, ...] = (hint,)
         else:
@@ -172,7 +172,7 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
 
     Labels are positions in the sorted list, so one extra class shifts them.
     """
-    in_train, in_val = ({*compress(one.classes, one.counts)} for one in (train, val))
+    in_train, in_val = map(_list_used_classes, (train, val))
     if empty := sorted(
         {
             os.path.relpath(os.path.join(listing.folder, name), config.root)
@@ -215,12 +215,16 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         yield Problem(key, value, clause, Hint("add images, or remove the class"))
 
 
+def _list_used_classes(listing: Listing) -> set[str]:
+    """Return the classes that have images."""
+    return {*compress(listing.classes, listing.counts)}
+
+
 def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator[Problem]:
     others = train.others + val.others
     alone = dict[str, list[str]]()
     for split, here, other, there in (("train", train, "val", val), ("val", val, "train", train)):
-        with_images = ({*compress(one.classes, one.counts)} for one in (here, there))
-        missing = sorted(set.difference(*with_images))
+        missing = sorted(_list_used_classes(here) - _list_used_classes(there))
         if empty := [name for name in missing if name in there.classes]:
             folders = join_first([f"{other}/{name}" for name in empty])
             clause = f"has no images in {folders}, but has some in {split}"

@@ -83,7 +83,8 @@ def make_facts(config: DataConfig) -> DataFacts:
         tuple(f"pattern{number}" for number in range(SYNTHETIC_CLASSES)),
         (Note("images are synthetic, so accuracies are meaningless"),),
         class_images=tuple(
-            len(range(one, TRAIN_EXAMPLES, SYNTHETIC_CLASSES)) for one in range(SYNTHETIC_CLASSES)
+            len(range(label, TRAIN_EXAMPLES, SYNTHETIC_CLASSES))
+            for label in range(SYNTHETIC_CLASSES)
         ),
     )
 

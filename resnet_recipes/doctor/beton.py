@@ -52,11 +52,11 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
     storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL_SIZE), count_cores())
 
     def verify(index: int) -> str | None:
-        one = np.array([index])
+        indices = np.array([index])
         pixels = np.empty((1, _THUMBNAIL_SIZE, _THUMBNAIL_SIZE, 3), np.uint8)
         try:
             storage.fill(
-                Rows(0, one, np.zeros_like(one), pixels, np.empty_like(one), np.empty(1, bool))
+                Rows(0, indices, np.zeros(1, int), pixels, np.empty(1, int), np.empty(1, bool))
             )
         except UnreadableError as error:
             return error.reason

@@ -63,10 +63,10 @@ def check_data(
     findings = list(check_betons(betons, images, progress))
     if not betons and (problem := find_root_problem(str(root.absolute()))):
         commands = (
-            Command.of("resnet-recipes", "doctor", "data", each)
-            if isinstance(each, Value)
-            else each
-            for each in problem.advice
+            Command.of("resnet-recipes", "doctor", "data", line)
+            if isinstance(line, Value)
+            else line
+            for line in problem.advice
         )
         return [make_finding(problem._replace(fix=tuple(commands)))]
     if betons and not any((root / split).is_dir() for split in SPLITS):

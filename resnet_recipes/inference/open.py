@@ -101,17 +101,17 @@ def parse_model(arguments: Sequence[str]) -> ParsedModel:
 
     Raises RecipeError with all problems.
     """
-    of_model = [argument for argument in arguments if argument.startswith(_MODEL_SETTINGS)]
-    others = [argument for argument in arguments if argument not in of_model]
-    if not of_model:
+    chosen = [argument for argument in arguments if argument.startswith(_MODEL_SETTINGS)]
+    others = [argument for argument in arguments if argument not in chosen]
+    if not chosen:
         return ParsedModel(None, others)
-    keys = [argument.partition("=")[0] for argument in of_model]
+    keys = [argument.partition("=")[0] for argument in chosen]
     names = (
-        argument.partition("=")[2] for argument in of_model if argument.startswith("model.name=")
+        argument.partition("=")[2] for argument in chosen if argument.startswith("model.name=")
     )
     name = next(names, "")
     model = ModelConfig(**find_implied_settings(name)) if name else ModelConfig()
-    changed = apply_changes(Recipe("file", model=model), of_model, keys)
+    changed = apply_changes(Recipe("file", model=model), chosen, keys)
     return ParsedModel(changed.model, others)
 
 
@@ -166,10 +166,11 @@ def _change_settings(
     # problems without the changes, for example in a file from an older version, and consequences
     # of a rejected change
     earlier = {problem.key for problem in build_recipe(before)[1]}
-    earlier |= {one.key for one in wrong} if any(one.key in keys for one in wrong) else set()
+    wrong_keys = {problem.key for problem in wrong}
+    earlier |= wrong_keys if wrong_keys & {*keys} else set()
     earlier |= {key for key in keys if key not in settings}
     keys = [key for key in keys if key in settings]
-    problems += [one for one in wrong if one.key in keys or one.key not in earlier]
+    problems += [problem for problem in wrong if problem.key in keys or problem.key not in earlier]
     for change in {change.typed: change for change in changes}.values():
         if change.key not in settings:
             near = find_misspelled(change.key, settings)

@@ -42,10 +42,9 @@ def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
         return torch.linspace(first, last, 31).tolist()  # float32, as in torchvision
 
     # torchvision turns a slope into an angle in degrees and back
-    slopes = tuple(
-        math.tan(math.radians(math.degrees(math.atan(x)))) for x in space_evenly(0, 0.99)
-    )
-    offsets = tuple(-int(x) for x in space_evenly(0, 32))
+    angles = [math.degrees(math.atan(slope)) for slope in space_evenly(0, 0.99)]
+    slopes = tuple(math.tan(math.radians(angle)) for angle in angles)
+    offsets = tuple(-int(pixels) for pixels in space_evenly(0, 32))
     factors = tuple(space_evenly(0, 0.99))  # changes that are added to 1
     return {
         "identity": ((), False),
@@ -59,7 +58,7 @@ def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
         "contrast": (factors, True),
         "sharpness": (factors, True),
         "posterize": (tuple(8 - round(number / 5) for number in range(31)), False),
-        "solarize": (tuple(math.ceil(x) for x in space_evenly(255, 0)), False),
+        "solarize": (tuple(map(math.ceil, space_evenly(255, 0))), False),
         "autocontrast": ((), False),
         "equalize": ((), False),
     }

@@ -34,7 +34,7 @@ def find_image_settings(name: str, weights: str = "") -> dict[str, Any]:
     if source == "torchvision":
         chosen = members.__members__.get(tag, members.DEFAULT)
     else:
-        same_file = (one for one in members if Path(one.url).name == Path(weights).name)
+        same_file = (entry for entry in members if Path(entry.url).name == Path(weights).name)
         chosen = next(same_file, chosen)
     preset = chosen.transforms()
     sizes = preset.resize_size[0], preset.crop_size[0]

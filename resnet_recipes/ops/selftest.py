@@ -91,7 +91,7 @@ def _copy(value: Any, device: torch.device | None = None, dtype: torch.dtype | N
         copy = value.detach().to(device, dtype if value.requires_grad else None, copy=True)
         return copy.requires_grad_(value.requires_grad)
     if isinstance(value, tuple):
-        copies = [_copy(each, device, dtype) for each in value]
+        copies = [_copy(item, device, dtype) for item in value]
         return type(value)(*copies) if hasattr(value, "_fields") else tuple(copies)
     return value
 

@@ -68,7 +68,7 @@ class Speeds:
         areas, quartiles = self._quartiles
         nearest = min(max(image_size**2, areas[0]), areas[-1])
         scale = image_size**2 / nearest
-        return Quartiles(*(scale * float(np.interp(nearest, areas, each)) for each in quartiles))
+        return Quartiles(*(scale * float(np.interp(nearest, areas, row)) for row in quartiles))
 
     @cached_property  # read thousands of times for a budget
     def _quartiles(self) -> tuple[list[int], list[tuple[float, ...]]]:
@@ -202,7 +202,7 @@ def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:
     if not both or both * step.low <= MAX_SPEED_RATIO:
         return None
     seconds = {
-        other: tuple(each / (both * step.median) for each in laps)
+        other: tuple(lap / (both * step.median) for lap in laps)
         for other, laps in speeds.seconds_per_image.items()
     }
     training = estimate(plan, replace(speeds, seconds_per_image=seconds)).minutes
@@ -416,5 +416,5 @@ def estimate_gpu_memory(plan: Plan) -> float:
     # weights, gradients and the optimizer's state
     copies = 2 + optimizer.state_copies + optimizer.scratch_copies
     copies += sum(method.extra_weights for method in plan.new_stack())
-    teachers = sum(4 * one.network.parameters for one in plan.teachers if one.network)
+    teachers = sum(4 * t.network.parameters for t in plan.teachers if t.network)
     return teachers + count_memory(make_work(plan), plan.rank_size, size, copies)

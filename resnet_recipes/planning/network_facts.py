@@ -165,7 +165,7 @@ class BuiltNetworkFacts:
         gradient.
         """
         network = self._changed_network
-        layers = [one for one in network.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
+        layers = [m for m in network.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
         costs: list[LayerCost] = []
 
         def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

@@ -155,7 +155,7 @@ def _find_duration_problems(recipe: Recipe, examples: int) -> Iterator[Problem]:
         return
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup >= horizon.total_steps and not recipe.launch.budget:  # a budget sets the duration
-        steps, total = (format_count(each, "step") for each in (warmup, horizon.total_steps))
+        steps, total = (format_count(n, "step") for n in (warmup, horizon.total_steps))
         clause = f"must be shorter than the run: it takes {steps}, and the run has {total}"
         fix = (_suggest_warmup(horizon), Hint("or train longer"))
         yield Problem("schedule.warmup", recipe.schedule.warmup, clause, fix)

@@ -75,7 +75,7 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
     durations = sorted(accuracy_at, reverse=True)
     if not (durations and durations[-1] < epochs < durations[0]):
         return None
-    import numpy as np  # help pages do not need it
+    import numpy as np
 
     accuracies = [accuracy_at[duration] for duration in durations]
     top1 = float(np.interp(1 / epochs, [1 / duration for duration in durations], accuracies))

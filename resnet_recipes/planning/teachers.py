@@ -32,7 +32,7 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import change_duration
 from resnet_recipes.recipe.schema import get_enabled
 
-if TYPE_CHECKING:  # it imports torchvision, which takes seconds
+if TYPE_CHECKING:
     from resnet_recipes.network.load import Network
 
 #: `data` settings that determine the pixels before the network gets them.
@@ -130,7 +130,7 @@ def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
     commands = tuple(Command(export.format(name)) for name in problem.fixes)
     about = "teacher/model.safetensors, which describes its network"
     hint = Hint(f"{'it' if commands else export.format('model.name=timm:NAME')} writes {about}")
-    others = [each for each in problem.advice if commands and isinstance(each, Hint)]
+    others = [line for line in problem.advice if commands and isinstance(line, Hint)]
     return NotReadyError([problem._replace(fix=(*commands, *others, hint))])
 
 

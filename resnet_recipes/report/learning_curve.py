@@ -18,7 +18,7 @@ _NORMAL_QUANTILE = 1.959964  # quantile of the normal distribution for a 95% int
 
 def describe_learning_curves(seed_groups: Iterable[SeedGroup]) -> Iterator[str]:
     """Yield the predicted gain and cost of twice the images, from runs on fractions of them."""
-    import numpy as np  # help pages do not need it
+    import numpy as np
 
     series: dict[Any, list[tuple[int, float, float, SeedGroup]]] = defaultdict(list)
     for group in seed_groups:

@@ -59,15 +59,15 @@ class PairedDifference(NamedTuple):
             return None
         differences: list[float] = []
         for images in shared:
-            means = [map(fmean, zip(*each[images], strict=True)) for each in points]
-            differences += [one - other for one, other in zip(*means, strict=True)]
+            means = [map(fmean, zip(*group[images], strict=True)) for group in points]
+            differences += [a - b for a, b in zip(*means, strict=True)]
         count = len(differences)
-        groups = [each[images] for each in points for images in shared]
+        groups = [group[images] for group in points for images in shared]
         freedom = sum(len(runs) - 1 for runs in groups)
         squares = sum(len(runs) * pvariance(map(sum, runs)) for runs in groups)
         scale = sum(1 / len(runs) for runs in groups) / max(1, freedom) / count**2
         variance = pvariance([*differences, 100.0, -100.0]) / (count + 2)
-        has_single = any(all(len(each[images]) == 1 for images in shared) for each in points)
+        has_single = any(all(len(group[images]) == 1 for images in shared) for group in points)
         is_one_sided = bool(freedom) and has_single
         return cls(count, fmean(differences), variance, squares * scale, freedom, is_one_sided)
 

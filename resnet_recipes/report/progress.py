@@ -9,7 +9,7 @@ from resnet_recipes.base.text import format_clock
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.facts import RunFacts
 
-if TYPE_CHECKING:  # a pipe does not need it
+if TYPE_CHECKING:
     from rich.live import Live
 
 #: Weight of a new measurement in the running mean of the pace.

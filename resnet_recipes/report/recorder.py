@@ -24,7 +24,7 @@ from resnet_recipes.run_folder.metrics import (
 )
 from resnet_recipes.run_folder.summary import Summary, WeightFiles, find_intervals, summarize
 
-if TYPE_CHECKING:  # reading results does not need rich
+if TYPE_CHECKING:
     from resnet_recipes.report.console import Console
 
 

@@ -111,9 +111,9 @@ def _build_data_sections(
         for count, name in zip(epochs, series, strict=True)
     ]
     rows = [
-        {"series": one, "name": name, "title": _name_group(group, name)}
+        {"series": label, "name": name, "title": _name_group(group, name)}
         | _make_group_row(group, price or 0.0)
-        for group, one, name in zip(groups, series, names, strict=True)
+        for group, label, name in zip(groups, series, names, strict=True)
         if group.top1 and group.mean("minutes") and group.mean("wall_minutes")
     ]
     runs_by_label = label_runs(groups, names)

@@ -248,7 +248,8 @@ def find_first_failure(candidates: Iterable[Ending]) -> Ending | None:
     rank first; then the earliest failure.
     """
 
-    def order(one: Ending) -> tuple[bool, float, float]:
-        return one.is_consequence, one.rank if one.code in REJECTED_CODES else inf, one.time
+    def order(ending: Ending) -> tuple[bool, float, float]:
+        rank = ending.rank if ending.code in REJECTED_CODES else inf
+        return ending.is_consequence, rank, ending.time
 
-    return min((one for one in candidates if one.has_failed), key=order, default=None)
+    return min((ending for ending in candidates if ending.has_failed), key=order, default=None)

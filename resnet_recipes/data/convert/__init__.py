@@ -159,8 +159,8 @@ def _find_skipped(split: Split) -> Iterator[Problem]:
 def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) -> None:
     """Write a file and its small level in permuted order, chunk by chunk; read them back."""
     first = levels[0]
-    total = len(levels[0])
-    order = levels[0].order()
+    total = len(first)
+    order = first.order()
     writers = [opened.enter_context(closing(_open_writer(split))) for split in levels]
     done = min(len(writer.records) for writer in writers)
     try:
@@ -170,8 +170,8 @@ def _convert_levels(levels: list[Split], opened: ExitStack, progress: Progress) 
                 NotReadyError.raise_if_any(
                     Problem(name, None, why, fix) for name, why in unreadable
                 )
-            for writer, of_level in zip(writers, samples, strict=True):
-                writer.append(of_level[len(writer.records) - done :])
+            for writer, level in zip(writers, samples, strict=True):
+                writer.append(level[len(writer.records) - done :])
             done += len(samples[0])
             progress(done, total)
         for split, writer in zip(levels, writers, strict=True):
@@ -259,9 +259,9 @@ def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:
         if isinstance(encoded, str):
             unreadable.append((source.images.path(index), encoded))
             encoded = [EncodedImage(0, 0, 0, b"")] * len(levels)
-        for of_level, (mode, height, width, data) in zip(samples, encoded, strict=True):
+        for level, (mode, height, width, data) in zip(samples, encoded, strict=True):
             record = (mode, width, height, 0, 0, zlib.crc32(data), source.images.labels[index])
-            of_level.append((record, data))
+            level.append((record, data))
     return samples, unreadable
 
 

@@ -56,7 +56,7 @@ class Shards:
         self.paths = [str(path) for path in listings]
         self.shards = np.repeat(np.arange(len(listings)), [*map(len, listings.values())])
         self.offsets = np.array([(offset, size) for _, offset, size in samples], np.int64)
-        self.labels = np.array([numbers.get(each.label, each.label) for each in samples], np.int64)
+        self.labels = np.array([numbers.get(label, label) for label, _, _ in samples], np.int64)
 
     def _find(self, index: int) -> tuple[str, int, int]:
         """Return the path of an image's shard, and its place and size; see `ShardSample`."""

@@ -62,7 +62,7 @@ def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
         folder: sum(count[name.casefold()] > 1 for name in names)
         for folder, names in inside.items()
     }
-    folders = [folder for folder, of in shared.items() if of > 1 and 2 * of >= len(inside[folder])]
+    folders = [name for name, n in shared.items() if n > 1 and 2 * n >= len(inside[name])]
     return sorted(folders) if len(folders) > 1 else []
 
 

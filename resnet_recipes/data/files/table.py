@@ -136,13 +136,17 @@ def make_listing(table: Path, rows: Sequence[TableRow], wrong: Sequence[Problem]
     with ThreadPoolExecutor(READ_THREADS) as pool:
         sizes = list(chain(*pool.map(lambda part: _read_sizes(folder, part), some)))
     first = {name: row for row, name in zip(reversed(rows), reversed(names), strict=True)}
-    each = [*zip(rows, names, sizes, strict=True)]
+    files = [*zip(rows, names, sizes, strict=True)]
     has_backslash = any("\\" in row.name for row in rows)
     near = WINDOWS_HINT if has_backslash else Hint(f"paths are relative to {folder}")
     for clause, hint, bad in (
-        ("lists missing files", near, [row for row, _, size in each if size == _MISSING]),
-        ("lists folders", _ROW_HINT, [row for row, _, size in each if size == _FOLDER]),
-        ("names images twice", _ROW_HINT, [row for row, name, _ in each if row is not first[name]]),
+        ("lists missing files", near, [row for row, _, size in files if size == _MISSING]),
+        ("lists folders", _ROW_HINT, [row for row, _, size in files if size == _FOLDER]),
+        (
+            "names images twice",
+            _ROW_HINT,
+            [row for row, name, _ in files if row is not first[name]],
+        ),
     ):
         if bad:
             listed = join_first([f"{row.name} in line {row.line}" for row in bad])

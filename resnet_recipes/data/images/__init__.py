@@ -87,14 +87,14 @@ class NativeImages:
         # the other rows were read from a small level
         source.mark_verified(rows.indices[~engine_rows["checked"]])
         for row in failed_rows.tolist():
-            one = rows.select_row(row)
+            part = rows.select_row(row)
             engine_row = engine_rows[row : row + 1]
-            if engine_row["status"] == Status.UNREADABLE and self._is_read_again(one, engine_row):
+            if engine_row["status"] == Status.UNREADABLE and self._is_read_again(part, engine_row):
                 continue
             if engine_row["longest"]:
-                self._crop_decoded(one, engine_row)
+                self._crop_decoded(part, engine_row)
             else:
-                self._images.fill(one)
+                self._images.fill(part)
 
     def _is_read_again(self, rows: Rows, engine_rows: np.ndarray) -> bool:
         """Return whether the engine can now read a file that it could not read before.

@@ -68,9 +68,9 @@ def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
     examples = len(storage.labels)
     for row, index in enumerate(rows.indices.tolist()):
         for candidate in range(index, index + min(100, examples)):
-            one = rows.select_row(row)._replace(indices=np.array([candidate % examples]))
+            single = rows.select_row(row)._replace(indices=np.array([candidate % examples]))
             try:
-                bad += fill(storage, one)
+                bad += fill(storage, single)
                 break
             except UnreadableError as error:
                 bad.append(error.index)

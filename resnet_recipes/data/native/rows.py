@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from itertools import chain
 
 import numpy as np
 
@@ -117,11 +118,9 @@ def put_operations(rows: np.ndarray, sampled: Sequence[Sequence[ImageOperation]]
 
     Returns the memory that the rows point to.
     """
-    counts = np.array([len(of_image) for of_image in sampled])
+    counts = np.array([*map(len, sampled)])
     operations = np.zeros(counts.sum(), OPERATION)
-    for operation, (name, values) in zip(
-        operations, (one for of_image in sampled for one in of_image), strict=True
-    ):
+    for operation, (name, values) in zip(operations, chain(*sampled), strict=True):
         operation["kind"] = OPERATIONS.index(name)
         operation["values"][: len(values)] = values
     rows["operation_count"] = counts
