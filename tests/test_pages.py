@@ -9,8 +9,7 @@ from configparser import ConfigParser
 
 import pytest
 
-from resnet_recipes import cli
-from resnet_recipes.doctor import cuda
+from resnet_recipes import cli, cuda
 from resnet_recipes.methods import ORDER
 from tests.pages import PAGES, iterate_code_blocks
 from tests.sources import ROOT, assert_none, list_nodes, parse_sources

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes import __version__
+from resnet_recipes import __version__, cuda
 from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.errors import Hint, Note, format_advice, list_advice
 from resnet_recipes.base.money import MIN_AMOUNT, compute_cost, format_cost
@@ -14,7 +14,6 @@ from resnet_recipes.command_line.printing import get_page_width, say, show
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, plan_run
 from resnet_recipes.command_line.run_arguments import find_resumed
 from resnet_recipes.command_line.usage import JSON, RECIPES, Scope, Usage
-from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.group import is_for_gpus, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from resnet_recipes import cuda
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
@@ -32,7 +33,6 @@ from resnet_recipes.command_line.run_arguments import replace_extend, resolve_we
 from resnet_recipes.commands.plan import format_plan
 from resnet_recipes.commands.runs import format_runs
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.budget import fit_duration
 from resnet_recipes.jobs.checks import check_validation_images

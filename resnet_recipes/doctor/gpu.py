@@ -10,13 +10,9 @@ import torch.nn.functional as F
 from resnet_recipes import ops
 from resnet_recipes.base.errors import Command, Hint
 from resnet_recipes.base.text import format_bytes, get_first_line
+from resnet_recipes.cuda import DRIVER, is_usable
 from resnet_recipes.doctor import Finding, rates
-from resnet_recipes.doctor.cuda import (
-    DRIVER,
-    find_untested_machine,
-    find_unused_gpu,
-    is_usable,
-)
+from resnet_recipes.doctor.unused_gpu import find_untested_machine, find_unused_gpu
 from resnet_recipes.planning.roofline import find_gpu
 from resnet_recipes.run_folder.ending import make_ending
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import nn
 
-from resnet_recipes import data, ops
+from resnet_recipes import cuda, data, ops
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Command, Hint, Kind, NotReadyError, TrainingError
 from resnet_recipes.base.text import Progress, do_nothing
@@ -20,7 +20,7 @@ from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.root import explain_unreadable, find_root_problem
 from resnet_recipes.data.stream import Stream
-from resnet_recipes.doctor import cuda
+from resnet_recipes.doctor.unused_gpu import make_missing_gpu_problem
 from resnet_recipes.inference.images import UnlabeledImages, open_labeled
 from resnet_recipes.network.about import NetworkDescription, select_image_settings
 from resnet_recipes.network.fuse import fuse
@@ -82,7 +82,7 @@ class TrainedNetwork:
         """
         if self.recipe.launch.device == "cuda" and not cuda.is_usable():
             fix = "launch.device=cpu"
-            raise NotReadyError([cuda.make_missing_gpu_problem("launch.device", "cuda", fix)])
+            raise NotReadyError([make_missing_gpu_problem("launch.device", "cuda", fix)])
         rank = read_rank(self.recipe.launch.device)
         precision = self.recipe.precision
         dtype = resolve_dtype(precision.dtype, rank.device)

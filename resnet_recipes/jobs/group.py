@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from resnet_recipes import cuda
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import (
     STOPPED_CODES,
@@ -24,8 +25,11 @@ from resnet_recipes.base.errors import (
     list_advice,
 )
 from resnet_recipes.base.text import format_count
-from resnet_recipes.doctor import cuda
-from resnet_recipes.doctor.cuda import find_untested_machine, find_unused_gpu
+from resnet_recipes.doctor.unused_gpu import (
+    find_untested_machine,
+    find_unused_gpu,
+    make_missing_gpu_problem,
+)
 from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
 
 if TYPE_CHECKING:  # it imports torch, which a launcher does not need
@@ -96,11 +100,11 @@ def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
         return
     gpus = cuda.find_gpus().count
     if config.device == "cuda" and not gpus:
-        yield cuda.make_missing_gpu_problem("launch.device", "cuda", "launch.device=cpu")
+        yield make_missing_gpu_problem("launch.device", "cuda", "launch.device=cpu")
     elif config.gpus != "auto" and int(config.gpus) > gpus:
         plan = Hint(f"resnet-recipes plan NAME gpus={config.gpus}   plans for another machine")
         fix = f"gpus={gpus}" if gpus else "launch.device=cpu gpus=auto"
-        problem = cuda.make_missing_gpu_problem("launch.gpus", int(config.gpus), fix)
+        problem = make_missing_gpu_problem("launch.gpus", int(config.gpus), fix)
         if gpus:
             clause = Statement(f"this machine has {format_count(gpus, 'GPU')}")
             problem = problem._replace(clause=clause, fix=fix)

@@ -4,12 +4,12 @@ from dataclasses import replace
 from shlex import quote
 from typing import NamedTuple, Self
 
+from resnet_recipes import cuda
 from resnet_recipes.base.cores import estimate_speedup
 from resnet_recipes.base.errors import Command, Note, TrainingError
 from resnet_recipes.data.loading.slots import count_workers
 from resnet_recipes.data.native import find_engine_fault
 from resnet_recipes.data.sample import Sample
-from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.memory import InMemory, plan_memory, set_memory_pixels
 from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate
 from resnet_recipes.planning.plan import Plan

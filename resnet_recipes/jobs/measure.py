@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import torch
 
+from resnet_recipes import cuda
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import ExitCode, RecipeError, Statement
 from resnet_recipes.base.text import Say
-from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.group import Group, count_threads, is_for_gpus, make_group
 from resnet_recipes.jobs.loading import add_loading
 from resnet_recipes.jobs.rank import RankProcess, show_progress

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from resnet_recipes import cuda
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.base.text import Say
-from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.task import Task

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.text import format_count
-from resnet_recipes.doctor.cuda import is_usable
+from resnet_recipes.cuda import is_usable
 
 #: Maximum time that a rank waits for the others: long enough to compile, read folders and evaluate.
 TIMEOUT = timedelta(minutes=30)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from resnet_recipes import data
-from resnet_recipes.doctor import cuda
+from resnet_recipes import cuda, data
 from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.recipe.library import Library
 from tests.images import create_random_images

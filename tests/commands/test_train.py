@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.doctor import cuda
+from resnet_recipes import cuda
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.heartbeat import Beat
 from resnet_recipes.recipe.frozen_recipe import read

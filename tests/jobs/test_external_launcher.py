@@ -10,9 +10,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from resnet_recipes import cuda
 from resnet_recipes.base.errors import ExitCode, NotReadyError
 from resnet_recipes.base.text import do_nothing
-from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external_launcher, heartbeat
 from resnet_recipes.jobs.heartbeat import Beat
 from resnet_recipes.run_folder.ending import read_ending

@@ -11,9 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from resnet_recipes import cuda
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.doctor import Finding, cuda
-from resnet_recipes.doctor.cuda import Gpus
+from resnet_recipes.cuda import Gpus
+from resnet_recipes.doctor import Finding, unused_gpu
 from resnet_recipes.jobs import group
 from resnet_recipes.jobs.group import (
     ALLOCATOR_VARIABLES,
@@ -53,7 +54,7 @@ def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
 
 def test_group_rejects_gpus_on_a_machine_without_gpus(monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
-    monkeypatch.setattr(cuda, "find_unused_gpu", lambda: None)
+    monkeypatch.setattr(unused_gpu, "find_unused_gpu", lambda: None)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         make_group(LaunchConfig(device="cuda"))
     with pytest.raises(
@@ -81,7 +82,9 @@ def test_group_reports_all_that_is_missing(monkeypatch):
 
 def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
-    monkeypatch.setattr(cuda, "find_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X"))
+    monkeypatch.setattr(
+        unused_gpu, "find_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
+    )
     message = r"it is hidden\n.*unset X\n +use: +launch\.device=cpu"
     for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
         with pytest.raises(NotReadyError, match=message):

@@ -7,9 +7,9 @@ import pytest
 
 from resnet_recipes.base import cores
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.cuda import Gpus
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
-from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.jobs import loading, memory
 from resnet_recipes.jobs.loading import Supply, add_loading, find_gain
 from resnet_recipes.jobs.memory import plan_memory

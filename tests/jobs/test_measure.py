@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnet_recipes.doctor import cuda
+from resnet_recipes import cuda
 from resnet_recipes.jobs.measure import (
     GUESS,
     UNKNOWN_TIME,

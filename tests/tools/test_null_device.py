@@ -101,7 +101,7 @@ print(seconds, *(sum(entry.startswith(kind) for entry in entries) for kind in ki
 #: of GPU 0 is the same after each of four copies for evaluation.
 OTHERS = """
 import torch
-from resnet_recipes.doctor import cuda
+from resnet_recipes import cuda
 print(*vars(cuda.find_gpus()).values())
 from types import SimpleNamespace
 from resnet_recipes.data.base import RawBatch
