@@ -71,10 +71,10 @@ class Samples:
         """Point the engine rows [n] into the mapped file."""
         if self._streamed:
             self._prefetch(self.beton.starts[indices], self.beton.lengths[indices])
-        _point_to_samples(self.beton, indices, engine_rows)
+        _locate_samples(self.beton, indices, engine_rows)
         engine_rows["checked"] = self._unchecked[indices]
         if self.small:  # small enough to be checked every time
-            _point_to_samples(self.small, indices, engine_rows["small"])
+            _locate_samples(self.small, indices, engine_rows["small"])
 
     def mark_verified(self, indices: np.ndarray) -> None:
         """Skip the checksums of these samples from now on."""
@@ -121,7 +121,7 @@ def _open_small_level(beton: Beton, small: Beton) -> Beton:
     return small
 
 
-def _point_to_samples(beton: Beton, indices: np.ndarray, engine_rows: np.ndarray) -> None:
+def _locate_samples(beton: Beton, indices: np.ndarray, engine_rows: np.ndarray) -> None:
     engine_rows["data"] = beton.content.ctypes.data + beton.starts[indices]
     engine_rows["length"] = beton.lengths[indices]
     engine_rows["size"] = beton.sizes[indices]

@@ -223,9 +223,9 @@ def _list_split(split: Path, on_progress: Say) -> tuple[Listing, _Stamps]:
     counts = []
     start = reported = time.monotonic()
     with ThreadPoolExecutor(READ_THREADS) as pool:
-        for found, inside, rest in pool.map(lambda name: _list_class(split, name), classes):
-            images += found
-            counts.append(len(found))
+        for members, inside, rest in pool.map(lambda name: _list_class(split, name), classes):
+            images += members
+            counts.append(len(members))
             folders += inside
             others += rest
             if (now := time.monotonic()) > reported + 10:
