@@ -383,12 +383,7 @@ def _make_run_table(
         }
         for name, run in runs.items()
     ]
-    return Table(
-        f"Click a column heading to sort. {_FRONT_CAPTION}",
-        columns,
-        rows,
-        _FORMATS,
-    )
+    return Table(f"Click a column heading to sort. {_FRONT_CAPTION}", columns, rows, _FORMATS)
 
 
 def _make_published_table(published: Sequence[dict[str, Any]]) -> Table:

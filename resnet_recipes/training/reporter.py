@@ -142,15 +142,11 @@ class RunReporter:
         run.has_pending_evaluation = True
         with run.clock.pause(), suppress(CutShortError):
             start = time.perf_counter()
-            averaged = None
-            raw = None
             with run.methods.eval_weights(run.model):
                 metrics, correct = measure()
                 best = run.best.with_evaluation(done, metrics, run.model)
-            if "eval_weights" in run.methods.group_by_hook():
-                averaged = metrics
-            else:
-                raw = metrics
+            has_average = "eval_weights" in run.methods.group_by_hook()
+            averaged, raw = (metrics, None) if has_average else (None, metrics)
             run.top1 = metrics.top1
             raw_start = time.perf_counter()
             if self._is_over(done):
