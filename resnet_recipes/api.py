@@ -442,5 +442,4 @@ class _LocalHeartbeat(HeartbeatWriter):
         self.step = 0
 
     def beat(self, step: int, phase: str) -> None:
-        """Record the number of completed steps."""
         self.step = step

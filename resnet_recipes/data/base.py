@@ -141,7 +141,6 @@ class DataConfig(Section):
         return CLASS_BALANCES[self.sampling] if isinstance(self.sampling, str) else self.sampling
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems with these values; keys are relative to `data`."""
         limits = list(super().problems())
         yield from limits
         if not self.root and self.backend != "synthetic":

@@ -69,7 +69,6 @@ class SyntheticBatches(BatchSource):
         )
 
     def path(self, index: int) -> str:
-        """Return a name for image `index`."""
         return f"synthetic image {index}"
 
 

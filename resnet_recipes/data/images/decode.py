@@ -140,10 +140,7 @@ class Picture(Pixels):
             )
 
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
-        """Return a box of the image as uint8 [height, width, 3].
-
-        Raises BadImageError if it cannot be decoded.
-        """
+        """Decode a box. Raises BadImageError if it cannot be decoded."""
         return to_rgb(self._image, (left, top, left + width, top + height))
 
     def shrink(self, height: int, width: int) -> np.ndarray:

@@ -137,15 +137,11 @@ class Pipeline(BatchSource):
             self.notes += self._slots.pin()
 
     def read(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
-        """Yield one batch for each order, in turn, valid until the next is requested.
-
-        A new call ends the batches of an earlier one.
-        """
+        """Yield one batch for each order; this ends the batches of an earlier call."""
         self._cancel_requests()
         return map(_make_batch, self._fill_slots(iter(orders), self._reads))
 
     def path(self, index: int) -> str:
-        """Return the name of image `index`."""
         return self._storage.path(index)
 
     @property
@@ -154,7 +150,6 @@ class Pipeline(BatchSource):
         return tuple(map(self._storage.path, sorted(self._skipped)))
 
     def close(self) -> None:
-        """Stop the workers; safe to call twice."""
         self._reads += 1
         self._pool.close()
         self._slots.unpin()
