@@ -52,7 +52,7 @@ def generate_train_batches(
     batching: Batching,
     examples: int,
     first_step: int,
-    order_epoch: EpochOrder = shuffle,
+    order_epoch: EpochOrder,
 ) -> Iterator[BatchOrder]:
     """Yield this rank's batches endlessly, from `first_step` on."""
     steps = count_steps_per_epoch(examples, batching.global_size)

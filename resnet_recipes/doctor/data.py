@@ -97,7 +97,7 @@ def check_data(
     return findings
 
 
-def make_config(root: Path, nested_classes: bool | None = None) -> DataConfig:
+def make_config(root: Path, nested_classes: bool | None) -> DataConfig:
     """Return settings that read a folder. Raises like `find_parts`.
 
     Without validation images, a tenth of the training images is set aside.

@@ -19,10 +19,10 @@ _MIN_CORES = 8  # cores per GPU; with fewer, decoding JPEGs is slower than a mod
 _MIN_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB, and logs
 
 
-def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Finding]:
-    """Check open files, cores, the disk of `runs`, and the memory for the data in `root`."""
+def check_run(root: Path | None = None) -> list[Finding]:
+    """Check open files, cores, the disk of ./runs, and the memory for the data in `root`."""
     gpus = torch.cuda.device_count()
-    findings = [_check_files(), _check_cores(gpus), _check_disk(runs), _check_memory(root)]
+    findings = [_check_files(), _check_cores(gpus), _check_disk(), _check_memory(root)]
     if gpus > 1:
         findings.append(_check_shared_memory(Path("/dev/shm")))
     return findings
@@ -77,8 +77,8 @@ def _check_cores(gpus: int) -> Finding:
     return Finding("ok", format_count(count, "core") + (f" for {gpus} GPUs" if gpus else ""))
 
 
-def _check_disk(runs: Path) -> Finding:
-    parent = find_existing_parent(runs)
+def _check_disk() -> Finding:
+    parent = find_existing_parent(Path("runs"))
     free = shutil.disk_usage(parent).free
     if free < _MIN_FREE_DISK:
         what = f"{parent} has {format_bytes(free)} free, too little for checkpoints"

@@ -19,7 +19,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import find_lacking_packages
-from resnet_recipes.base.text import Progress, do_nothing, format_count
+from resnet_recipes.base.text import Progress, format_count
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.inference.formats import (
@@ -82,7 +82,7 @@ def export_and_check(
     to: str,
     folder: Path,
     options: ExportOptions,
-    progress: Progress = do_nothing,
+    progress: Progress,
 ) -> ExportResult:
     """Write a network for the program `to`, with its model card, to a new folder.
 
@@ -216,7 +216,7 @@ def _generate_images() -> list[Image.Image]:
     ]
 
 
-def _load_images(trained: TrainedNetwork, is_required: bool = False) -> tuple[Tensor, str]:
+def _load_images(trained: TrainedNetwork, is_required: bool) -> tuple[Tensor, str]:
     """Return normalized images [N, 3, S, S] for the comparison, and a description of them.
 
     N is at most COMPARED_IMAGES. Raises NotReadyError if validation images are required and cannot

@@ -144,7 +144,7 @@ def build_command(folder: Path) -> list[str]:
     return [sys.executable, "-m", RANK_MODULE, str(folder)]
 
 
-def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
+def build_environments(group: Group, attempt: int) -> list[dict[str, str]]:
     """Return the environment of each rank: the user's, torchrun variables, and our defaults."""
     defaults = (
         ALLOCATOR_VARIABLES

@@ -83,7 +83,7 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
 
 
 def find_epochs_for_accuracy(
-    results: Sequence[Published], top1: float, excluded: Container[Fraction] = ()
+    results: Sequence[Published], top1: float, excluded: Container[Fraction]
 ) -> int | None:
     """Return the fewest epochs, not `excluded`, with at least this accuracy; None if unknown."""
     durations = [result.epochs for result in results if result.epochs]

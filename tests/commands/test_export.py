@@ -16,6 +16,7 @@ from PIL import Image
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import suggest_install
+from resnet_recipes.base.text import do_nothing
 from resnet_recipes.command_line.run_arguments import open_network
 from resnet_recipes.commands.export import USAGE
 from resnet_recipes.data.images.decode import Picture, read_file
@@ -92,9 +93,9 @@ def test_export_rejects_impossible_folder_before_writing(run_command):
 def test_export_compares_images_of_all_classes(monkeypatch):
     """Ten classes have three images each; ranges of int8 activations come from these images."""
     trained = open_network(["mine"], USAGE).to_device()
-    everything, _ = _load_images(trained)
+    everything, _ = _load_images(trained, False)
     monkeypatch.setattr("resnet_recipes.inference.export.COMPARED_IMAGES", 10)
-    chosen, text = _load_images(trained)
+    chosen, text = _load_images(trained, False)
     numbers = [[torch.equal(image, other) for other in everything].index(True) for image in chosen]
     assert text == "10 validation images"
     assert [number // 3 for number in numbers] == list(range(10))
@@ -258,11 +259,12 @@ def test_export_with_too_much_loss_is_not_written(tmp_path):
     trained = open_network(["mine"], USAGE).to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1.*\n.*--lose 0"):
-        export_and_check(trained, "safetensors", tmp_path / "out", options)
+        export_and_check(trained, "safetensors", tmp_path / "out", options, do_nothing)
     assert not (tmp_path / "out").exists()
     trained.model.conv1.weight.data.mul_(1e7)
+    options = ExportOptions(dtype="float16")
     with pytest.raises(TrainingError, match="some weights exceed 65,504"):
-        export_and_check(trained, "safetensors", tmp_path / "out", ExportOptions(dtype="float16"))
+        export_and_check(trained, "safetensors", tmp_path / "out", options, do_nothing)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_shuffle_permutes_differently_by_epoch_and_seed():
 def test_rank_batch_is_a_slice_of_shuffled_epoch():
     batching = Batching(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
     orders = list(
-        itertools.islice(generate_train_batches(DataConfig(), batching, 50, first_step=3), 3)
+        itertools.islice(generate_train_batches(DataConfig(), batching, 50, 3, shuffle), 3)
     )
     assert [order.crop_epoch for order in orders] == [0, 1, 1]
     assert np.array_equal(orders[0].indices, shuffle(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
@@ -36,7 +36,7 @@ def test_rank_batch_is_a_slice_of_shuffled_epoch():
 
 def test_stored_soft_labels_repeat_crops_but_not_order():
     batching = Batching(0, 1, 10, 1, 5, soft_labels=SoftLabels(Path(), "", epochs=2, classes=3))
-    orders = itertools.islice(generate_train_batches(DataConfig(), batching, 10, 0), 5)
+    orders = itertools.islice(generate_train_batches(DataConfig(), batching, 10, 0, shuffle), 5)
     for epoch, order in enumerate(orders):
         assert order.crop_epoch == epoch % 2
         assert np.array_equal(order.indices, shuffle(5, epoch, 10))
@@ -55,7 +55,9 @@ def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
     for rank in range(world_size):
         theirs = dealt[rank::world_size][: 1024 // world_size][: batch // world_size].tolist()
         batching = Batching(rank, world_size, batch, 1, 5, groups=world_size)
-        order = next(generate_train_batches(DataConfig(repeats=repeats), batching, examples, 0))
+        order = next(
+            generate_train_batches(DataConfig(repeats=repeats), batching, examples, 0, shuffle)
+        )
         assert order.indices.tolist() == theirs
 
 

@@ -78,10 +78,10 @@ def test_estimate_accuracy_interpolates_but_never_extrapolates():
         is estimate_accuracy([], 30)
         is None
     )
-    assert [find_epochs_for_accuracy(results, top1) for top1 in (70, 76.9, 77.01, 78.1)] == [
+    assert [find_epochs_for_accuracy(results, top1, ()) for top1 in (70, 76.9, 77.01, 78.1)] == [
         30,
         39,
         41,
         None,
     ]
-    assert find_epochs_for_accuracy([], 70) is None
+    assert find_epochs_for_accuracy([], 70, ()) is None
