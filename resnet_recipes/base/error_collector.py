@@ -1,7 +1,6 @@
 """Run several checks, and raise all of their problems at once."""
 
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import TypeVar
 
 from resnet_recipes.base.errors import Problem, RecipeError
@@ -19,12 +18,7 @@ class ErrorCollector:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
         if isinstance(error, RecipeError):
             self._errors.append(error)
         return isinstance(error, RecipeError)

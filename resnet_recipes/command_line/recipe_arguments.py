@@ -336,14 +336,9 @@ def _check_name(arguments: Arguments) -> None:
         for name in names:
             if "," not in name:
                 library.read_chain(name)  # reports a missing file
-        several = f"recipe={','.join(dict.fromkeys(names))}"
         others = [argument for argument in changes if argument not in recipes]
-        single = format_command(arguments.command, [names[0], *others], arguments)
-        sweep: str = Command.of("resnet-train", "-m", several, *others, "--dry-run")
-        if arguments.command in ("resnet-train", "resnet-recipes job"):
-            sweep = format_command(f"{arguments.command} -m", [several, *others], arguments)
-            sweep = sweep if select_arguments(others, *DATA_KEYS) else ""
-        raise RecipeError.of(key, None, Statement("a run uses one recipe"), (single, sweep))
+        fix = _suggest_one_or_sweep(names, others, arguments)
+        raise RecipeError.of(key, None, Statement("a run uses one recipe"), fix)
     is_folder = os.path.isdir(names[0])
     if names[0] not in recipes and (is_folder or names[0] in NETWORKS):
         keys, noun = (DATA_KEYS, "folder") if is_folder else (("model.name",), "network")
@@ -353,6 +348,17 @@ def _check_name(arguments: Arguments) -> None:
             raise RecipeError.of("recipe", names[0], f"is a {noun}, not a recipe", missing.fix)
     if "," not in names[0]:
         library.read_chain(names[0])
+
+
+def _suggest_one_or_sweep(names: list[str], changes: list[str], arguments: Arguments) -> Fix:
+    """Return the command with the first recipe, and the command of a sweep over all of them."""
+    several = f"recipe={','.join(dict.fromkeys(names))}"
+    single = format_command(arguments.command, [names[0], *changes], arguments)
+    sweep: str = Command.of("resnet-train", "-m", several, *changes, "--dry-run")
+    if arguments.command in ("resnet-train", "resnet-recipes job"):
+        sweep = format_command(f"{arguments.command} -m", [several, *changes], arguments)
+        sweep = sweep if select_arguments(changes, *DATA_KEYS) else ""
+    return single, sweep
 
 
 def find_packaged_recipe(arguments: Arguments) -> Entry | None:

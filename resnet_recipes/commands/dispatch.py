@@ -271,13 +271,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"
     near = find_misspelled(name, COMMANDS)
     also = Command(f"resnet-recipes {near}") if near not in ("", ours) else ""
-    errors = ErrorCollector()
-    check = partial(_check_other_settings, ours, rest)
-    with errors:
-        arguments = parse_arguments([*flags, *rest], usage, check_settings=check)
-        if ours == "train":
-            check(arguments)
-    problems = errors.problems if rest else []
+    problems = _find_other_problems(ours, usage, flags, rest) if rest else []
     if [problem.key for problem in problems] == ["data.root"]:
         fix = Hint(f"{fix} data=PATH")
         problems = []
@@ -286,6 +280,19 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
         also = ""
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
     raise RecipeError([unknown, *problems])
+
+
+def _find_other_problems(
+    name: str, usage: Usage, flags: list[str], rest: list[str]
+) -> list[Problem]:
+    """Return the problems of arguments for a command, with the flags that its meaning adds."""
+    errors = ErrorCollector()
+    check = partial(_check_other_settings, name, rest)
+    with errors:
+        arguments = parse_arguments([*flags, *rest], usage, check_settings=check)
+        if name == "train":
+            check(arguments)
+    return errors.problems
 
 
 def _move_run_first(usage: Usage, argv: Sequence[str]) -> list[str]:

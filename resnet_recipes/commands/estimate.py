@@ -321,13 +321,9 @@ def _collect_candidate(candidate: "Candidate", settings: Sequence[str]) -> dict[
     }
 
 
-def _format_candidates(
-    candidates: "Candidates", rows: Sequence[dict[str, Any]], budget: str, reach: float | None
+def _format_table(
+    candidates: "Candidates", rows: Sequence[dict[str, Any]], budget: str
 ) -> Iterator[str]:
-    """Yield a table of the candidates, their commands, and the problems of other recipes.
-
-    `budget` is the value of --within, or "".
-    """
     cells = [
         {
             "": "*" if row["front"] else "",
@@ -348,8 +344,18 @@ def _format_candidates(
         if all(row[key] is None for row in rows):
             for row, head in product(cells, heads):
                 del row[head]
-    if cells:
-        yield from format_table(cells, ("ACCURACY", "COST"))
+    yield from format_table(cells, ("ACCURACY", "COST"))
+
+
+def _format_candidates(
+    candidates: "Candidates", rows: Sequence[dict[str, Any]], budget: str, reach: float | None
+) -> Iterator[str]:
+    """Yield a table of the candidates, their commands, and the problems of other recipes.
+
+    `budget` is the value of --within, or "".
+    """
+    if rows:
+        yield from _format_table(candidates, rows, budget)
     elif reach is not None:
         yield f"No recipe is known to reach {reach:g}% on these images. Accuracies come from"
         yield "published results on ImageNet, and from finished runs of unchanged recipes."

@@ -154,17 +154,36 @@ def _find_flag_problems(
 ) -> Iterator[Problem]:
     """Yield problems of flags and settings that are known before the network is opened."""
     flags = arguments.flags
-    dtype, lose = _read_precision(arguments.flags)
+    dtype, lose = _read_precision(flags)
+    settings = drop_arguments(arguments.positional, *_FORMAT_KEYS)
+    yield from map(_suggest_dtype, find_network_setting_problems("export", settings))
+    yield from _find_missing_flags(arguments, formats, has_network)
+    if "--to" in flags and flags["--to"] not in formats:
+        yield _explain_format(arguments, formats)
+    if dtype not in _DTYPES:
+        yield Problem("--dtype", dtype, "", guess_flag_value("--dtype", dtype, _DTYPES), _DTYPES)
+    if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):
+        yield Problem("--lose", lose, "must be a number of points", "--lose 0.5")
+
+
+def _suggest_dtype(problem: Problem) -> Problem:
+    """Return the problem of a setting, with --dtype if the setting means it, as in half=True."""
+    meant = str(problem.value) if problem.key.endswith("dtype") else problem.key
+    is_on = str(problem.value).lower() not in OFF
+    dtype = is_on and guess_flag_value("--dtype", meant, _DTYPES)
+    return problem._replace(fix=f"--dtype {dtype}", valid=()) if dtype else problem
+
+
+def _find_missing_flags(
+    arguments: Arguments, formats: Collection[str], has_network: bool
+) -> Iterator[Problem]:
+    """Yield the problems that --to or --out is missing, with the complete command."""
+    flags = arguments.flags
     format_names = [word for word in arguments.positional[1:] if word in formats]
     rest = drop_arguments(arguments.positional, *_FORMAT_KEYS)
     rest = [word for word in rest if word not in format_names]
-    if wrong := find_network_setting_problems("export", rest):
+    if find_network_setting_problems("export", rest):
         rest = [word for word in rest if not find_network_setting_problems("export", [word])]
-    for problem in wrong:
-        meant = str(problem.value) if problem.key.endswith("dtype") else problem.key  # half=True
-        is_on = str(problem.value).lower() not in OFF
-        dtype_fix = is_on and guess_flag_value("--dtype", meant, _DTYPES)
-        yield problem._replace(fix=f"--dtype {dtype_fix}", valid=()) if dtype_fix else problem
     to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
     to = to or next(iter(format_names), "onnx")
     folders = [word for word in rest[1:] if "=" not in word]  # RUN FOLDER
@@ -178,15 +197,15 @@ def _find_flag_problems(
         yield Problem("--to", None, "", near, tuple(formats), Kind.MISSING)
     if "--out" not in flags:
         yield Problem("--out", None, "", fix or f"--out {path}", kind=Kind.MISSING)
-    if "--to" in flags and to not in formats:
-        translation = FOREIGN_FORMATS.get(to.lower(), Translation((to.lower(),)))
-        meant, clause = translation.text, translation.note
-        meant = meant if meant in formats else find_misspelled(meant, formats)
-        fixes = _find_possible_formats(arguments.positional, meant) if meant else ()
-        if "--dtype" not in flags and (type_name := guess_flag_value("--dtype", to, _DTYPES)):
-            fixes = (f"--to onnx --dtype {type_name}",)
-        yield Problem("--to", to, clause, fixes, tuple(formats))
-    if dtype not in _DTYPES:
-        yield Problem("--dtype", dtype, "", guess_flag_value("--dtype", dtype, _DTYPES), _DTYPES)
-    if lose and not re.fullmatch(r"\d{1,3}(\.\d+)?", lose):
-        yield Problem("--lose", lose, "must be a number of points", "--lose 0.5")
+
+
+def _explain_format(arguments: Arguments, formats: Collection[str]) -> Problem:
+    """Return the problem of an unknown format, with the formats that it may mean."""
+    to = arguments.flags["--to"]
+    translation = FOREIGN_FORMATS.get(to.lower(), Translation((to.lower(),)))
+    meant = translation.text
+    meant = meant if meant in formats else find_misspelled(meant, formats)
+    fixes = _find_possible_formats(arguments.positional, meant) if meant else ()
+    if "--dtype" not in arguments and (dtype := guess_flag_value("--dtype", to, _DTYPES)):
+        fixes = (f"--to onnx --dtype {dtype}",)
+    return Problem("--to", to, translation.note, fixes, tuple(formats))

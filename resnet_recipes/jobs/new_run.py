@@ -108,21 +108,24 @@ def check(
     """
     run = recipe.run
     errors = ErrorCollector()
-    facts = IMAGENET_FACTS
     space = (disk.total_bytes, f"the run needs {disk}") if disk else ()
     root = recipe.data.root
     methods = get_enabled(recipe.methods)
     is_local = root and recipe.data.backend != "synthetic" and not is_fetched(root)
-    is_local = is_local and not is_demo_missing(recipe)
+    skipped = {*unused}
+    if not is_local or is_demo_missing(recipe):
+        skipped.add("data.root")
+    if run.extends:
+        skipped.add("model.weights")
     teaching = tuple(
         f"methods.{name}." for name, method in methods.items() if method.network_setting
     )
     missing = NotReadyError.raise_if_any
     checks: dict[tuple[str, ...], Callable[[], object]] = {
-        ("data.root", "data.backend"): lambda: is_local and missing([find_root_problem(root)]),
-        ("data.",): lambda: is_local and data.survey_images(recipe.data),
+        ("data.root", "data.backend"): lambda: missing([find_root_problem(root)]),
+        ("data.",): lambda: data.survey_images(recipe.data),
         ("model.name",): lambda: backbones.require_network(recipe.model.name),
-        ("model.",): lambda: run.extends or find_initial_weights(recipe, facts, needs_weights),
+        ("model.",): lambda: find_initial_weights(recipe, IMAGENET_FACTS, needs_weights),
         teaching: lambda: [*open_teachers(methods.values())],
         ("launch.gpus", "launch.device"): lambda: missing(find_group_problems(recipe.launch)),
         ("log.to",): lambda: missing(trackers.find_missing(recipe.log.to)),
@@ -131,7 +134,7 @@ def check(
         ("run.extends",): lambda: check_extended(run),
     }
     for keys, check_setting in checks.items():
-        pairs = itertools.product(unused, keys)
+        pairs = itertools.product(skipped, keys)
         if not any(key.startswith(read) or read.startswith(f"{key}.") for key, read in pairs):
             with errors:
                 check_setting()
