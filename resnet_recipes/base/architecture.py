@@ -41,7 +41,6 @@ _AUXILIARY = frozenset({"torchvision:googlenet", "torchvision:inception_v3"})
 #: Arguments that leave a single output. torchvision warns if `init_weights` is not set.
 _SINGLE_OUTPUT: ModelArguments = {"aux_logits": False, "init_weights": True}
 
-#: Networks of torchvision that are ResNets.
 _RESNETS = re.compile(r"torchvision:(wide_)?resne(x?)t\w+")
 
 

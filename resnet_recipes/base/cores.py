@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-#: Linux file that lists CPU features.
 CPUINFO = Path("/proc/cpuinfo")
 
 #: Linux file that shows whether each core runs two threads.

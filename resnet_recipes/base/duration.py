@@ -18,10 +18,8 @@ _AMOUNT = re.compile(rf"\${_UNSIGNED}|{_UNSIGNED}\$")
 #: Seconds per unit of wall-clock time.
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
-#: Upper limit of a duration, in steps.
 MAX_STEPS = 10**9
 
-#: Upper limit of a duration, in epochs.
 MAX_EPOCHS = 10_000
 
 #: Upper limit of a time, in seconds: ten years.

@@ -4,8 +4,7 @@ import re
 
 _PRICE = re.compile(r"\$?([\d.][^$/]*)\$?(?:/h)?")
 
-#: Smaller amounts are shown as "<$0.01".
-MIN_AMOUNT = 0.005
+MIN_AMOUNT = 0.005  # smaller amounts are shown as "<$0.01"
 
 
 def clean_price(text: str) -> str:

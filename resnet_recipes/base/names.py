@@ -2,8 +2,7 @@
 
 import re
 
-#: The site built from docs/*.md.
-DOCS = "https://resnet-recipes.github.io/resnet-recipes"
+DOCS = "https://resnet-recipes.github.io/resnet-recipes"  # the site built from docs/*.md
 
 #: Name of a recipe: the stem of its file, and its `name`.
 RECIPE = re.compile(r"[a-z][a-z0-9_]{0,63}")

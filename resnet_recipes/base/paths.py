@@ -22,10 +22,8 @@ from resnet_recipes.base.text import format_bytes
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
-#: URL schemes that images can be fetched from.
 FETCHED_SCHEMES = ("s3", "gs", "https", "http")
 
-#: Clause for an empty value.
 EMPTY_CLAUSE = "is empty (is a shell variable unset?)"
 
 #: File extensions, which are rejected for folders.
@@ -33,7 +31,6 @@ _FILE_EXTENSIONS = frozenset(
     (".beton", ".csv", ".html", ".onnx", ".png", ".pt", ".pt2", ".pth", ".safetensors", ".zip")
 )
 
-#: Commands that copy remote files, by URL scheme.
 _COPY_COMMANDS = {
     "s3": "aws s3 sync {} local",
     "gs": "gcloud storage rsync -r {} local",

@@ -60,13 +60,11 @@ def _read_table(name: str) -> dict[str, dict[str, Translation]]:
     return table
 
 
-#: Foreign names, by kind.
 FOREIGN_NAMES = _read_table("foreign_names.csv")
 
 #: Foreign flags and keys that mean a setting or an argument.
 MEANINGS = FOREIGN_NAMES["setting"]
 
-#: Foreign flags that turn a feature off.
 _OFF_MEANINGS = FOREIGN_NAMES["off"]
 
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
@@ -75,7 +73,6 @@ TRAINED_MEANINGS = MEANINGS | FOREIGN_NAMES["trained"]
 #: Units, with the resulting values.
 UNITS = FOREIGN_NAMES["unit"]
 
-#: Commands of other programs.
 FOREIGN_COMMANDS = FOREIGN_NAMES["command"]
 
 #: Formats for `export` from other tools, or formats that their converters read.
@@ -90,7 +87,6 @@ FLAGS = FOREIGN_NAMES["flag"]
 #: Foreign flags for RUN, an argument of eval, predict and export.
 RUN_FLAGS = FOREIGN_NAMES["run"]
 
-#: Foreign flags for the images of predict.
 IMAGE_FLAGS = FOREIGN_NAMES["images"]
 
 #: Foreign names of values, by setting, flag or argument.

@@ -33,7 +33,6 @@ _HYDRA_FLAGS = {"--multirun": "-m", "--cfg=job": "--cfg"}
 
 _SIGNED_NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 
-#: Keys of some settings, with their short names.
 DATA_KEYS = ("data", "data.root")
 GPUS_KEYS = ("gpus", "launch.gpus")
 BUDGET_KEYS = ("budget", "launch.budget")
@@ -256,13 +255,13 @@ def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
     if problem.key == "recipe" and value and value in argv:
         return problem._replace(key="NAME")
     arguments = [argument for argument in argv if problem.key in list_keys(argument)]
-    name, _, typed = (
-        arguments[-1].partition("=") if arguments else (find_short_name(problem.key), "", "")
-    )
+    if not arguments:
+        return problem._replace(key=find_short_name(problem.key))
+    name, _, typed = arguments[-1].partition("=")
     is_one_of_several = "[" not in typed and value in typed.split(",")
-    if arguments and ("," not in typed or (value in typed and not is_one_of_several)):
+    if "," not in typed or (value in typed and not is_one_of_several):
         return problem._replace(typed=arguments[-1])
-    return problem._replace(key=name) if name != problem.key else problem
+    return problem._replace(key=name)
 
 
 def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:

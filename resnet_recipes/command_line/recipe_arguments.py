@@ -210,10 +210,7 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
 def _explain_missing(
     arguments: Arguments, changes: Sequence[str], recipes: Sequence[str]
 ) -> Iterator[Problem]:
-    """Yield the problem of a missing recipe, with a suggestion, and the problems of the images.
-
-    Images without a validation set are checked as if data.val_share were set.
-    """
+    """Yield the problem of a missing recipe, with a suggestion, and the problems of the images."""
     fix: Fix = ()
     problems = list[Problem]()
     if select_arguments(changes, *DATA_KEYS):

@@ -9,8 +9,7 @@ from math import inf
 from resnet_recipes.base.text import wrap_text
 
 WIDTH = 80  # columns of a help page in the documentation
-#: Below this width, texts are under their labels instead of to the right.
-NARROW_COLUMNS = 60
+NARROW_COLUMNS = 60  # narrower pages have texts under their labels
 
 #: Flags and descriptions of RUN that several pages share.
 RECIPES = {"--recipes FOLDER": "folder of your own recipes (default ./recipes)"}

@@ -73,7 +73,6 @@ COMMANDS = (
     "job",
 )
 
-#: Flags that make `resnet-train` run another module.
 _MODULE_OF_FLAG = {
     "--completion": "completion",
     "--describe": "show",

@@ -59,7 +59,6 @@ _NESTED = "data.nested_classes="
 
 _TOPICS = ("data", "native", "gpu", "run")
 
-#: Other words for a topic.
 _FOREIGN_TOPICS = {
     "images": "data",
     "dataset": "data",

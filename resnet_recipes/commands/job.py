@@ -71,11 +71,9 @@ _STORAGE = {"skypilot": "s3://my-bucket/mine", "kubernetes": "my-claim"}
 #: A placeholder for these settings while the recipe is checked.
 _STAND_IN = "run.name=run-1"
 
-#: GPUs per node with `gpus=auto`.
-AUTO_GPUS_PER_NODE = 8
+AUTO_GPUS_PER_NODE = 8  # with gpus=auto
 
-#: Images per step; with fewer, as in finetune, the default is one GPU.
-SMALL_BATCH = 64
+SMALL_BATCH = 64  # images per step; with fewer, as in finetune, the default is one GPU
 
 
 def check(arguments: Arguments) -> None:

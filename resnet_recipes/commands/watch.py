@@ -39,10 +39,8 @@ USAGE = Usage(
 )
 
 
-#: Block characters of eight heights.
 _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
-#: Interval between reads of the run's files, in seconds.
 READ_INTERVAL_SECONDS = 1.0
 
 

@@ -36,7 +36,6 @@ from resnet_recipes.run_folder.runs import iterate_runs, read_image_facts
 #: Images with a smaller dimension of at most this many pixels are small.
 MAX_SMALL_SIZE = 96
 
-#: At most this many images are measured.
 MAX_MEASURED_IMAGES = 16
 
 #: Settings that a run may change and still count as a run of its recipe on the same images.

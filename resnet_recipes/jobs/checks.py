@@ -10,12 +10,10 @@ from resnet_recipes.doctor.data import DecodedImages, decode_some
 from resnet_recipes.jobs.task import run_sample
 from resnet_recipes.planning.plan import Plan
 
-#: Steps trained to try a run.
 TRIED_STEPS = 2
 
-#: Seconds of decoding images to try a run, and validation images before each run.
-DECODE_SECONDS = 60.0
-VALIDATION_SECONDS = 5.0
+DECODE_SECONDS = 60.0  # decoding images to try a run
+VALIDATION_SECONDS = 5.0  # decoding validation images before each run
 
 
 def try_run(plan: Plan, say: Say) -> None:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 #: Settings that the launcher determines: the number of processes and how they start.
 LAUNCHER_SETTINGS = ("gpus", "launch.gpus", "launch.max_restarts")
 
-#: Seconds that a rank waits for the others, before it reports this and in total.
-_SILENCE_SECONDS, _MAX_WAIT_SECONDS = 10, 1800
+_SILENCE_SECONDS = 10  # wait for other ranks before a rank reports that it waits
+_MAX_WAIT_SECONDS = 1800  # wait for other ranks in total
 
 #: Environment variables that make a process a rank.
 _RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE")

@@ -51,14 +51,12 @@ ALLOCATOR_VARIABLES = {
     "THP_MEM_ALLOC_ENABLE": "1",  # the same in the torch allocator
 }
 
-#: The environment variable for the number of CPU threads of a rank.
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 #: Maximum length of TMPDIR. A socket path has at most 107 bytes, and multiprocessing appends 32:
 #: "/pymp-12345678/listener-12345678".
 MAX_TMPDIR = 75
 
-#: The module that ranks run.
 RANK_MODULE = "resnet_recipes.jobs"
 
 

@@ -29,9 +29,8 @@ from resnet_recipes.run_folder.lock import LockedFolder
 #: first step.
 STOP_SECONDS = 5
 
-#: Seconds after the first signal during which Ctrl-C is ignored as a repetition by a wrapper or a
-#: closing terminal. A later Ctrl-C stops immediately. Other signals do not, because Slurm sends
-#: SIGTERM repeatedly, seconds apart, to a job that it requeues.
+#: Seconds after the first signal during which Ctrl-C is ignored, because a wrapper or a closing
+#: terminal repeats it. Slurm repeats SIGTERM for longer, so only a later Ctrl-C stops immediately.
 ECHO_SECONDS = 0.5
 
 

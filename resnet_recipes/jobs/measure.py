@@ -117,8 +117,7 @@ def _has_roofline(plan: Plan) -> bool:
     return launch.device != "cpu" and precision.dtype != "fp32" and plan.network.is_predicted
 
 
-#: File with the result of rank 0, in the folder of measuring ranks.
-SPEEDS = "speeds.json"
+SPEEDS = "speeds.json"  # file with the result of rank 0, in the folder of the task
 
 
 def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:

@@ -12,8 +12,7 @@ from resnet_recipes.jobs.task import Task
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
-#: File with the largest number of images, in the folder of the task.
-RESULT = "bn_size"
+RESULT = "bn_size"  # file with the largest number of images, in the folder of the task
 
 
 def fit_micro_batch(plan: Plan, say: Say) -> Plan:

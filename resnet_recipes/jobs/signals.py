@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from resnet_recipes.base.duration import parse_time
 from resnet_recipes.base.errors import ExitCode
 
-#: Signals that request a run to stop.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
-#: Seconds during which Ctrl-C counts as a repetition of the first signal, because the launcher
-#: forwards it. Later it means: stop now. Other signals never do: Slurm sends SIGTERM to every
-#: process, and srun forwards it again.
+#: Seconds during which Ctrl-C repeats the first signal, because the launcher forwards it. Slurm
+#: sends SIGTERM several times, so only a later Ctrl-C means: stop now.
 _SAME_REQUEST_SECONDS = 2.0
 
 

@@ -45,7 +45,6 @@ MAX_SWEEP_POINTS = 1000
 #: A hint for Hydra plug-ins, and for sweeps whose values a plug-in chooses.
 OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra.html")
 
-#: The advice to train each of several values.
 SWEEP = SweepHint("resnet-train -m trains several values")
 
 #: Hydra 1.3 warns without a version base, and 1.4 with one.
