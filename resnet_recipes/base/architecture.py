@@ -79,11 +79,12 @@ class ModelConfig(Section):
     zero_init_last_bn: bool = False
     # initial weights: a .pt or .safetensors file | a run | torchvision | timm:NAME | hf:USER/NAME
     weights: str = ""
-    # freeze all layers up to: none | stem | layer1 | layer2 | layer3 | backbone. `backbone` freezes
-    # all layers but the classifier. Networks other than ResNets have only `none` and `backbone`.
+    # freeze the first layers, up to this one: none | stem | layer1 | layer2 | layer3 | backbone.
+    # `backbone` freezes all layers but the classifier. Networks other than ResNets have only `none`
+    # and `backbone`.
     freeze: Annotated[str, OneOf(*FREEZABLE)] = "none"
-    # BatchNorm keeps the initial mean and variance; needs model.weights. Its weight and bias are
-    # trained, unless `model.freeze` freezes them.
+    # BatchNorm keeps the initial mean and variance; needs model.weights. The weight and bias of
+    # BatchNorm are trained, unless `model.freeze` freezes them.
     freeze_bn: bool = False
 
     @property

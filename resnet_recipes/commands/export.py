@@ -45,8 +45,9 @@ USAGE = Usage(
         "exported_program)",
     },
     f"""\
-{RUN_HELP} The target program loads the export, and its
-outputs are compared on 64 validation images of PATH or of the run, or on random images
+{RUN_HELP} FILE is a
+checkpoint or a weights file, as for `eval`. The target program loads the export, and its
+outputs are compared on up to 64 validation images of PATH or of the run, or on random images
 if the run has none. BlurPool stays in the network; the factors of StochasticDepth become
 part of the weights.""",
     settings=Scope.NETWORK,

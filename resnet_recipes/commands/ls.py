@@ -150,6 +150,6 @@ def format_result(result: dict[str, Any] | None) -> str:
         return "-"
     cells = [f"{result['top1']:.4g}%"]
     mark = "*" if result["clock"] else ""
-    cells += [f"{result['minutes']:.4g} min{mark}"] if result["minutes"] else []
+    cells += [f"{result['minutes']:,.4g} min{mark}"] if result["minutes"] else []
     cells += [f"{result['epochs']} epochs"] if result["epochs"] else []
     return ", ".join(cells)

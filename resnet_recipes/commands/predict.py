@@ -54,7 +54,8 @@ USAGE = Usage(
         "--strict": "exit with code 3 if any image is unreadable (default: only if all are)",
     },
     f"""\
-{RUN_HELP} Subfolders are included. Unreadable images are
+{RUN_HELP} FILE is a
+checkpoint or a weights file, as for `eval`. Subfolders are included. Unreadable images are
 reported on stderr, and the others are classified. If a path does not exist, nothing is
 classified. Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
 precision.dtype, launch.device, workers. EXIF orientation is ignored, as in training: rotate

@@ -19,7 +19,7 @@ from resnet_recipes.run_folder.runs import RunRecord
 
 USAGE = Usage(
     "resnet-recipes report [RUN|FOLDER ...]",
-    "plot runs against published results, in one self-contained HTML page",
+    "plot runs in one self-contained HTML page",
     "resnet-recipes report runs --price 32.77 --out report.html",
     {
         "--out FILE.html": "write FILE.html (default report.html); an older report is replaced",
@@ -56,7 +56,7 @@ def check(arguments: Arguments) -> None:
             import_plotting()
     with errors:
         if arguments.positional and "--published" in flags:
-            clause = "plots only published results, so it takes no runs"
+            clause = "cannot be combined with runs"
             fix = (_PUBLISHED, Command.of("resnet-recipes", "report", *arguments.positional))
             raise RecipeError.of("--published", None, clause, fix)
         _find_runs(arguments)

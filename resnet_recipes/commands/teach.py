@@ -24,8 +24,9 @@ USAGE = Usage(
         "--dry-run": "print compute and disk space, and store nothing",
     },
     """\
-The last line is a command that trains with the labels. Crops depend on the seed, the epoch and the
-image, so each output belongs to one crop. To resume, run the same command again.""",
+The last line of the output is the command that trains with the labels. Crops depend on the seed,
+the epoch and the image, so each output belongs to one crop. To resume, run the same command
+again.""",
     settings=Scope.RECIPE,
 )
 

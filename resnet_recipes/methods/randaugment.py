@@ -56,7 +56,7 @@ class RandAugment(Method):
     def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[Note]:
         if "stochastic_depth" in others and horizon.epochs < 180:
             better = "mild" if horizon.epochs < 60 else "medium"
-            text = "the strong regularization of `hot` pays off from 180 epochs (79.9% on ImageNet)"
+            text = "the regularization of `hot` pays off in 180 epochs or more (79.9% on ImageNet)"
             yield Note(text, f"recipe={better}")
 
     def augment_image(self) -> ImageAugment:

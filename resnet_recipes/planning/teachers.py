@@ -113,7 +113,7 @@ def make_missing_teacher_problem(method: type[Method]) -> Problem:
     """Return the problem of a method for which the recipe names no trained network."""
     key = f"methods.{method.name}.{method.network_setting}"
     fix = Hint(f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME")
-    return Problem(key, None, "a trained network", fix, kind=Kind.MISSING)
+    return Problem(key, None, "name a trained network", fix, kind=Kind.MISSING)
 
 
 def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:

@@ -145,7 +145,7 @@ def _find_argument_problem(argument: str) -> Problem | None:
         fix = OWN_APPLICATION if is_plug_in else ""
         return Problem(argument, None, clause, fix, kind=Kind.UNUSED)
     if argument.startswith("+"):
-        return Problem(argument, None, Statement("settings need no '+'"))
+        return Problem(argument, None, Statement("settings take no '+'"))
     if argument.startswith("~"):
         if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", argument):
             return None

@@ -181,7 +181,7 @@ _PRICE = Bounds(
     least=0,
     below=1e6,
     text="a price per hour",
-    fix=Hint("add the price of an hour: launch.price=2.50"),
+    fix=Hint("write the price of an hour, as in launch.price=2.50"),
 )
 
 

@@ -48,6 +48,9 @@ SAFE_SETTINGS = (
 #: image or a lack of memory.
 REPAIR_SETTINGS = ("data.on_bad_image", "batch.bn_size")
 
+#: Advice if the settings of a checkpoint differ.
+_OTHER_RUN = Hint("use the original value, or start a new run")
+
 #: Facts in a checkpoint that affect rounding, in addition to the torch version and the hardware.
 ROUNDING_FACTS = {
     "world_size": "number of devices",
@@ -202,7 +205,7 @@ def find_changed_settings(saved_recipe: State, recipe: Recipe) -> Iterator[Probl
     for method in sorted(_list_methods(saved) ^ _list_methods(current)):
         verb = "uses" if method in _list_methods(saved) else "does not use"
         clause = Statement(f"the run {verb} this method")
-        yield Problem(method, None, clause, Hint("restore the value, or start a new run"))
+        yield Problem(method, None, clause, _OTHER_RUN)
         fields = [key for key in saved | current if f"{key}.".startswith(f"{method}.")]
         saved, current = (
             {key: value for key, value in settings.items() if key not in fields}
@@ -214,9 +217,7 @@ def find_changed_settings(saved_recipe: State, recipe: Recipe) -> Iterator[Probl
     for key in sorted(changed):
         if not _is_in(key, (*SAFE_SETTINGS, *REPAIR_SETTINGS)):
             difference = f"differs from the run, which {_describe_value(key, saved)}"
-            yield Problem(
-                key, current.get(key), difference, Hint("restore the value, or start a new run")
-            )
+            yield Problem(key, current.get(key), difference, _OTHER_RUN)
 
 
 def _list_methods(recipe: State) -> set[str]:

@@ -76,7 +76,7 @@ optimiser.lr=1.0 | optimiser.lr=1.0 | optimizer.lr=1.0
 methods.mixup.alfa=0.2 | methods.mixup.alfa=0.2 | methods.mixup.alpha=0.2
 methods.emma={} | methods.emma={} | 'methods.ema={}'
 learning_rate=1 | unknown setting learning_rate=1; did you mean lr=1?
-++optimizer.lr=1 | settings need no '+'
+++optimizer.lr=1 | settings take no '+'
 +foo=1 | unknown setting foo=1
 methods.nothing={} | unknown method methods.nothing={}
 bs=2,048 | bs=2,048 must be one value | bs=2048

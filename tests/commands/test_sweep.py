@@ -139,9 +139,7 @@ def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
     assert re.search(r"^  hot-seed1-\w+  about \d+ \w+\n", out, re.MULTILINE)
     assert re.search(r"^about [\d:]+ in total: \$[\d.]+ at \$3.00 per hour$", out, re.MULTILINE)
     assert re.search(r"^time of 2 of 4 runs: measured on this machine ", out, re.MULTILINE)
-    assert re.search(
-        r"^time of 2 of 4 runs: a guess from the FLOPs of the network", out, re.MULTILINE
-    )
+    assert re.search(r"^time of 2 of 4 runs: a guess from the network's FLOPs", out, re.MULTILINE)
     assert re.search(r"^[\d.]+ PFLOPs of training in total$", out, re.MULTILINE)
 
 
