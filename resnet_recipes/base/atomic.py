@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-_PART = re.compile(r"(.+)\.[0-9a-f]{16}\.part")
+_PARTIAL_FILE = re.compile(r"(.+)\.[0-9a-f]{16}\.part")
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def delete_folder(folder: Path) -> None:
 def delete_parts(folder: Path, of: str = "") -> None:
     """Delete partial files that killed processes left in a folder, optionally of one name only."""
     for path in folder.iterdir():
-        part = _PART.fullmatch(path.name)
+        part = _PARTIAL_FILE.fullmatch(path.name)
         if part and of in ("", part[1]):
             path.unlink(missing_ok=True)
 

@@ -2,14 +2,14 @@
 
 import re
 
-_PRICE = re.compile(r"\$?([\d.][^$/]*)\$?(?:/h)?")
+_PRICE_PER_HOUR = re.compile(r"\$?([\d.][^$/]*)\$?(?:/h)?")
 
 MIN_AMOUNT = 0.005  # smaller amounts are shown as "<$0.01"
 
 
 def clean_price(text: str) -> str:
     """Return the number in a price per hour such as $32.77/h; other text is unchanged."""
-    match = _PRICE.fullmatch(text)
+    match = _PRICE_PER_HOUR.fullmatch(text)
     return match[1] if match else text
 
 

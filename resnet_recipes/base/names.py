@@ -11,10 +11,10 @@ RECIPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 
 #: A part of a repository name on the Hugging Face Hub.
-_PART = r"[A-Za-z0-9]([\w.-]{0,94}\w)?"
+_REPOSITORY_PART = r"[A-Za-z0-9]([\w.-]{0,94}\w)?"
 
 #: A Hugging Face repository, as in a recipe: hf:USER/NAME.
-REPOSITORY = re.compile(rf"hf:(?!.*(--|\.\.)){_PART}/{_PART}(?<!\.git)")
+REPOSITORY = re.compile(rf"hf:(?!.*(--|\.\.)){_REPOSITORY_PART}/{_REPOSITORY_PART}(?<!\.git)")
 
 #: Published weights, in `model.weights`; anything else is a path.
 PUBLISHED_WEIGHTS = re.compile(

@@ -61,7 +61,7 @@ class ProcessPool(ProcessPoolExecutor):
         self._launcher = _Launcher()
         self._launcher.set_forkserver_preload(list(preload))
         try:
-            super().__init__(count, self._launcher, partial(_start, context, start))
+            super().__init__(count, self._launcher, partial(_start_worker, context, start))
         except OSError as error:  # semaphores are files in /dev/shm
             clause = f"cannot be written, and worker processes need it: {error.strerror}"
             mount = Command("mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm")
@@ -96,7 +96,7 @@ def hide_main_program() -> Iterator[None]:
             sys.modules["__main__"] = program
 
 
-def _start(context: object, start: Callable[[], None] | None) -> None:
+def _start_worker(context: object, start: Callable[[], None] | None) -> None:
     global _context
     _context = context
     threading.Thread(target=_leave_with_parent, daemon=True).start()

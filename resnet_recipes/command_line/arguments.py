@@ -103,7 +103,7 @@ def parse_arguments(
     `check_settings`, which takes seconds, is called only to list further problems. Raises
     RecipeError with a correction for each mistake, and with the problems of both checks.
     """
-    arguments, mistakes = _parse(argv, usage)
+    arguments, mistakes = _separate_flags(argv, usage)
     wrong_flags = {problem.key for problem in mistakes.problems}
     errors = ErrorCollector()
     for flag, name in arguments.flags.items():
@@ -124,7 +124,7 @@ def parse_arguments(
     raise RecipeError(sorted(problems, key=lambda problem: _find_position(problem.key, argv)))
 
 
-def _parse(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
+def _separate_flags(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
     """Return the arguments, which include corrections of wrong flags, and the wrong flags."""
     flags = dict[str, str]()
     positional = list[str]()

@@ -95,7 +95,7 @@ def run(arguments: Arguments) -> int:
         say(f"already converted: {target}")
     else:
         expected = forecast(source, target, options)
-        say(*_describe_forecast(expected, target))
+        say(*_describe_dataset(expected, target))
         if expected.unreadable and (options.on_bad_image == "skip" or "--dry-run" in arguments):
             say(f"{source} {expected.describe_unreadable()}")
         if "--dry-run" in arguments:
@@ -181,7 +181,7 @@ def _suggest_value(problem: Problem) -> Problem:
     return problem._replace(fix=Value(meant or usual))
 
 
-def _describe_forecast(expected: "Forecast", target: Path) -> list[str]:
+def _describe_dataset(expected: "Forecast", target: Path) -> list[str]:
     seconds = 60 * expected.minutes
     time = f"about {format_clock(seconds)}" if seconds >= 1 else "under a second"
     lines = [

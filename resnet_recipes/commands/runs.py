@@ -241,7 +241,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
     if price is None and all(run.price_per_hour is None for run in runs):
         for row in rows:
             del row["WALL TIME"], row["COST"]
-    head, *lines = _format_table(rows)
+    head, *lines = _format_run_table(rows)
     yield head
     for run, line in zip(runs, lines, strict=True):
         yield line
@@ -262,7 +262,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
             yield f"    resume: {escape_controls(format_resume(name, run.resume_settings))}"
 
 
-def _format_table(rows: list[dict[str, str]]) -> list[str]:
+def _format_run_table(rows: list[dict[str, str]]) -> list[str]:
     """Return the lines of a table; a name that is too long gets a separate line."""
     names = ["NAME", *(row.pop("NAME") for row in rows)]
     lines = format_table(rows, _OPTIONAL_COLUMNS, get_width() - 2)

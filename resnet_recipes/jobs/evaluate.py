@@ -43,12 +43,12 @@ def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[Ev
     task = Task(run_task, "the evaluation did not finish", values)
     with task.run(network.recipe, None, group, say) as folder:
         return [
-            _merge([get_result_path(folder, number, rank) for rank in range(group.ranks)])
+            _merge_results([get_result_path(folder, number, rank) for rank in range(group.ranks)])
             for number in range(len(sizes))
         ]
 
 
-def _merge(paths: Sequence[Path]) -> EvaluationResult:
+def _merge_results(paths: Sequence[Path]) -> EvaluationResult:
     """Merge the results of all ranks: they share the metrics, and each has its own images."""
     results = [torch.load(path, weights_only=True) for path in paths]
     return EvaluationResult(

@@ -48,7 +48,7 @@ OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra
 SWEEP = SweepHint("resnet-train -m trains several values")
 
 #: Hydra 1.3 warns without a version base, and 1.4 with one.
-_VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
+_VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 
 
 def is_unlisted(value: str) -> bool:
@@ -57,7 +57,7 @@ def is_unlisted(value: str) -> bool:
 
 
 @lru_cache(1024)  # the runs of a sweep have most arguments in common
-def _parse(override: str) -> Override:
+def _parse_override(override: str) -> Override:
     return OverridesParser.create().parse_override(override)
 
 
@@ -67,7 +67,7 @@ def read_value(override: str) -> Any:
     Raises BrokenRuleError if Hydra cannot parse it as one value.
     """
     try:
-        parsed = _parse(override)
+        parsed = _parse_override(override)
         several = parsed.is_sweep_override()
     except (HydraException, ValueError, RecursionError):
         raise BrokenRuleError("cannot be read") from None
@@ -117,7 +117,7 @@ def _list_texts(override: str, max_texts: int) -> list[str]:
     Raises BrokenRuleError for a sweep without a list of values.
     """
     try:
-        parsed = _parse(override)
+        parsed = _parse_override(override)
     except (HydraException, ValueError, RecursionError):
         return []  # such as data=/a=b, whose value is read literally
     if not parsed.is_sweep_override():
@@ -170,8 +170,8 @@ def compose_tree(
     try:
         text = _compose_files(recipe, json.dumps(files), tuple(choices))
         tree = json.loads(text)
-        for change in map(_parse, changes):
-            tree = _merge(tree, nest(change.key_or_group, change.value()))
+        for change in map(_parse_override, changes):
+            tree = _merge_trees(tree, nest(change.key_or_group, change.value()))
         return resolve_references(tree) if "${" in text else tree
     except (HydraException, OmegaConfBaseException, RecursionError) as error:
         raise ValueError(str(error).partition("\n")[0][:200]) from None
@@ -187,18 +187,18 @@ def _compose_files(recipe: str, files: str, choices: tuple[str, ...]) -> str:
     base = frozen_recipe.to_tree(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
     read = json.loads(files)
     family = list[str]()
-    is_plain = not choices and "${" not in files and _collect(recipe, read, family)
+    is_plain = not choices and "${" not in files and _collect_family(recipe, read, family)
     above = (
         [read[name] for name in family]
         if is_plain
         else [_compose_with_hydra(recipe, read, choices)]
     )
     for tree in above:
-        base = _merge(base, {key: tree[key] for key in tree if key != "defaults"})
+        base = _merge_trees(base, {key: tree[key] for key in tree if key != "defaults"})
     return json.dumps(base)
 
 
-def _collect(recipe: str, files: Mapping[str, Mapping[str, Any]], family: list[str]) -> bool:
+def _collect_family(recipe: str, files: Mapping[str, Mapping[str, Any]], family: list[str]) -> bool:
     """Append a recipe and its parents to `family`, the base first.
 
     Returns False if Hydra must decide: for an option, an absent recipe, or a recipe that is
@@ -207,7 +207,7 @@ def _collect(recipe: str, files: Mapping[str, Mapping[str, Any]], family: list[s
     *parents, _ = files[recipe].get("defaults", ["_self_"])
     for name in parents:
         is_option = "/" in name
-        if is_option or name not in files or not _collect(name, files, family):
+        if is_option or name not in files or not _collect_family(name, files, family):
             return False
     if recipe in family:
         return False
@@ -234,11 +234,11 @@ def nest(key: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _merge(below: Any, above: Any) -> Any:
+def _merge_trees(below: Any, above: Any) -> Any:
     """Merge two mappings as Hydra does; for other values, return the upper value."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
-    return below | {name: _merge(below.get(name), value) for name, value in above.items()}
+    return below | {name: _merge_trees(below.get(name), value) for name, value in above.items()}
 
 
 def resolve_references(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def _initialize_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None
     _ReadFiles.served = configs
     try:
         # Hydra requires a module; this one contains no configs
-        with hydra.initialize_config_module("resnet_recipes", **_VERSION):
+        with hydra.initialize_config_module("resnet_recipes", **_VERSION_BASE):
             yield
     finally:
         _ReadFiles.served = {}

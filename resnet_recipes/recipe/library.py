@@ -42,7 +42,7 @@ LIST_RECIPES = Command("resnet-recipes ls")
 MAX_PARENTS = 7  # files that a recipe may inherit from
 
 #: `optimizer` as a choice in `defaults`, in any Hydra spelling.
-_CHOICE = re.compile(rf"(?:override )?/?({'|'.join(GROUPS)})")
+_GROUP_KEY = re.compile(rf"(?:override )?/?({'|'.join(GROUPS)})")
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ def _parse_default(item: object) -> Default | None:
     """Parse an item of `defaults`; None if it is neither a recipe nor an option."""
     if isinstance(item, dict) and len(item) == 1:
         (key, name), *_ = item.items()
-        choice = _CHOICE.fullmatch(key)
+        choice = _GROUP_KEY.fullmatch(key)
         is_option = choice and isinstance(name, str) and names.RECIPE.fullmatch(name)
         return Default(choice[1], name) if is_option else None
     is_recipe = isinstance(item, str) and (item == "_self_" or names.RECIPE.fullmatch(item))

@@ -45,7 +45,7 @@ _NEEDED = {key: Hint(f"{key}=PATH") for key in ("data", "data.root", "run.root")
 _EMPTY = re.compile(r"\s*(['\"]?)\s*\1\s*")
 MAX_LENGTH = 4096  # characters per argument
 MAX_BRACKETS = 32  # opening brackets per argument, since the Hydra parser recurses for each
-_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
+_FULL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
@@ -156,7 +156,7 @@ def _find_argument_problem(argument: str) -> Problem | None:
         return Problem("''", None, EMPTY_CLAUSE)
     if not equals:
         return Problem(argument, None, Statement("settings are written key=value"))
-    if not _KEY.fullmatch(key):
+    if not _FULL_NAME.fullmatch(key):
         return Problem.unknown_setting(key, value, typed=argument)
     if key == "name":
         rule = "is the name of the recipe, not of the run"

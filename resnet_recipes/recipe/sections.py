@@ -167,7 +167,7 @@ class LogConfig(Section):
     to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
 
 
-_GPUS = Bounds(
+_GPU_COUNT = Bounds(
     least=1,
     most=64,
     keyword="auto",
@@ -177,7 +177,7 @@ _GPUS = Bounds(
     ),
 )
 
-_PRICE = Bounds(
+_PRICE_BOUNDS = Bounds(
     least=0,
     below=1e6,
     text="a price per hour",
@@ -194,12 +194,12 @@ class LaunchConfig(Section):
     # cuda | cpu | auto: cuda if available, else cpu
     device: Annotated[str, OneOf("auto", "cuda", "cpu")] = "auto"
     # GPUs, one process each; auto: all visible GPUs, or one CPU process
-    gpus: Annotated[int | str, _GPUS] = "auto"
+    gpus: Annotated[int | str, _GPU_COUNT] = "auto"
     # how often all ranks may restart from the last checkpoint after failures
     max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
     # price of this machine per hour, in any currency. The plan and the results then show the cost
     # of the run, and `$` in a budget stands for this currency.
-    price: Annotated[float | None, _PRICE] = None
+    price: Annotated[float | None, _PRICE_BOUNDS] = None
     # "2h", "90m" or "$20": train for as many epochs as fit. An amount needs `launch.price`.
     budget: str = ""
     # "3.5h" or "45m": save and stop before this time has passed. The exit code is then 75.

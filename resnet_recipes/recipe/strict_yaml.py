@@ -48,9 +48,9 @@ GROUPS = ("optimizer", "schedule")
 #: The short name of each setting that has one, including `epochs`.
 _SHORT_IN_FILE = {get_full_name(word): word for word in SHORT_NAMES}
 
-_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_SETTING_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _ASSIGNMENT = re.compile(r"([a-z][\w.]*)\s*(=)\s*([^\s#]+).*")
-_CHOICE = re.compile(r"(override )?/?[a-z]{1,64}")  # a key in `defaults`, in the Hydra grammar
+_DEFAULTS_KEY = re.compile(r"(override )?/?[a-z]{1,64}")  # in the Hydra grammar
 _REFERENCE = re.compile(r"\$\{[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*\}")
 
 #: Unquoted values: the core schema of YAML 1.2 without values that YAML 1.1 reads differently.
@@ -292,7 +292,7 @@ class _Reader:
 
     def _read_key(self, node: yaml.Node, section: str) -> str:
         line = node.start_mark.line + 1
-        form = _CHOICE if section.startswith("defaults.") else _KEY
+        form = _DEFAULTS_KEY if section.startswith("defaults.") else _SETTING_NAME
         if not isinstance(node, yaml.ScalarNode):
             self.stop(line, Statement("a key must be a name"))
         name = node.value

@@ -40,7 +40,7 @@ _VOLUME = """\
 volumes:
   {path}: {storage}                   # keeps the runs; all nodes see it"""
 
-_SEVERAL = """\
+_NODES = """\
 # torchrun ends with 1 whatever happened; exit.json has the run's own exit code.
 rm -f {exit}
 trap '[ -n "$!" ] || exit 75; kill -TERM "$!"' TERM
@@ -65,7 +65,7 @@ def format_script(job: Job) -> str:
     if nodes > 1:
         ending = shlex.quote(f"{STORAGE}/runs/{job.run}/exit.json")
         command = shlex.join(job.command)
-        run = _SEVERAL.format(exit=ending, ranks=ranks, saving=SHUTDOWN_SECONDS, command=command)
+        run = _NODES.format(exit=ending, ranks=ranks, saving=SHUTDOWN_SECONDS, command=command)
     mount = _BUCKET if "://" in job.storage else _VOLUME
     return _TASK.format(
         name=job.name,

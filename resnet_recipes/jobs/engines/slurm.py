@@ -62,7 +62,7 @@ _ONE = """\
 # All nodes must have access to the folder of runs, run.root (default runs).
 run={name}-$SLURM_JOB_ID"""
 
-_SEVERAL = """\
+_ARRAY = """\
 # Each task of the array is a run; a requeued task keeps its number, and so finds its run.
 # All nodes must have access to the folder of runs, run.root (default runs).
 case $SLURM_ARRAY_TASK_ID in
@@ -111,7 +111,7 @@ def format_array(
         time=time,
         array=f"#SBATCH --array={tasks}\n",
         output="%A_%a",
-        choice=_SEVERAL.format(cases=cases, last=len(runs) - 1),
+        choice=_ARRAY.format(cases=cases, last=len(runs) - 1),
         job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID",
     )
 
