@@ -70,7 +70,6 @@ _OFF_MEANINGS = FOREIGN_NAMES["off"]
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
 TRAINED_MEANINGS = MEANINGS | FOREIGN_NAMES["trained"]
 
-#: Units, with the resulting values.
 UNITS = FOREIGN_NAMES["unit"]
 
 FOREIGN_COMMANDS = FOREIGN_NAMES["command"]

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from resnet_recipes.recipe.schema import Recipe
 
 
-#: Commands whose run gets a folder.
-_TRAINING = ("resnet-train", "resnet-recipes plan")
+_TRAINING = ("resnet-train", "resnet-recipes plan")  # commands whose run gets a folder
 
 
 def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from resnet_recipes.inference.trained_network import TrainedNetwork
     from resnet_recipes.jobs.resume import RunChanges
 
-#: Settings that name a run.
-_NAMING = ("run", "run.name", "run.root")
+_NAMING = ("run", "run.name", "run.root")  # settings that name a run
 
 
 class Resumption(NamedTuple):

@@ -68,8 +68,7 @@ _ENGINES = {
 #: Engines whose machines cannot access local disks, with an example of storage to mount.
 _STORAGE = {"skypilot": "s3://my-bucket/mine", "kubernetes": "my-claim"}
 
-#: A placeholder for these settings while the recipe is checked.
-_STAND_IN = "run.name=run-1"
+_STAND_IN = "run.name=run-1"  # replaces the name while the recipe is checked
 
 AUTO_GPUS_PER_NODE = 8  # with gpus=auto
 

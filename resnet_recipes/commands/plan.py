@@ -41,8 +41,7 @@ USAGE = Usage(
 
 WARNING = "WARNING"
 
-#: Labels of rows about the machine that are printed last.
-_LAST = (WARNING, "use", "or")
+_LAST = (WARNING, "use", "or")  # labels of the rows about the machine, printed last
 
 LabeledRows = Iterator[tuple[str, str]]
 

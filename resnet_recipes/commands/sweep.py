@@ -49,8 +49,7 @@ from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.run_folder.facts import count_pflops
 from resnet_recipes.run_folder.runs import read_run
 
-#: The slash of a fraction, as in data.fold=1/5.
-_FRACTION = re.compile(r"(?<=\d)/(?=\d)")
+_FRACTION = re.compile(r"(?<=\d)/(?=\d)")  # the slash of a fraction, as in data.fold=1/5
 
 Runs = dict[str, tuple[Composed, list[str]]]  # the recipe and the arguments of each run, by name
 
@@ -200,9 +199,7 @@ def _describe_sweep(
         other = before.get(name)
         time = ""
         total = sum(plan.flops) / 1e15
-        saved_state = None if other else find_stable_state(plan)  # from an earlier run
-        start = plans[other].stable_steps if other else saved_state.step if saved_state else 0
-        skipped = count_pflops(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
+        skipped = _count_skipped_pflops(plan, plans[other] if other else None)
         pflops = pflops + total - skipped
         saved += skipped
         if forecast := predict_time(plan):
@@ -228,6 +225,13 @@ def _describe_sweep(
     for source, count in sources.items():
         which = "all times" if len(sources) == 1 else f"time of {count} of {len(runs)} runs"
         yield from wrap_text(f"{which}: {source}", get_page_width(), rest="    ")
+
+
+def _count_skipped_pflops(plan: Plan, parent: Plan | None) -> float:
+    """Return the PFLOPs of the stable phase that a run takes from `parent` or an earlier run."""
+    saved_state = None if parent else find_stable_state(plan)
+    start = parent.stable_steps if parent else saved_state.step if saved_state else 0
+    return count_pflops(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
 
 
 def _format_cost(cost: float, runs: Runs) -> str:

@@ -89,7 +89,6 @@ class Default(NamedTuple):
     name: str
 
 
-#: The origin of a recipe that a program has created.
 PYTHON_ORIGIN = Origin(Entry("python", Path("python"), "python"))
 
 

@@ -23,8 +23,7 @@ from resnet_recipes.base.limits import (
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.value_suggestions import read_budget
 
-#: `batch.bn_size` that is determined by trying.
-AUTO = "auto"
+AUTO = "auto"  # batch.bn_size that a run finds by trying
 
 SCHEDULES = ("cosine", "linear", "multistep", "polynomial", "wsd", "constant")
 
