@@ -34,9 +34,8 @@ _Deviation = Annotated[float, Bounds(least=2, most=255)]
 Mean = tuple[_Level, _Level, _Level]
 Deviation = tuple[_Deviation, _Deviation, _Deviation]
 
-#: How an evaluation image is resized, and how one that is not square becomes square.
-EvalInterpolation = Annotated[str, OneOf("bilinear", "bicubic")]
-ImageFit = Annotated[str, OneOf("crop", "pad", "squash")]
+EvalInterpolation = Annotated[str, OneOf("bilinear", "bicubic")]  # filter that resizes images
+ImageFit = Annotated[str, OneOf("crop", "pad", "squash")]  # how an image becomes square
 
 _MAX_CROP_SIZE = 1024  # pixels
 

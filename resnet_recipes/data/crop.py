@@ -72,8 +72,8 @@ def _choose_first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.nda
 TORCHVISION_ATTEMPTS = 10  # attempts to find a crop with torchvision's rule
 #: Part of the seed of augmentations, so that no other generator repeats their numbers.
 _AUGMENT_SEED = 0x61756720
-_INDEX_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_COPY_FACTOR = np.uint64(0xD1B54A32D192ED03)
+_INDEX_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # the increment of SplitMix64
+_COPY_FACTOR = np.uint64(0xD1B54A32D192ED03)  # another odd number, to separate copies
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ SYNONYMS = {
     "val": ("val", "validation", "valid", "dev", "test", "testing", "eval", "evaluation"),
 }
 
-#: A word for a split in a lower-case name, alone or as in "trainset" and "test_images".
 _LETTER = r"[^\W\d_]"
+#: A word for a split in a lower-case name, alone or as in "trainset" and "test_images".
 _SPLIT_WORD = re.compile(
     rf"(?<!{_LETTER})({'|'.join(chain(*SYNONYMS.values()))})"
     rf"(?=(?:data)?(?:set|images?)?(?!{_LETTER}))"
 )
-_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")  # the start of a word inside a name
 
 #: Folders of archivers and file servers. Hidden names are also ignored.
 DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
@@ -237,6 +237,7 @@ def list_classes(folder: Path) -> list[str]:
 
 
 def _list_folders(folder: Path) -> list[str]:
+    """Return the class folders of a folder; empty if it cannot be listed."""
     try:
         return list_classes(folder)
     except OSError:

@@ -150,7 +150,7 @@ def quantize_onnx(network: Network, folder: Path, images: Tensor) -> Program:
     """Quantize the weights of the ONNX file in `folder` to int8; return a function that runs it.
 
     Activations are uint8, with the ranges of normalized `images` [N, 3, S, S] (Jacob et al., 2017,
-    1712.05877). Takes seconds to a minute.
+    arXiv:1712.05877). Takes seconds to a minute.
     """
     from onnxruntime.quantization import quant_pre_process, quantize_static
 

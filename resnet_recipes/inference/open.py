@@ -25,7 +25,7 @@ from resnet_recipes.recipe.explain import Context, add_suggestion
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import DATA
 
-#: Settings that choose labeled images; the other settings of a command also apply to any images.
+#: Settings that choose labeled images.
 _DATASET = (
     "data.root",
     "data.cache",
@@ -33,6 +33,7 @@ _DATASET = (
     "data.val_seed",
     "data.nested_classes",
 )
+#: Settings of labeled and unlabeled images.
 _IMAGES = (
     "data.backend",
     "data.eval_resize",

@@ -42,8 +42,7 @@ from resnet_recipes.training.evaluate import compute_logits, evaluate
 from resnet_recipes.training.outcomes import Confusion, Outcomes
 from resnet_recipes.training.precision import Precision, resolve_dtype
 
-#: One process, on the CPU.
-_CPU_RANK = Rank(0, 1, torch.device("cpu"))
+_CPU_RANK = Rank(0, 1, torch.device("cpu"))  # the only process
 
 #: Settings that select images. If all are as in the run, the run's list of images is used.
 _IMAGE_SELECTORS = ("root", "val_share", "fold", "val_seed", "nested_classes")

@@ -32,5 +32,5 @@ class LabelSmoothing(Method):
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         floor = torch.tensor(self.smoothing / batch.targets.shape[1])
-        # one pass
+        # a single pass over the targets
         return batch._replace(targets=floor.add(batch.targets, alpha=1 - self.smoothing))

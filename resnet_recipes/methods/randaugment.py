@@ -14,6 +14,7 @@ from resnet_recipes.methods.base import ImageAugment, Method
 from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, Operation, RandomOps
 
 _SAFE = tuple(name for name in RANDAUGMENT_OPS if name not in ENHANCERS)
+#: Operations by value of `augmentation_set`.
 SETS = {"all": RANDAUGMENT_OPS, "safe": _SAFE, "original": RANDAUGMENT_OPS}
 
 

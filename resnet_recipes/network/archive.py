@@ -43,7 +43,7 @@ _ALLOWED_GLOBALS = frozenset(
     }
 )
 
-#: Most bytes and opcodes of a pickle. A ResNet-152 with momentum, EMA and 21,000 classes needs
+#: Limits of a pickle. A ResNet-152 with momentum, EMA and 21,000 classes needs
 #: 0.7 MB and 120,000 opcodes for 2,300 entries. A file at these limits takes 2 s to read.
 _MAX_PICKLE_BYTES = 8 << 20
 _MAX_OPCODES = 500_000

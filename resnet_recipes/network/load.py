@@ -216,7 +216,7 @@ _NAME_SOURCES = (
 
 
 class UnknownNetworkError(ArchiveError):
-    """A file does not describe its network, and does not fit the assumed one."""
+    """A file does not describe its network, and does not fit the assumed network."""
 
     def __init__(self, fault: str, state: Mapping[str, Any], path: Path):
         super().__init__(f"{fault} ({_describe_tensors(state)})")

@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 from resnet_recipes.base.text import format_number
 from resnet_recipes.run_folder.correct_images import CorrectImages
 
-#: Quantile of the normal distribution for a 95% interval, and the factor for 80% power.
-_NORMAL_QUANTILE, _POWER_FACTOR = 1.959964, 1.43
+_NORMAL_QUANTILE = 1.959964  # quantile of the normal distribution for a 95% interval
+_POWER_FACTOR = 1.43  # factor on the half-width of an interval, for 80% power
 
 #: Multiples of the images or seeds that are tried.
 _MULTIPLES = [1.05**power for power in range(200)]

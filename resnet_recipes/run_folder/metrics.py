@@ -75,9 +75,9 @@ class StepMetrics(NamedTuple):
 #: Keys with text values; other values are numbers or booleans, or null for non-finite numbers.
 _TEXT_KEYS = {"kind", "devices", "path", "text", "reason"}
 
-#: Keys of all records, and more keys by kind. A record in which one is absent or null is rejected,
-#: except for the loss of a step, which is null if float16 skipped all of its steps.
+#: Keys of all records. A record in which a required key is absent or null is rejected.
 _COMMON_KEYS = ("kind", "step", "epoch", "wall_seconds")
+#: More required keys, by kind. Only a loss may be null: float16 may have skipped all steps.
 _NUMBER_KEYS = {
     "begin": ("startup_seconds", "training_seconds"),
     "step": StepMetrics._fields[2:],

@@ -295,6 +295,7 @@ def _measure_all_reduce_seconds(run: Run) -> float:
 
 
 def _measure_save_seconds(run: Run) -> float:
+    """Return the seconds of writing a checkpoint to disk, after one step."""
     # the optimizer has no state before the first step
     train(run, TimingReporter(run.rank.device, 0.0), 0, 1)
     with atomic.make_temporary_folder() as folder:

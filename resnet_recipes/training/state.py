@@ -127,6 +127,7 @@ def restore(run: Run, state: State) -> int:
 
 
 def _raise_reasons(reasons: Iterator[str]) -> None:
+    """Raise ValueError with the first three reasons, if there are any."""
     if first := list(islice(reasons, 3)):
         raise ValueError("; ".join(first))
 

@@ -47,10 +47,10 @@ _TOO_LARGE = f"has more than {MAX_PIXELS // 10**6} million pixels; save it small
 #: Limit of bytes; larger files are rejected unread.
 MAX_IMAGE_BYTES = 1 << 28
 
-#: Limits of scans in a progressive JPEG, and of scans times pixels, as in the engine: each scan is
-#: a pass over the coefficients of the full image, which must be kept. Real files have about ten
-#: scans; fewer count as ten.
-MAX_SCANS, MAX_PASSES, USUAL_SCANS = 100, 256_000_000, 10
+#: Limits of a progressive JPEG, as in the engine. Each scan is a pass over all coefficients.
+MAX_SCANS = 100
+MAX_PASSES = 256_000_000  # scans times pixels
+USUAL_SCANS = 10  # scans of most files; fewer count as ten
 
 
 class BadImageError(ValueError):

@@ -9,7 +9,7 @@ import numpy as np
 #: Start-of-frame markers are 0xC0 to 0xCF, except these: Huffman tables, reserved, arithmetic
 #: coding tables (T.81, table B.1).
 _NO_FRAME = (0xC4, 0xC8, 0xCC)
-_START, _SCAN, _END = b"\xff\xd8", 0xDA, 0xD9
+_START, _SCAN, _END = b"\xff\xd8", 0xDA, 0xD9  # markers; of the last two, the second byte
 
 #: A marker after the header, other than markers without a segment: restart markers, and stuffed
 #: bytes that only look like markers.

@@ -14,10 +14,10 @@ from resnet_recipes.data.shared_arrays import SharedArrays, lock_name
 
 #: Fraction of the available memory that images may fill. The rest is for batches, the page cache
 #: and other programs.
-USABLE = 0.8
+USABLE_FRACTION = 0.8
 
-#: Bytes of the rest, at least.
-RESERVE = 1 << 30
+#: Minimum bytes that images leave free.
+MIN_RESERVE_BYTES = 1 << 30
 
 #: Seconds between two checks for low memory; 96 cores fill less than 2 GB in this time.
 CHECK_INTERVAL_SECONDS = 0.1
@@ -106,4 +106,4 @@ class ShrunkImages:
 
 def compute_reserve(available: int) -> int:
     """Return how many bytes of the available memory images must leave free."""
-    return max(RESERVE, int((1 - USABLE) * available))
+    return max(MIN_RESERVE_BYTES, int((1 - USABLE_FRACTION) * available))

@@ -165,7 +165,7 @@ class TrainImages(PythonRows):
 class EvalImages(PythonRows):
     """The center of an image that is resized to a shorter side of `resize`.
 
-    Matches torchvision Resize and CenterCrop, which the engine also computes; `fit` selects others.
+    Matches torchvision Resize and CenterCrop, as the engine does; `fit` selects other rules.
     """
 
     def __init__(

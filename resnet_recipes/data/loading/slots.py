@@ -37,7 +37,7 @@ def count_fair_workers(ranks: int) -> int:
 def find_oversubscription(config: DataConfig) -> Iterator[Note]:
     """Yield a note if a recipe requests more workers per rank than the rank's part of the cores."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
-    # a rank always needs at least one
+    # a rank needs at least one worker
     if config.workers != "auto" and int(config.workers) > max(1, count_cores() // ranks):
         each = f" for each of {ranks} ranks" if ranks > 1 else ""
         text = (

@@ -21,7 +21,7 @@ SUMS = "SHA256SUMS"
 PARALLEL_REQUESTS = 16
 _MAX_QUEUED = 1000  # maximum requests in the queue
 
-_FILES = tuple(f"{split}.beton" for split in SPLITS)
+_FILES = tuple(f"{split}.beton" for split in SPLITS)  # a dataset of .beton files has both
 _BETONS = tuple(f"{name}{end}" for name in (*_FILES, "train.half.beton") for end in ("", ".json"))
 _TABLES = (*table.METADATA, *(f"{split}{suffix}" for split in SPLITS for suffix in TABLES))
 _MAX_TABLE_BYTES = 1 << 30

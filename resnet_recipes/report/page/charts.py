@@ -26,10 +26,9 @@ _PLOTS: Spec = json.loads(Path(__file__).with_name("plots.json").read_text(encod
 COLORS: Sequence[str] = _PLOTS["frame"]["config"]["range"]["category"]
 DASHES: Sequence[Sequence[int]] = _PLOTS["curve"]["encoding"]["strokeDash"]["scale"]["range"]
 
-#: Pixels: the size of a plot, the width of a letter, and the offsets of a name below its line.
-_SIZE = (340, 300)
-_LETTER = 6
-_HEIGHTS = (11, -11, 0, 22, -22)
+_SIZE = (340, 300)  # width and height of a plot, in pixels
+_LETTER = 6  # width of a letter, in pixels
+_OFFSETS = (11, -11, 0, 22, -22)  # pixels by which a name may be below its line
 
 #: Fields in the tooltip of a point.
 TOOLTIP_FIELDS = (
@@ -93,9 +92,9 @@ def label_lines(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
     occupied, labels = points, []
     for end in np.cumsum([*map(len, lines)]) - 1:
         letters = np.arange(2, 2 + len(rows[end]["series"]))[:, None] * (_LETTER, 0) + points[end]
-        spots = {dy: letters + np.array((0, dy)) for dy in _HEIGHTS}
+        spots = {dy: letters + np.array((0, dy)) for dy in _OFFSETS}
         hits = {dy: abs(spot[:, None] - occupied) < 2 * _LETTER for dy, spot in spots.items()}
-        dy = min(_HEIGHTS, key=lambda dy: hits[dy].all(2).sum())
+        dy = min(_OFFSETS, key=lambda dy: hits[dy].all(2).sum())
         labels.append(rows[end] | {"dy": dy})
         occupied = np.concatenate([occupied, spots[dy]])
     return labels

@@ -233,7 +233,7 @@ def test_memory_reserve_is_fifth_but_at_least_1gib(available, kept_back):
 def free_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The free bytes of the system, with a reserve of 200,000; tests change the number."""
     left = [200_000]
-    monkeypatch.setattr(memory, "RESERVE", 200_000)
+    monkeypatch.setattr(memory, "MIN_RESERVE_BYTES", 200_000)
     monkeypatch.setattr(memory, "get_available_memory", lambda: left[0])
     monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
     return left
@@ -312,7 +312,7 @@ def test_images_beyond_memory_are_decoded_each_time(mixed_images, raw_betons, mo
 def test_exhausted_image_memory_accepts_no_more_images(mixed_images, monkeypatch):
     """A fifth of the memory that was free at first stays free for other programs."""
     free = {"bytes": 1000}
-    monkeypatch.setattr(memory, "RESERVE", 0)
+    monkeypatch.setattr(memory, "MIN_RESERVE_BYTES", 0)
     monkeypatch.setattr(memory, "get_available_memory", lambda: free["bytes"])
     monkeypatch.setattr(memory, "CHECK_INTERVAL_SECONDS", 0)
     source = open_shrunk(mixed_images, LONGEST, "closed")
