@@ -67,8 +67,7 @@ def _check_shared_memory(folder: Path) -> Finding:
 def _check_cores(gpus: int) -> Finding:
     count = count_cores()
     if gpus and count < _MIN_CORES * gpus:
-        why = "this makes decoding cheaper; otherwise use fewer GPUs"
-        fix = CONVERT_HINT, Hint(why)
+        fix = CONVERT_HINT, Hint("this makes decoding cheaper; otherwise use fewer GPUs")
         return Finding(
             "warn",
             f"{count} cores for {gpus} GPUs: with fewer than {_MIN_CORES} each, they may wait",

@@ -39,8 +39,7 @@ class MixUpOrCutMix(Method):
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         images = batch.images
-        targets = batch.targets
-        others = self._choose_partners(batch.images)
+        others = self._choose_partners(images)
         if now.rng.random() < self.switch:
             rows, cols, weight = sample_box(images, self.cutmix_alpha, now.rng)
             mixed = paste(images, others[..., rows, cols], rows, cols)
@@ -49,7 +48,7 @@ class MixUpOrCutMix(Method):
             mixed = images.lerp(others, weight)
         return batch._replace(
             images=mixed,
-            targets=targets.lerp(self._choose_partners(targets), weight),
+            targets=batch.targets.lerp(self._choose_partners(batch.targets), weight),
             soft_labels=batch.mix_soft_labels(self._choose_partners, weight),
         )
 

@@ -328,9 +328,7 @@ class Plan:
         """
         if self.recipe.run.extends:
             return ()
-        stack = self.new_stack()
-        size = self.rank_size
-        advice = advise(self.recipe, stack, self.horizon, size, self.origin)
+        advice = advise(self.recipe, self.new_stack(), self.horizon, self.rank_size, self.origin)
         return (*(self.start.notes if self.start else ()), *advice)
 
     def as_dict(self) -> dict[str, Any]:
