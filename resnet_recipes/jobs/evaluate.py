@@ -83,5 +83,5 @@ def run_task(process: RankProcess) -> int:
         }
         torch.save(content, get_result_path(process.folder, number, process.rank))
     distributed.wait_for_ranks()
-    distributed.leave()
+    distributed.leave_group()
     return ExitCode.DONE

@@ -188,5 +188,5 @@ def run_task(process: RankProcess) -> int:
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(speeds)))
     distributed.wait_for_ranks()
-    distributed.leave()
+    distributed.leave_group()
     return ExitCode.DONE

@@ -58,5 +58,5 @@ def run_task(process: RankProcess) -> int:
     torch.cuda.set_per_process_memory_fraction(micro_batch.USABLE_MEMORY_FRACTION, rank.device)
     size = micro_batch.find_micro_batch(plan, rank)
     atomic.write_text(process.folder / RESULT, str(size))
-    distributed.leave()
+    distributed.leave_group()
     return ExitCode.DONE

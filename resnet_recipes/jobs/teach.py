@@ -153,5 +153,5 @@ def run_task(process: RankProcess) -> int:
         plan = make_cycle(plan, task["cycle"])
         if not write_soft_labels(plan, rank, arrays, progress, lambda: interruption.is_requested):
             return interruption.exit_code
-    distributed.leave()
+    distributed.leave_group()
     return ExitCode.DONE

@@ -68,7 +68,7 @@ def run_task(process: RankProcess) -> int:
     distributed.wait_for_ranks()
     # an error skips this: closing may wait for a stuck rank before this rank's ending is written
     run.close()
-    distributed.leave()
+    distributed.leave_group()
     return code
 
 

@@ -125,7 +125,7 @@ def _open_loopback_store(port: int, is_server: bool) -> dist.TCPStore:
     )
 
 
-def leave() -> None:
+def leave_group() -> None:
     """Leave the process group; otherwise gloo processes sometimes abort at exit."""
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -182,7 +182,7 @@ def find_first_ranks(flags: Tensor) -> list[int]:
 
 
 def wait_for_ranks() -> None:
-    """Wait for all ranks."""
+    """Wait until every rank has called this function."""
     if dist.is_initialized():
         dist.barrier()
 

@@ -182,7 +182,7 @@ for given in (torch.ones(3), torch.ones(3, device="cuda:1"), transposed):
         distributed.sum_over_ranks(given)
     except (RuntimeError, ValueError) as error:
         print(type(error))
-distributed.leave()
+distributed.leave_group()
 """
 
 #: The memory check and one step of every image size of a compiled run.

@@ -60,7 +60,7 @@ def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
     model.zero_grad(set_to_none=True)
     with averager.average(True):
         (model[0](torch.ones(2, 3, 8, 8)).sum() * rank.rank).backward()
-    distributed.leave()
+    distributed.leave_group()
     return results | {
         "unused": float(sum(param.grad.abs().sum() for param in model[1:].parameters())),
         "used": float(model[0].bias.grad.sum()),

@@ -21,7 +21,7 @@ from resnet_recipes.training.distributed import (
     average_statistics,
     broadcast_statistics,
     join_group,
-    leave,
+    leave_group,
     open_store,
     read_rank,
 )
@@ -82,7 +82,7 @@ def average_on_ranks(process: RankProcess) -> list[object]:
         buffer.fill_(10 * number + rank.rank)
     average_statistics(model)
     average_statistics(nn.LayerNorm(2))
-    leave()
+    leave_group()
     return [buffer.tolist() for buffer in model.buffers()]
 
 
@@ -151,7 +151,7 @@ def agree_without_blur(process: RankProcess) -> tuple[list[str], tuple[str, ...]
     rank = read_rank("cpu", process.launch.store_path)
     join_group(rank)
     agreed = agree_on_operations(operations, rank)
-    leave()
+    leave_group()
     return agreed.list_fused(), agreed.notes
 
 

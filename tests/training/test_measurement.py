@@ -106,7 +106,7 @@ def measure_two_ranks(process: RankProcess) -> dict[str, object]:
     growing = make_plan(recipe, data.survey_images(recipe.data), 2)
     rank = distributed.read_rank("cpu", process.launch.store_path)
     speeds = measurement.measure_speeds(growing, rank, seconds=2.0)
-    distributed.leave()
+    distributed.leave_group()
     return asdict(speeds)
 
 

@@ -177,7 +177,7 @@ def train_with_all(process: RankProcess) -> dict[str, str]:
         hashes[settings.name] = hashlib.sha256(
             b"".join(tensor.numpy().tobytes() for tensor in tensors)
         ).hexdigest()
-    distributed.leave()
+    distributed.leave_group()
     return hashes
 
 
