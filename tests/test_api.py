@@ -205,33 +205,44 @@ def test_load_accepts_command_line_arguments(run_here):
     assert resnet_recipes.evaluate("last", workers=0).metrics.examples == 30
 
 
-def test_predict_takes_networks_and_images_in_memory(run_here):
-    network = resnet_recipes.load(run_here).train()
-    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    path = Path("runs/images/val/pattern3/1.jpg").absolute()
+#: An image of the run that `run_here` returns.
+IMAGE = Path("runs/images/val/pattern3/1.jpg")
+
+
+def test_predict_takes_images_in_memory(run_here):
+    network = resnet_recipes.load(run_here)
+    path = IMAGE.absolute()
     pixels = np.asarray(Image.open(path))
     with torch.no_grad():
-        logits = resnet_recipes.load(run_here)(network.transform(pixels)[None])
+        logits = network(network.transform(pixels)[None])
     shares = dict(zip(network.classes, logits.softmax(1)[0].tolist(), strict=True))
     images = [path, pixels, Image.open(path), path.read_bytes(), Path("runs/images/val/pattern0")]
     results = list(resnet_recipes.predict(network, images, workers=0))
     names = [str(path), "image 1", "image 2", "image 3"]
-    assert [one.file for one in results[:4]] == names
+    assert [prediction.file for prediction in results[:4]] == names
     assert len(results) == 7
-    for one in results[:4]:
-        assert dict(one.classes) == pytest.approx(
-            {name: shares[name] for name, _ in one.classes}, abs=2e-3
+    for prediction in results[:4]:
+        assert dict(prediction.classes) == pytest.approx(
+            {name: shares[name] for name, _ in prediction.classes}, abs=2e-3
         )
     assert results[4].classes != results[1].classes
-    (alone,) = resnet_recipes.predict("last", pixels, workers=0)
-    assert [name for name, _ in alone.classes] == [name for name, _ in results[1].classes]
-    for several in (np.stack([pixels] * 3), torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]):
-        assert len(list(resnet_recipes.predict(network, several, workers=0))) == len(several)
-    assert list(resnet_recipes.predict(network, [])) == []
+
+
+def test_predict_yields_each_image_of_a_batch(run_here):
+    pixels = np.asarray(Image.open(IMAGE))
+    tensor = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
+    for images, count in ((pixels, 1), (np.stack([pixels] * 3), 3), (tensor[None], 1), ([], 0)):
+        assert len(list(resnet_recipes.predict("last", images, workers=0))) == count
+
+
+def test_predict_and_evaluate_leave_network_unchanged(run_here):
+    network = resnet_recipes.load(run_here).train()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    assert len(list(resnet_recipes.predict(network, IMAGE, workers=0))) == 1
+    result = resnet_recipes.evaluate(network, data="runs/images", workers=0)
+    assert result.metrics == resnet_recipes.evaluate(run_here, workers=0).metrics
     assert network.training
     assert is_identical(network.state_dict(), before)
-    results = resnet_recipes.evaluate(network, data="runs/images", workers=0)
-    assert results.metrics == resnet_recipes.evaluate(run_here, workers=0).metrics
 
 
 def test_plan_needs_no_images_but_prepare_does(images):

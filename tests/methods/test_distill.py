@@ -159,38 +159,49 @@ def test_plan_counts_forward_pass_and_weights_of_teacher(teacher):
     assert str(teacher) in plan.as_dict()["model"]["teachers"][0]
 
 
-def test_unsuitable_teacher_is_rejected(teacher, make_run, tmp_path):
-    def explain_rejected_teacher(path: object, kind: type[Exception] = RecipeError) -> str:
-        error = get_error(kind, plan_recipe, methods={"distill": {"teacher": str(path)}})
-        assert error.problems[0].key == "methods.distill.teacher"
-        return escape_controls(error)
+def explain_rejected_teacher(path: object, kind: type[Exception] = RecipeError) -> str:
+    error = get_error(kind, plan_recipe, methods={"distill": {"teacher": str(path)}})
+    assert error.problems[0].key == "methods.distill.teacher"
+    return escape_controls(error)
 
+
+def test_plan_rejects_missing_teacher():
     assert "is missing" in explain_rejected_teacher("")
-    assert "does not exist" in explain_rejected_teacher(tmp_path / "nothing", NotReadyError)
-    assert "is not on this machine" in explain_rejected_teacher(
-        "timm:resnet18.a1_in1k", NotReadyError
-    )
-    assert explain_rejected_teacher("a'b", NotReadyError).endswith(
-        "file, a run folder, timm:NAME or hf:USER/NAME"
-    )
-    assert explain_rejected_teacher("timm/resnet18", NotReadyError).endswith(
-        "timm:NAME or hf:USER/NAME"
-    )
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/nonexistent", "does not exist"),
+        ("timm:resnet18.a1_in1k", "is not on this machine"),
+        ("a'b", "file, a run folder, timm:NAME or hf:USER/NAME"),
+        ("timm/resnet18", "timm:NAME or hf:USER/NAME"),
+    ],
+)
+def test_plan_rejects_unreadable_teacher(path, text):
+    assert text in explain_rejected_teacher(path, NotReadyError)
+
+
+def test_plan_rejects_teacher_of_other_classes(make_run, tmp_path):
     run = make_run()
-    fewer = tmp_path / "other.safetensors"
+    path = tmp_path / "other.safetensors"
     names = tuple(f"other{number}" for number in range(10))
-    write_weights(run.model, fewer, about.describe(run.plan.recipe, names, 10))
-    assert "has other classes: other0 where the images have pattern0" in explain_rejected_teacher(
-        fewer
-    )
-    run.model.fc.weight.data.fill_(3e38)
-    write_weights(run.model, fewer, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
-    assert "gives outputs that are not finite" in explain_rejected_teacher(fewer)
+    write_weights(run.model, path, about.describe(run.plan.recipe, names, 10))
+    message = explain_rejected_teacher(path)
+    assert "has other classes: other0 where the images have pattern0" in message
     run.model.fc = nn.Linear(32, 3)
-    write_weights(run.model, fewer, about.describe(run.plan.recipe, (), 3))
-    message = explain_rejected_teacher(fewer)
+    write_weights(run.model, path, about.describe(run.plan.recipe, (), 3))
+    message = explain_rejected_teacher(path)
     assert "has 3 classes, but the images have 10" in message
     assert "hint:  use a teacher that fits these 10 classes and images" in message
+
+
+def test_plan_rejects_teacher_with_non_finite_outputs(make_run, tmp_path):
+    run = make_run()
+    path = tmp_path / "other.safetensors"
+    run.model.fc.weight.data.fill_(3e38)
+    write_weights(run.model, path, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
+    assert "gives outputs that are not finite" in explain_rejected_teacher(path)
 
 
 def test_memory_check_detects_teacher_that_does_not_fit(teacher, make_run):

@@ -65,19 +65,32 @@ def run_task_block(
     )
 
 
-def test_scripts_pass_extras_secrets_cores_and_memory():
-    task = make_job(TWO)._replace(extras=["remote", "wandb"], secrets=["WANDB_API_KEY"])
-    read = yaml.safe_load(skypilot.format_script(task))
+TRACKED = make_job(TWO)._replace(extras=["remote", "wandb"], secrets=["WANDB_API_KEY"])
+
+
+def test_skypilot_passes_extras_secrets_cores_and_memory():
+    text = skypilot.format_script(TRACKED)
+    read = yaml.safe_load(text)
     assert read["setup"].endswith(" '.[remote,wandb]'\n")
     assert read["secrets"] == {"WANDB_API_KEY": None}
     assert (read["resources"]["cpus"], read["resources"]["memory"]) == ("64+", "512+")
-    assert "sky jobs launch --secret WANDB_API_KEY mild-1.yaml" in skypilot.format_script(task)
-    text = kubernetes.format_script(task)
+    assert "sky jobs launch --secret WANDB_API_KEY mild-1.yaml" in text
+
+
+def test_trainjob_passes_extras_secrets_cores_and_memory():
+    text = kubernetes.format_script(TRACKED)
     trainer = yaml.safe_load(text)["spec"]["trainer"]
     assert [variable["name"] for variable in trainer["env"]] == ["WANDB_API_KEY"]
     assert trainer["resourcesPerNode"]["requests"] == {"cpu": 64, "memory": "512Gi"}
     assert "--build-arg EXTRAS=remote,wandb ." in text
-    assert "for name in ['WANDB_API_KEY'] if name in os.environ" in torchx.format_script(task)
+
+
+def test_torchx_component_passes_secrets():
+    text = torchx.format_script(TRACKED)
+    assert "for name in ['WANDB_API_KEY'] if name in os.environ" in text
+
+
+def test_script_without_secrets_names_none():
     plain = make_job(TWO)
     assert "secrets" not in yaml.safe_load(skypilot.format_script(plain))
     assert "env" not in yaml.safe_load(kubernetes.format_script(plain))["spec"]["trainer"]
