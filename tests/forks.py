@@ -3,6 +3,9 @@
 The server is a fork of the pytest process. It reads JSON lines and answers each: {"command",
 "folder", "environment", "out", "err"} with a process id, and that id with the exit code of the
 process, or null while it runs.
+
+Tests need networks that train in milliseconds. In the forks, model.name=resnet18 is a ResNet with
+two narrow blocks, and model.name=resnet34 a narrow ResNet-18: see tests/tiny_networks.py.
 """
 
 import faulthandler
@@ -197,10 +200,7 @@ def serve(channel: int) -> NoReturn:
         )
         torch.set_num_threads(1)
         os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        torchvision.models.resnet18 = build_shallow_resnet18
-        NETWORKS["resnet18"] = (False, (1, 1, 0, 0))
-        # runs that need a deeper network use this name
-        torchvision.models.resnet34 = build_narrow_resnet18
+        _replace_networks()
         gc.freeze()  # so that collections in a rank skip inherited objects
         gc.enable()
         subprocess.Popen = Forked
@@ -210,6 +210,13 @@ def serve(channel: int) -> NoReturn:
         traceback.print_exc()
     finally:
         os._exit(0)  # unloading torch takes seconds
+
+
+def _replace_networks() -> None:
+    """Make resnet18 a shallow network, and resnet34 a deeper, narrow one, in all forks."""
+    torchvision.models.resnet18 = build_shallow_resnet18
+    NETWORKS["resnet18"] = (False, (1, 1, 0, 0))
+    torchvision.models.resnet34 = build_narrow_resnet18
 
 
 def _answer(questions: TextIO, answers: TextIO) -> None:

@@ -18,6 +18,7 @@ from tests.run_folders import create_unstarted_run
 
 STEPS = 10
 
+#: Changes of `hot`. In tests/forks.py, resnet18 has two narrow blocks.
 SMALL_HOT = (
     "data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32 "
     "model.name=resnet18 model.num_classes=auto batch.global_size=6 "
