@@ -34,8 +34,8 @@ def use_trained_run(folder: Path) -> None:
     evaluation = rr.evaluate(folder, "evaluation.flip=true", workers=0)
     top1: float = evaluation.metrics.top1
     print(top1, evaluation.confusion.mistakes(5))
-    for one in rr.predict(folder, ["images/val"]):
-        print(one.file, one.classes[0] if one.classes else one.error)
+    for prediction in rr.predict(folder, ["images/val"]):
+        print(prediction.file, prediction.classes[0] if prediction.classes else prediction.error)
 
 
 def use_methods(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -57,7 +57,7 @@ def build_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
         rr.optim.SGD(momentum=0.9),
         rr.optim.SGD(lr="high"),  # type: ignore[arg-type]
     ]
-    return [one.build(model) for one in settings]
+    return [section.build(model) for section in settings]
 
 
 def open_loader() -> torch.Tensor:

@@ -26,7 +26,7 @@ def test_low_file_limit_suggests_a_command(monkeypatch):
         assert memory.what.startswith("free memory: ")
         assert files == Finding("warn", files.what, "ulimit -n 2048")
         assert (cores.level, disk.level) == (level, "fix")
-        assert ["--shm-size" in one.fix for one in shared] == [True] * (gpus > 1)
+        assert ["--shm-size" in finding.fix for finding in shared] == [True] * (gpus > 1)
 
 
 def test_check_run_returns_findings_on_this_machine(tmp_path):

@@ -48,7 +48,9 @@ def test_preprocessing_probabilities_match_the_transform(flip, levels):
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
     network = Network(model, make_description(flip=flip, fit="pad", **levels))
     pictures = torch.randint(256, (2, 50, 70, 3), dtype=torch.uint8)
-    images = torch.stack([network.transform(Image.fromarray(one.numpy())) for one in pictures])
+    images = torch.stack(
+        [network.transform(Image.fromarray(picture.numpy())) for picture in pictures]
+    )
     logits = network(images)
     if flip:
         logits = (logits + network(images.flip(3))) / 2

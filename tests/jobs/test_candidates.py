@@ -28,4 +28,4 @@ def test_typical_size_skips_images_beyond_limit(tmp_path, recwarn):
     facts = survey_images(config)
     recwarn.clear()
     assert find_typical_size(config, facts) == 50
-    assert not [str(each.message) for each in recwarn if "Image size" in str(each.message)]
+    assert not [text for text in (str(w.message) for w in recwarn) if "Image size" in text]

@@ -212,7 +212,7 @@ def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch)
 
 def test_immediately_repeated_signal_counts_once(tmp_path):
     signals = [make_sender(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)]
-    run = StandInRun(tmp_path, then=lambda: [each() for each in signals])
+    run = StandInRun(tmp_path, then=lambda: [send() for send in signals])
     assert run.ending.code == 75
     assert (tmp_path / "saved0").exists()
 

@@ -151,6 +151,7 @@ def test_two_ranks_with_fused_operations_resume_bit_identical(launcher, new_run)
 
 
 def test_float16_resumes_bit_identical(launcher, new_run):
+    # tests/forks.py replaces resnet34 by a narrow ResNet-18
     whole = new_run(
         "precision.dtype=fp16 batch.global_size=8 batch.bn_size=4 data.train_size=16 "
         "data.eval_resize=16 data.eval_size=16 model.name=resnet34"
@@ -229,7 +230,7 @@ def test_timed_parts_of_run_write_no_results(launcher, new_run):
     folder = new_run("max_duration=5ep batch.global_size=64 batch.bn_size=32")
     (folder / "task.json").write_text('{"task": "train", "spans": [[0, 2], [2, 4], [6, 8]]}')
     records = read_metrics(launcher.train(folder, 2) / "metrics.jsonl")
-    assert [one["step"] for one in filter_kind(records, "step")] == [2, 4, 8]
+    assert [record["step"] for record in filter_kind(records, "step")] == [2, 4, 8]
     seconds = time_epochs(records, 2)
     assert list(seconds) == [0, 1, 3]
     assert min(seconds.values()) > 0

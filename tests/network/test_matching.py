@@ -105,7 +105,7 @@ def test_lookalikes_accept_the_same_weights(name, other, how):
         assert differences == {}
     else:
         assert differences[f"timm:{other}"] == how
-        one, two = (backbones.build_structure(f"timm:{each}", 3, {}) for each in (name, other))
+        one, two = (backbones.build_structure(f"timm:{short}", 3, {}) for short in (name, other))
         one.load_state_dict(two.state_dict(), assign=True)  # names and shapes are equal
 
 

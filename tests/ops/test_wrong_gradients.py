@@ -95,12 +95,12 @@ def test_convolutions_have_correct_gradients_on_small_maps():
         for size in sizes:
             tensors = sample_inputs(kind, size)
             actual, exact = (
-                compute_results(kind, *tensors, one) for one in (torch.bfloat16, torch.float64)
+                compute_results(kind, *tensors, dtype) for dtype in (torch.bfloat16, torch.float64)
             )
             # bf16 rounds to 1/256; NaN is never close
             if not all(
-                (one - other).abs().max() < other.abs().max() / 64
-                for one, other in zip(actual, exact, strict=True)
+                (rounded - value).abs().max() < value.abs().max() / 64
+                for rounded, value in zip(actual, exact, strict=True)
             ):
                 wrong.append((kind, size))
     assert not wrong
@@ -115,7 +115,7 @@ def test_weights_under_padding_change_no_output_or_gradient(kernel, stride, size
     weight = torch.randn(4, 3, *sizes, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(4, dtype=torch.float64)
     results = []
-    padding = tuple(one // 2 for one in sizes)
+    padding = tuple(size // 2 for size in sizes)
     plain = partial(F.conv2d, weight=weight, bias=bias, stride=stride, padding=padding)
     for forward in (plain, avoid_wrong_gradients(plain)):
         y = forward(x)

@@ -83,7 +83,7 @@ def test_estimated_phase_follows_and_names_its_bottleneck(changes, limits, secon
     """
     result = estimate(make_sized_plan(88, 176), replace(SPEEDS, **changes))
     assert [phase.limit for phase in result.phases] == limits
-    assert [60 * each for each in estimate_minutes(result)] == pytest.approx(seconds)
+    assert [60 * minutes for minutes in estimate_minutes(result)] == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_make_plan_rejects_methods_that_conflict():
 def test_plan_of_synthetic_images_skips_image_augmentation(backend):
     recipe = make_small_recipe()
     recipe.methods.trivial_augment = TrivialAugment()
-    synthetic, photographs = (plan_small(recipe, backend=each) for each in ("synthetic", backend))
+    synthetic, photographs = (plan_small(recipe, backend=name) for name in ("synthetic", backend))
     assert "augment_image" not in synthetic.hooks
     assert synthetic.notes[0].text.startswith("trivial_augment is skipped: synthetic")
     assert photographs.hooks["augment_image"] == ["trivial_augment"]

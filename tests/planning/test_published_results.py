@@ -53,14 +53,14 @@ def test_published_results_name_source_and_are_possible():
 
 
 def test_interpolation_error_is_the_largest_of_omitted_rows():
-    listed = {(one.recipe, one.epochs, one.top1_percent) for one in read_published()}
+    listed = {(result.recipe, result.epochs, result.top1_percent) for result in read_published()}
     errors = []
     for recipe in Library().list_names():
         results = compose(recipe, needs_data=False).recipe.published
-        durations = sorted({one.epochs for one in results if one.epochs})
+        durations = sorted({result.epochs for result in results if result.epochs})
         for omitted in durations[1:-1]:
-            rest = [one for one in results if one.epochs != omitted]
-            (top1,) = {one.top1 for one in results if one.epochs == omitted}
+            rest = [result for result in results if result.epochs != omitted]
+            (top1,) = {result.top1 for result in results if result.epochs == omitted}
             assert (recipe, omitted, top1) in listed
             errors.append(estimate_accuracy(rest, omitted).top1 - top1)
     assert len(errors) >= 6

@@ -75,8 +75,10 @@ class CountingKernels(TorchDispatchMode):
         self.patches.close()
 
     def count_launch(self, kernel, grid, key, *arguments, **options) -> None:
-        images = (each for each in arguments if isinstance(each, torch.Tensor) and each.dim() == 4)
-        self.moved += sum(each.nbytes for each in images)
+        images = (
+            value for value in arguments if isinstance(value, torch.Tensor) and value.dim() == 4
+        )
+        self.moved += sum(tensor.nbytes for tensor in images)
 
     def __torch_dispatch__(self, function, types, arguments=(), options=None):
         if function.namespace == "resnet_recipes":
@@ -99,11 +101,13 @@ def test_fused_traffic_matches_kernel_arguments(image_size, blurs):
         if blurs:
             BlurPool().modify_model(network)
         network.to(torch.bfloat16, memory_format=torch.channels_last)
-        fuse(network, ops.Operations(**{name: each.fused for name, each in ops.MODULES.items()}))
+        fuse(
+            network, ops.Operations(**{name: module.fused for name, module in ops.MODULES.items()})
+        )
         images = torch.empty(1, 3, image_size, image_size, dtype=torch.bfloat16)
         with (
             CountingKernels() as kernels,
-            torch.autograd.graph.saved_tensors_hooks(keep, lambda each: each),
+            torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
         ):
             network(images.to(memory_format=torch.channels_last)).sum().backward()
     work = Work("resnet50", image_size, 256, blurs, fused=True)
@@ -111,7 +115,7 @@ def test_fused_traffic_matches_kernel_arguments(image_size, blurs):
     expected = sum(count_traffic(work)[kind] for kind in ("batch norm", "blur", "pool"))
     assert kernels.moved == pytest.approx(expected, rel=1e-3)
     # The images are not counted: the first convolution folds them into 16 channels.
-    total = sum(each.nbytes for each in tensors.values() if each.shape[1] not in (3, 16))
+    total = sum(t.nbytes for t in tensors.values() if t.shape[1] not in (3, 16))
     assert total == pytest.approx(count_kept_bytes(work), rel=1e-3)
 
 
@@ -164,8 +168,8 @@ def test_predicted_speed_is_within_10_percent_of_measured(
 def test_launch_bound_speed_matches_measured_loops():
     gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
     speeds = [predict_speed(gpu, Work("resnet50", 88, 256, blur)) for blur in (False, True)]
-    assert {one.limit for one in speeds} == {"kernel launches"}
-    assert all(12565 < one.images_per_second < 15466 for one in speeds)  # without and with blur
+    assert {speed.limit for speed in speeds} == {"kernel launches"}
+    assert all(12565 < speed.images_per_second < 15466 for speed in speeds)  # without and with blur
 
 
 #: MXNet by NVIDIA at 224 px without blur: images per second and GPU; and megabytes per image with

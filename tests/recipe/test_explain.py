@@ -108,7 +108,7 @@ autoresume=true | --resume auto
 )
 def test_supported_settings_of_other_tools_suggest_ours(typed, fix):
     (problem,) = get_recipe_error("mild", typed).problems
-    assert [problem.format_fix(each) for each in problem.fixes] == [fix]
+    assert [problem.format_fix(text) for text in problem.fixes] == [fix]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_recipe_file_mistake_suggests_yaml(text, fix, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(f"{text}\n")
     (problem,) = get_recipe_error("mine.yaml").problems
-    assert [problem.format_fix(each) for each in problem.fixes] == ([fix] if fix else [])
+    assert [problem.format_fix(text) for text in problem.fixes] == ([fix] if fix else [])
     assert problem.advice or problem.valid
 
 

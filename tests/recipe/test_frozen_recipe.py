@@ -71,7 +71,7 @@ def test_removed_setting_without_effect_is_skipped(section, setting, tmp_path):
     assert read(path) == read_with_digest(path) == recipe
     path.write_text(path.read_text().replace("seed: 42", "seed: 43"))  # an edit breaks the seal
     error = get_error(RecipeError, read, path)
-    assert [one.key for one in error.problems] == [f"{section}.old"]
+    assert [problem.key for problem in error.problems] == [f"{section}.old"]
 
 
 @pytest.mark.parametrize("setting", ["old: [1]", "old: true", "old: 0", "old: x", "old: {a: 1}"])

@@ -127,7 +127,7 @@ def test_paired_interval_covers_the_difference():
     random, covered = Random(0), 0
     for _ in range(500):
         flags = ["".join("01"[random.random() < rate] for _ in range(60)) for rate in (0.8, 0.7)]
-        low, high = PairedDifference.of(*([CorrectImages("d", one)] for one in flags)).interval
+        low, high = PairedDifference.of(*([CorrectImages("d", text)] for text in flags)).interval
         covered += low <= 10 <= high
     assert abs(covered / 500 - 0.95) < 4 * (0.95 * 0.05 / 500) ** 0.5
 

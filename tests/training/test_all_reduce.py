@@ -71,7 +71,8 @@ def average_gradients(process: RankProcess, compress: bool) -> dict[str, float]:
 def compute_error(model: nn.Module, expected: nn.Module) -> float:
     """Return the distance between gradients and expected gradients, as a fraction of their norm."""
     actual, target = (
-        torch.cat([param.grad.flatten() for param in one.parameters()]) for one in (model, expected)
+        torch.cat([param.grad.flatten() for param in network.parameters()])
+        for network in (model, expected)
     )
     return float((actual - target).norm() / target.norm())
 
@@ -88,7 +89,7 @@ def test_gradients_are_mean_over_ranks(compress, allowed, launcher, tmp_path):
     # unused layer: the loss does not depend on it; first layer: 2 * 6 * 6 values of 4 biases
     assert (first["unused"], first["used"]) == (0.0, 288.0)
     # ranks keep their own gradients if averaging is off
-    assert len({each["local"] for each in (first, *others)}) == 3
+    assert len({result["local"] for result in (first, *others)}) == 3
 
 
 def test_single_process_gradients_are_unchanged():

@@ -173,7 +173,7 @@ def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
     again = reopen(checkpoints)
     again.load_newest()
     again.save(step, make_state(step), wait=True)
-    assert [get_file(again, each).exists() for each in (10, step, 20)] == [True, True, False]
+    assert [get_file(again, number).exists() for number in (10, step, 20)] == [True, True, False]
     assert reopen(again).load_newest().step == step
 
 

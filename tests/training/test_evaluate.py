@@ -143,7 +143,7 @@ class FunctionRecorder(TorchFunctionMode):
         self.elements, self.names = elements, []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if any(isinstance(one, Tensor) and one.numel() == self.elements for one in args):
+        if any(isinstance(value, Tensor) and value.numel() == self.elements for value in args):
             self.names.append(function.__name__)
         return function(*args, **(kwargs or {}))
 

@@ -51,11 +51,11 @@ def test_interval_without_finite_loss_logs_nan(make_run):
     run.precision.check = lambda *_: None
     recorder = Mock()
     reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
-    for losses, loss in (([float("inf"), 2.0], 2.0), ([float("inf")] * 2, float("nan"))):
-        for done, one in enumerate(losses, 1):
-            reporter.step(done, torch.tensor([one]))
+    for losses, logged in (([float("inf"), 2.0], 2.0), ([float("inf")] * 2, float("nan"))):
+        for done, loss in enumerate(losses, 1):
+            reporter.step(done, torch.tensor([loss]))
         reporter.log(2, Mock(waited=0.0))
-        assert recorder.log_step.call_args[0][0].loss == pytest.approx(loss, nan_ok=True)
+        assert recorder.log_step.call_args[0][0].loss == pytest.approx(logged, nan_ok=True)
 
 
 def test_record_has_lr_and_size_of_last_step(make_run):

@@ -213,7 +213,10 @@ def test_repeated_epochs_use_the_same_crops(make_teacher_arguments, make_run, st
     first = seen[: len(seen) // 2]
     second = seen[len(seen) // 2 :]
     again = [
-        (one[2], other[2]) for one in first for other in second if torch.equal(one[1], other[1])
+        (labels, other_labels)
+        for _, pixels, labels in first
+        for _, other_pixels, other_labels in second
+        if torch.equal(pixels, other_pixels)
     ]
     assert len(again) > len(first) // 2
     assert all(torch.equal(*pair) for pair in again)
@@ -222,12 +225,8 @@ def test_repeated_epochs_use_the_same_crops(make_teacher_arguments, make_run, st
 @pytest.fixture
 def explain_plan_rejection(make_teacher_arguments: Callable) -> Callable[..., str]:
     def explain_rejection(error: type[Exception], labels: Path, arguments: str = "") -> str:
-        return " ".join(
-            f"{one.key} {one}"
-            for one in get_error(
-                error, plan_recipe, make_teacher_arguments(labels, arguments)
-            ).problems
-        )
+        caught = get_error(error, plan_recipe, make_teacher_arguments(labels, arguments))
+        return " ".join(f"{problem.key} {problem}" for problem in caught.problems)
 
     return explain_rejection
 

@@ -33,7 +33,7 @@ def find_header(path: Path, number: int) -> int:
 
 def read_members(path: Path) -> list[tuple[str, int]]:
     whole = path.read_bytes()
-    return [(one.name, int(whole[one.offset : one.offset + 3])) for one in iterate_members(path)]
+    return [(m.name, int(whole[m.offset : m.offset + 3])) for m in iterate_members(path)]
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -60,7 +60,7 @@ def test_iterate_members_keeps_no_header_in_memory(tmp_path):
     members = iterate_members(path)
     for _ in NAMES:
         next(members)
-    assert sum(type(each) is tarfile.TarInfo for each in gc.get_objects()) < len(NAMES)
+    assert sum(type(entry) is tarfile.TarInfo for entry in gc.get_objects()) < len(NAMES)
 
 
 def test_iterate_members_reads_long_headers_of_every_file(tmp_path):

@@ -31,7 +31,7 @@ def test_similar_class_folders_are_rejected_everywhere(half_folders):
     assert explain_rejected_folder(half_folders) == share
     assert "val_share" not in share
     assert "nested_classes=true" not in share
-    (finding,) = [one for one in check_data(half_folders) if one.level == "fix"]
+    (finding,) = [finding for finding in check_data(half_folders) if finding.level == "fix"]
     assert finding.what in share.replace("data.root=", "")
     with pytest.raises(NotReadyError, match="has the same folders"):
         plan_files(half_folders, half_folders / "all.beton", ConvertOptions())

@@ -26,7 +26,7 @@ SAME = "validation images identical to training images:"
 
 def get_note(root: Path, **changes) -> str:
     notes = data.survey_images(make_small_config(root, **changes)).notes
-    return next((f"{one.text}\n{one.fix}" for one in notes if "identical" in one.text), "")
+    return next((f"{note.text}\n{note.fix}" for note in notes if "identical" in note.text), "")
 
 
 def test_plan_notes_validation_equal_to_training(copied_folder, image_folder):

@@ -269,8 +269,8 @@ def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory)
     freed = 1024 * (before - _measure_kilobytes(os.getpid(), name)[0])
     assert freed == pytest.approx(110_000, abs=2 * mmap.PAGESIZE)
     late = open_shrunk(mixed_images, 90, "freed")  # joins the existing memory
-    for each in (source, late):
-        assert read_shrunk(each) == expected
+    for images in (source, late):
+        assert read_shrunk(images) == expected
     assert 1024 * (before - _measure_kilobytes(os.getpid(), name)[0]) == freed
 
 

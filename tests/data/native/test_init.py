@@ -211,8 +211,8 @@ def test_engine_threads_block_signals(engine, jpeg):
     ours = [task for task in tasks if (task / "comm").read_text().strip() == "decode"]
     blocked = [int(read_status("SigBlk", task), 16) for task in ours]
     assert blocked
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
-        assert all(mask >> (one - 1) & 1 for mask in blocked)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        assert all(mask >> (number - 1) & 1 for mask in blocked)
 
 
 def test_engine_reports_the_thread_limit(require_engine):

@@ -69,7 +69,7 @@ FORMULAS = [
 
 
 @pytest.mark.parametrize(
-    ("settings", "formula"), FORMULAS, ids=lambda each: getattr(each, "name", "")
+    ("settings", "formula"), FORMULAS, ids=lambda value: getattr(value, "name", "")
 )
 def test_optimizer_step_matches_its_formula(settings, formula):
     """One tensor starts at zero, and one gradient is zero in the first step.

@@ -38,7 +38,7 @@ def test_matrix_products_of_1x1_convolution_equal_torch(gemms):
     weights = torch.randn(8, 6, 1, 1)
     upstream = torch.randn(2, 8, 5, 5)
     operands = [x.to(memory_format=torch.channels_last) for x in (images, weights, upstream)]
-    x, w = (each.double().requires_grad_() for each in (images, weights))
+    x, w = (tensor.double().requires_grad_() for tensor in (images, weights))
     y = torch.nn.functional.conv2d(x, w)
     y.backward(upstream.double())
     tile = gemms.Tile(16, 16, 16, 4, 1)
