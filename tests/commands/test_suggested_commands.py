@@ -1,122 +1,347 @@
-"""Commands that messages suggest are accepted."""
+"""Suggestions for typing errors and for habits from other tools; complete suggestions are run."""
 
 import re
 import shlex
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from resnet_recipes import cli
+from tests.fixtures import Streams
 from tests.run_folders import create_run_folder
 from tests.tables import parse_rows
 
-#: Arguments of `resnet-train demo ...`, and the complete line below the error.
+#: Arguments of `resnet-train mild data.backend=synthetic ...`, and the suggestion.
 SETTINGS = parse_rows(
-    """
+    r"""
+--fast-dev-run | --check
+-v | --verbose
+-m seed=1,2 --n_jobs 2 | --parallel 2
+resume=true | --resume last
+amp=false | precision.dtype=fp32
+gpu_ids=3 | CUDA_VISIBLE_DEVICES=3 resnet-train ... gpus=1
+dropout=0.1 | methods.stochastic_depth.drop_rate=0.1
+--use_ema true | 'methods.ema={}'
+mixup=true | 'methods.mixup={}'
+ema.decay=0.999 | methods.ema.half_life=DURATION
+freeze=10 | model.freeze=backbone model.weights=torchvision
+freeze=none | model.freeze=none
+--sync-bn | remove it
+weight_decay=none | wd=0
+workers 4 | workers=4
+--min-lr 1e-6 | schedule.final=FRACTION
+--crop-mode border | border is data.fit=pad, and squash is data.fit=squash
+hsv_v=0.4 | methods.color_jitter.brightness=0.4 methods.color_jitter.contrast=0.4
+--color-jitter-prob 0.4 | 'resnet-recipes methods' lists all methods
+fliplr=0 | data.flip=false
+mixup=0 | remove it: mild does not use mixup
+--sam | 'methods.sam={}'
+blurpool=false | '~methods.blurpool'
+methods=[mixup,sam] | 'methods.mixup={}' 'methods.sam={}'
+methods.colout | 'methods.colout={}'
++methods/mixup=0.2 | methods.mixup.alpha=0.2
+wandb.project=x | WANDB_PROJECT=x resnet-train ... 'log.to=[wandb]'
+log.to=none | 'log.to=[]'
+--log.interval 5 | log.interval=5ba
+'epochs: 5' | epochs=5
+'data=images epochs=5' | data=images epochs=5
+budget=20$ | launch.price=2.50
+--data-path '/my images' | 'data=/my images'
+devices=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
+model.lr=1 | optimizer.lr=1
 data.train_size=48px | data.train_size=48
-data.val_share=10% | data.val_share=0
-data.val_share=10 | data.val_share=0
 data.crop_scale=0.1,1 | 'data.crop_scale=[0.1,1]'
-lr=10% | lr=0.1
 schedule.warmup=5 | schedule.warmup=5ep
 evaluation.interval=5 | evaluation.interval=5ep
-launch.max_wall=1d | launch.max_wall=24h
-run='my run' | run=my-run
-run=runs/a | run=a
-data: images | data=images
 lr: 0.1 | lr=0.1
-epochs=3epochs | epochs=3ep
-max_duration=300 | max_duration=300ep
-max_duration=100steps | max_duration=100ba
 bs=1e3 | bs=1000
 stop_at_top1=90% | stop_at_top1=90
 launch.max_wall=1:30:00 | launch.max_wall=90m
-epochs=1h | budget=1h
-max_duration=1h | budget=1h
 1h | budget=1h
 device=mps | launch.device=cpu
 model=resnet18.pt | model.weights=resnet18.pt
-+recipe=hot | recipe=hot
+model=vit_base | model.name=timm:vit_base_mci_224
 -methods.ema | '~methods.ema'
---cfg yaml | resnet-train demo --cfg   prints every setting
---cfg all | resnet-train demo --cfg   prints every setting
+--cfg all | resnet-train mild --cfg   prints every setting
 --run | run=VALUE
 --max_duration 5ep | max_duration=5ep
 """
 )
 
-#: Complete commands, run in a folder with images and a run, and the line.
+#: Complete commands, run in a folder with images, runs and a recipe, and a part of the suggestion.
 COMMANDS = parse_rows(
-    """
-train mild data=images model=vit_base | model.name=timm:vit_base_
-classify first images | resnet-recipes predict first images
-eval last first lr=0.5 |
-show first | recipe=runs/first/config.yaml
-show 'a b' | 'recipe=a b/config.yaml'
-train first data=images | recipe=runs/first/config.yaml
-convert images out.zip | resnet-recipes convert images out
-convert images out max_resolution=500px | max_resolution=500
-convert images out jpeg_quality=0.9 | jpeg_quality=90
-job mild data=/d nodes=two --for slurm | nodes=2
-job mild data=/d nodes=0 --for slurm | nodes=1
-job mild data=/d --partition gpu --for slurm | write the script to job.sh, then: sbatch
-job mild data=/d --for slurm --time 2h | --time 2:00:00
-export first --to onnx --out x --dtype fp16 | --dtype float16
-export first format=onnx --out x | --to onnx
-export first format=onnx half=True | --dtype float16
-export first --to onnx --out x precision.dtype=fp16 | --dtype float16
-export first --to onnx --out x dtype=int8 | --dtype int8
-export first --to onnx --out x half=false | resnet-recipes eval --help
-eval first model.name=resnet18 --jsn | --json
-infer --top 3 | resnet-recipes predict RUN IMAGE --top 3
-runs status=done | state=finished
-runs fnished | resnet-recipes runs state=finished
-runs done | resnet-recipes runs state=finished
-train demo data=images epochs=2,5 | resnet-train -m recipe=demo data=images epochs=2,5
-diff mild lastt | last
-predict first --source images | resnet-recipes predict first images
-cp mild recipes/ | recipes/recipes.yaml
-list runs | resnet-recipes runs runs
-list state=finished | resnet-recipes runs state=finished
-list | resnet-recipes ls
-eval first --out x.png | --png x.png
+    r"""
+resnet-train plan mild | resnet-recipes plan mild
+resnet-recipes job --for slurm data=images | resnet-recipes job small data=images --for slurm
+resnet-recipes plan data=images bs=8 --verbose | plan small data=images bs=8 --verbose
+resnet-train finetune data=images momentum=0.9 | optimizer.momentum is not a setting of adamw
+resnet-train mild data=images optimizer.decay=0.1 | wd= is the weight decay, schedule.gamma=
+resnet-train mild data=images schedule.time=2 | name, warmup, start
+resnet-train resnet34 data=images | model.name=resnet34 data=images
+resnet-recipes logs first | resnet-recipes watch first
+resnet-recipes settings | resnet-train mild --cfg
+resnet-recipes sweep mild seed=1,2 | resnet-train -m mild seed=1,2
+resnet-train resume first | resnet-train --resume first
+resnet-train mild --evaluate | resnet-recipes eval last
+resnet-train mild data=images --config-dir conf | --recipes conf
+resnet-train mild data=images --ckpt 'a b.pt' | --resume 'a b.pt'
+resnet-recipes eval first --csv | --csv eval.csv
+resnet-recipes mild data=images | resnet-train mild data=images
+resnet-recipes profile mild data=x | resnet-recipes estimate mild data=x
+resnet-recipes fit mild | resnet-train mild
+resnet-recipes new wider | resnet-recipes cp mild recipes/wider.yaml
+resnet-recipes list --help | unknown command list
+resnet-recipes --list | unknown flag --list
+resnet-recipes job --for k8s mild data=/d | did you mean kubernetes?
+resnet-train mild,hot data=images epochs=5 | resnet-train -m recipe=mild,hot data=images epochs=5
+resnet-train mild data=images cache=true | cache=auto
+resnet-recipes show a b | `show a b` needs the name of one recipe
+resnet-recipes export --run first --format jit | export first --to exported_program --out exported
+resnet-recipes convert --src images --dst b | resnet-recipes convert images b
+resnet-recipes convert --out b images --workers 2 | resnet-recipes convert images b workers=2
+resnet-recipes eval --run first --batch-size 4 | resnet-recipes eval first batch.eval_size=4
+resnet-recipes predict --weights first --source nowhere | resnet-recipes predict RUN|FILE
+resnet-recipes predict first images --topk 3 | --top 3
+resnet-recipes runs sort=top1 | --sort top1
+resnet-recipes cp mild My-Recipe | recipes/my_recipe.yaml
+resnet-train mild data=images recipe= | recipe=mild
+resnet-train -m mild data=images seed=range(1,4,0) | as in seed=1,2,3 or seed=range(1,4)
+resnet-train medium_rare | did you mean medium?
+resnet-train mild data=images schedule=CosineAnnealingLR | did you mean cosine?
+resnet-train mild data=file:///images | data=/images
+resnet-train mild data=https://host/images.zip | unpack it, and pass the folder
+resnet-recipes eval first --batch-size 64 | batch.eval_size=64
+resnet-recipes eval first --gpu 0 | CUDA_VISIBLE_DEVICES=0 resnet-recipes eval ... gpus=1
+resnet-train mild data=images seed=[1,2] | -m seed=1,2
+resnet-train mild data=images schedule=wsd schedule.cooldown=2 | schedule.cooldown=2ep
+resnet-train mild data=images sampler=weighted | data.sampling=balanced
+resnet-train mild --no-such-thing | resnet-train mild --cfg   prints every setting
+resnet-recipes eval first --gallery worst.png | --gallery worst.html
+resnet-recipes predict first images --out x.csv | --csv x.csv
+resnet-recipes export first --to onnx --out model.onnx | --out model
+resnet-recipes runs --format json | --json
+resnet-recipes export first --onnx --out x | --to onnx
+resnet-recipes report --out report.pdf | --out report.html
+resnet-recipes report --out first | --out first.html
+resnet-recipes compare first last | `compare first last` needs at least two different runs
+resnet-train --resume auto run=other data=images | there is no run runs/other
+resnet-recipes compare first hot | resnet-recipes diff first hot
+resnet-recipes plan mild data=images --resume last | resnet-train --resume last
+resnet-recipes predict images first | resnet-recipes predict first images
+resnet-train 'mild data=images' | mild data=images is a single argument; remove the quotes
+resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=value
+resnet-recipes convert images images | `images` already exists
+resnet-recipes convert images b write_mode=jgp | write_mode=jpg
+resnet-train mild data=images ~methods.mixpu | mild uses 
+resnet-train mild data=images ~optimizer.lr | mild uses lr=2.048
+resnet-train mild data=images gpus=100 | for several machines: resnet-recipes job
+resnet-train mild data=images --optimizer AdamW | optimizer=adamw
+resnet-recipes predict first images --conf 0.5 | --top, --csv
+resnet-recipes doctor data=images | resnet-recipes doctor data images
+resnet-recipes job slurm mild data=/d | --for slurm
+resnet-recipes job --engine k8s mild data=/storage/d | --for kubernetes
+resnet-recipes estimate mild,hot data=/d | resnet-train -m recipe=mild,hot data=/d --dry-run
+resnet-recipes job --for slurm mild hot data=/d | job -m recipe=mild,hot data=/d --for slurm
+resnet-recipes estimate price=abc data=/d | --price 32.77
+resnet-recipes job --for slurm mild data=/d --exclusive | sbatch --exclusive job.sh
+resnet-recipes job --for torchx mild data=/d --mem 4 | set it in the file
+resnet-recipes eval --data --model first | resnet-recipes eval first
+resnet-recipes predict --model first images --topk 2 | resnet-recipes predict first images --top 2
+resnet-recipes export first --half | --dtype TYPE
+resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
+resnet-recipes job --for slurm mild data=/d -p gpu | then: sbatch -p gpu job.sh
+resnet-recipes job --for slurm mild data=/d --gres=gpu:a100:2 | gpus=2
+resnet-recipes eval first --verbose | --json, --csv, --png
+resnet-recipes eval images | resnet-recipes eval RUN data=images
+resnet-recipes predict images images/val | resnet-recipes predict RUN images
+resnet-recipes export model=first format=onnx | export first --to onnx --out exported
+resnet-recipes export first --to int8 --out x | --to onnx --dtype int8
+resnet-recipes export first --to pth --out x | --to torchvision
+resnet-recipes predict model=first source=images | resnet-recipes predict first images
+resnet-recipes plan mild nodes=2 | as in gpus=16
+resnet-train val model=first data=images | resnet-recipes eval first data=images
+resnet-recipes export first onnx | resnet-recipes export first --to onnx --out exported
+resnet-recipes export first --to timm --out x --push me/it | --push hf:me/it
+resnet-train --list mild data=x | resnet-recipes show NAME
+resnet-recipes predict images | resnet-recipes predict last images
+resnet-recipes predict images/val/pattern0/1.jpg | predict last images/val/pattern0/1.jpg
+resnet-recipes predict nowhere.JPG | resnet-recipes predict last nowhere.JPG
+resnet-recipes predict junk.pth | resnet-recipes predict junk.pth IMAGE
+resnet-recipes classify first | resnet-recipes predict first IMAGE
+resnet-train predict data=images | resnet-recipes predict RUN IMAGE
+resnet-train validate data=images | resnet-recipes eval last data=images
+resnet-train validate recipes/mine.yaml | resnet-recipes validate recipes/mine.yaml
+resnet-train tune | resnet-train finetune data=PATH -m lr=0.003,0.01
+resnet-train tune lr=1,2 data=images | resnet-train finetune -m ...
+resnet-train tune mild lr=1,2 data=images | resnet-train -m mild lr=1,2 data=images
+resnet-recipes sweep mild help | resnet-train -m mild data=PATH
+resnet-recipes fit mild bs=64 | resnet-train mild bs=64 data=PATH
+resnet-recipes fit demo | resnet-train demo
+resnet-train mild data=images augment=true | 'methods.NAME={}' turns a method on
+resnet-train mild data=images --verbse | unknown flag --verbse; did you mean --verbose?
+resnet-recipes --hepl | did you mean --help?
+resnet-recipes --completion zsh | resnet-train --completion zsh
+resnet-recipes completion bash | resnet-train --completion bash
+resnet-recipes plan mild --version | resnet-recipes --version
+resnet-recipes --verson | did you mean --version?
+resnet-recipes show 'my run' | 'recipe=my run/config.yaml'
+resnet-recipes convert images out.zip | resnet-recipes convert images out
+resnet-recipes convert images out max_resolution=500px | max_resolution=500
+resnet-recipes convert images out jpeg_quality=0.9 | jpeg_quality=90
+resnet-recipes job mild data=/d nodes=0 --for slurm | nodes=1
+resnet-recipes job mild data=/d --partition gpu --for slurm | write the script to job.sh, then
+resnet-recipes job mild data=/d --for slurm --time 2h | --time 2:00:00
+resnet-recipes export first --to onnx --out x precision.dtype=fp16 | --dtype float16
+resnet-recipes export first --to onnx --out x dtype=int8 | --dtype int8
+resnet-recipes export first --to onnx --out x half=false | resnet-recipes eval --help
+resnet-recipes eval first model.name=resnet18 --jsn | --json
+resnet-recipes infer --top 3 | resnet-recipes predict RUN IMAGE --top 3
+resnet-recipes runs status=done | state=finished
+resnet-recipes runs done | resnet-recipes runs state=finished
+resnet-train demo data=images epochs=2,5 | resnet-train -m recipe=demo data=images epochs=2,5
+resnet-recipes diff mild lastt | last
+resnet-recipes cp mild recipes/ | recipes/recipes.yaml
+resnet-recipes list runs | resnet-recipes runs runs
+resnet-recipes list | resnet-recipes ls
+resnet-recipes eval first --out x.png | --png x.png
+resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standard
+resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep
+resnet-recipes test --weights X --data Y | resnet-recipes eval X data=Y
+resnet-recipes job --for slurm mild data=/d --mem 32G | sbatch --mem 32G
+resnet-train demo data=images data.val_share=10 | data.val_share=0
+resnet-train mild data=images train=images | data.val_share=0.1 splits a folder without val/
 """
 )
 
 
 @pytest.fixture
-def work_folder(image_folder, tmp_path):
+def work_folder(image_folder: Path, tmp_path: Path) -> Path:
     (tmp_path / "images").symlink_to(image_folder)
-    create_run_folder(tmp_path, "a b")
-    return create_run_folder(tmp_path / "runs", "first")
+    create_run_folder(tmp_path / "runs", "first")
+    create_run_folder(tmp_path, "my run")
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/mine.yaml").write_text("defaults: [hot]\n")
+    return tmp_path
 
 
-def read_advice(capsys: pytest.CaptureFixture[str]) -> str:
-    first, *rest = capsys.readouterr().err.splitlines()
-    if re.fullmatch(r"error: \d+ problems", first):
-        _, first, *rest = rest
-    if meant := re.search(r"did you mean (.*)\?$", first):
-        return meant[1]
-    return re.sub("^(try:|use:|hint:|valid:) *", "", rest[0].strip())
+@pytest.fixture
+def list_message_lines(run_command: Callable[..., Streams]) -> Callable[[str], list[str]]:
+    """Return a function that runs a wrong command, and returns the lines without labels."""
+
+    def lines(line: str, code: int = 2) -> list[str]:
+        message = run_command(line, code).err
+        advice = [
+            re.sub("^(try:|use:|hint:|valid:) *", "", text.strip()) for text in message.splitlines()
+        ]
+        suggestions = re.findall(r"did you mean\s+(.*?)\?$", message, re.MULTILINE | re.DOTALL)
+        return [*advice, *(" ".join(each.split()) for each in suggestions)]
+
+    return lines
 
 
-@pytest.mark.parametrize(("typed", "line"), SETTINGS)
-def test_suggested_settings_are_accepted(typed, line, capsys, work_folder):
-    assert cli.train(["demo", "data=images", *shlex.split(typed)]) == 2
-    advice = read_advice(capsys)
-    assert advice == line or (line.endswith(",") and advice.startswith(line))
-    if not re.search(" uses |VALUE|--cfg", line):
-        arguments = shlex.split(line) if "recipe=" in line else ["demo", *shlex.split(line)]
-        assert cli.train([*arguments, "data=images", "--cfg"]) == 0
+#: Suggestions with a placeholder, and commands whose runs would be started or that print all.
+NOT_RUN = re.compile(r"[A-Z|]{2}|\.\.\.| -m |--(resume|completion|cfg)")
 
 
-@pytest.mark.parametrize(("typed", "line"), COMMANDS)
-def test_suggested_commands_are_accepted(typed, line, capsys, work_folder):
-    assert cli.main(shlex.split(typed)) in (2, 3)
-    advice = read_advice(capsys)
-    assert advice.startswith(line)
-    assert line or not advice or "finished run" in advice
-    program, *rest = shlex.split(re.split("   | > ", advice)[0]) or [""]
-    if program == "resnet-recipes" and "predict" not in rest[:1]:
-        assert cli.main(rest) == 0
-    elif program.startswith("model.name="):
-        assert cli.train(["mild", program, "--cfg"]) == 0
+def run_command_of(line: str) -> None:
+    """Run the command that a line of advice consists of, if any."""
+    words = shlex.split(re.split("   | > ", line)[0])
+    if words[:1] == ["resnet-recipes"] and not NOT_RUN.search(line):
+        assert cli.main(words[1:]) in (0, 3)  # 3: the run has no weights
+    elif words[:1] == ["resnet-train"] and not NOT_RUN.search(line):
+        assert cli.train([*words[1:], "--cfg"]) == 0
+
+
+def compose_settings(line: str) -> None:
+    """Compose mild with the settings that a line of advice consists of, if any."""
+    words = shlex.split(line)
+    is_setting = re.compile(r"~methods\.\w+|[a-z][\w.]*=.*").fullmatch
+    if all(map(is_setting, words)) and not NOT_RUN.search(line):
+        recipe = [] if line.startswith("recipe=") else ["mild"]
+        assert cli.train([*recipe, *words, "--cfg"]) == 0
+
+
+@pytest.mark.parametrize(("typed", "suggestion"), SETTINGS)
+def test_wrong_setting_suggests_accepted_settings(
+    typed, suggestion, list_message_lines, work_folder
+):
+    lines = list_message_lines(f"resnet-train mild data.backend=synthetic {typed}")
+    assert suggestion in lines or any(line.startswith(f"{suggestion}: ") for line in lines)
+    compose_settings(suggestion)
+
+
+@pytest.mark.parametrize(("typed", "suggestion"), COMMANDS)
+def test_wrong_command_suggests_accepted_command(
+    typed, suggestion, list_message_lines, work_folder
+):
+    lines = [line for line in list_message_lines(typed) if suggestion in line]
+    assert lines
+    run_command_of(lines[0])
+
+
+@pytest.mark.parametrize("name", ["mild", "mine"])
+def test_missing_recipe_file_suggests_existing_recipe(name, run_command, work_folder):
+    assert f"; did you mean {name}?\n" in run_command(f"resnet-train {name}.yaml", 2).err
+
+
+@pytest.mark.parametrize("flags", ["--out p.csv --csv", "--csv --out p.csv"])
+def test_file_of_two_flags_is_one_problem(flags, list_message_lines, work_folder):
+    lines = list_message_lines(f"resnet-recipes predict first images {flags}")
+    assert lines[0] == "error: unknown flag --out p.csv; did you mean --csv p.csv?"
+
+
+@pytest.mark.parametrize("flag", ["--ckpt", "--continue"])
+def test_flag_that_means_resume_needs_no_recipe(flag, list_message_lines, work_folder):
+    (line, *_) = list_message_lines(f"resnet-train {flag} first")
+    assert line == f"error: unknown flag {flag} first; did you mean --resume first?"
+
+
+@pytest.mark.parametrize(
+    "typed", ["eval first data=my new images", "predict first my new images --top 1"]
+)
+def test_path_split_at_spaces_suggests_quotes(typed, list_message_lines, work_folder):
+    Path("my new images").symlink_to("images")
+    lines = list_message_lines(f"resnet-recipes {typed}")
+    assert lines[1] == f"'{'data=' * ('data=' in typed)}my new images'"
+
+
+@pytest.mark.parametrize("typed", ["lr = 0.1", "lr 0.1", "lr= 0.1", "lr =0.1"])
+def test_setting_split_by_spaces_is_one_problem(typed, list_message_lines):
+    assert " problems" not in list_message_lines(f"resnet-train mild --cfg {typed} seed=1")[0]
+
+
+def test_image_folder_name_with_spaces_is_accepted(run_command, work_folder):
+    (images := work_folder / "photos - all -2026").symlink_to("images")
+    run_command(f"resnet-train mild 'data={images}' bs=4 batch.bn_size=4 epochs=9 --dry-run")
+
+
+def test_image_folder_without_setting_is_one_problem(list_message_lines, work_folder):
+    lines = list_message_lines("resnet-train small images")
+    assert lines[:2] == ["error: images: settings are written key=value", "data=images"]
+
+
+def test_image_folder_before_recipe_flag_suggests_the_command(list_message_lines, work_folder):
+    lines = list_message_lines("resnet-train images --recipe mild epochs=3")
+    assert "resnet-train mild epochs=3 data=images" in lines
+    Path("my images").mkdir()
+    lines = list_message_lines("resnet-train 'my images' --recipe mild")
+    assert "resnet-train mild 'data=my images'" in lines
+
+
+@pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
+def test_recipe_after_unknown_flag_is_not_missing(flag, list_message_lines, work_folder):
+    assert " problems" not in list_message_lines(f"resnet-train {flag} mild data=images")[0]
+
+
+def test_run_shorter_than_warm_up_suggests_settings(list_message_lines, run_command, work_folder):
+    line = "resnet-train mild data=images bs=4 batch.bn_size=4 lr=0.01 epochs=1"
+    fix = next(text for text in list_message_lines(line) if text.startswith("schedule.warmup=0"))
+    run_command(f"{line} {fix.partition(',')[0]} --dry-run")
+
+
+def test_setting_typed_twice_is_reported(run_command):
+    note = "note: epochs=5 has no effect: a later argument changes the same setting\n"
+    line = "resnet-train mild data.backend=synthetic epochs=5"
+    assert note in run_command(f"{line} epochs=6 --cfg").err
+    assert note not in run_command(f"{line} epochs=5 --cfg").err
