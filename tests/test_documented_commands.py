@@ -25,16 +25,16 @@ from tests.pages import PAGES, ROOT, iterate_code_blocks
 from tests.run_folders import create_run_folder
 
 #: Flags that make `resnet-train` exit without starting a run.
-ASKS = {"--list", "--describe", "--cfg", "--version", "--help", "--dry-run"}
+PRINTING_FLAGS = {"--list", "--describe", "--cfg", "--version", "--help", "--dry-run"}
 
 #: Flags added to a command to make it fast.
-BRIEF = {"convert": ["--dry-run"], "watch": ["--once"]}
+ADDED_FLAGS = {"convert": ["--dry-run"], "watch": ["--once"]}
 
 #: Commands that take a minute or need a trained network: only their flags and recipes are checked.
-LONG = {"estimate", "eval", "predict", "export", "teach"}
+SLOW_COMMANDS = {"estimate", "eval", "predict", "export", "teach"}
 
 #: Replaced arguments: one value of a sweep is enough, and some names do not exist here.
-FEWER = {
+REPLACED_ARGUMENTS = {
     "epochs=curve": "epochs=22.5,30",
     "seed=1,2,3": "seed=1",
     "seed=1,2": "seed=1",
@@ -51,7 +51,7 @@ FEWER = {
 SHELL = ("", "sh", "bash", "console")
 
 #: Parts of arguments whose plans need downloaded weights, or take seconds to try all sizes.
-UNPLANNED = (
+UNPLANNED_PREFIXES = (
     *("finetune", "recipe=finetune", "model.weights=", "methods.distill."),
     *("model.name=timm:", "model.name=torchvision:"),
 )
@@ -176,7 +176,7 @@ def run_documented(name: str, arguments: list[str]) -> tuple[int, str]:
     """
     target = arguments[arguments.index(">") + 1] if ">" in arguments else None
     arguments = [
-        FEWER.get(argument, argument)
+        REPLACED_ARGUMENTS.get(argument, argument)
         for argument in (arguments[: arguments.index(">")] if target else arguments)
     ]
     code, output = (
@@ -202,14 +202,20 @@ def plan_training(arguments: tuple[str, ...]) -> tuple[int, str]:
     if "--resume" in arguments:
         at = arguments.index("--resume")
         arguments = arguments[:at] + arguments[at + 2 :]
-    ask = "--cfg" if any(argument.startswith(UNPLANNED) for argument in arguments) else "--dry-run"
-    return run_program(cli.train, [*arguments] if ASKS & set(arguments) else [*arguments, ask])
+    ask = (
+        "--cfg"
+        if any(argument.startswith(UNPLANNED_PREFIXES) for argument in arguments)
+        else "--dry-run"
+    )
+    return run_program(
+        cli.train, [*arguments] if PRINTING_FLAGS & set(arguments) else [*arguments, ask]
+    )
 
 
 def run_subcommand(arguments: list[str]) -> tuple[int, str]:
     """Run a subcommand of `resnet-recipes`; a doctor may report problems with this machine."""
     verb, *rest = arguments
-    if verb in LONG and "--help" not in rest:
+    if verb in SLOW_COMMANDS and "--help" not in rest:
         parsed = parse_arguments(rest, get_usage(verb))
         recipe = any(argument.startswith("recipe=") for argument in parsed.positional)
         return plan_training(tuple(parsed.positional)) if recipe else (0, "")
@@ -217,7 +223,8 @@ def run_subcommand(arguments: list[str]) -> tuple[int, str]:
         parse_arguments(rest, get_usage(verb))  # plots take seconds; --fix-val needs a file
         return 0, ""
     code, output = run_program(
-        cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])]
+        cli.main,
+        [verb, *rest, *ADDED_FLAGS.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])],
     )
     return (0 if verb == "doctor" and code == 3 else code), output
 

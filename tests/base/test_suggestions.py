@@ -35,7 +35,7 @@ from tests.checks import get_error, get_problem
 from tests.tables import parse_rows
 
 #: Values for options that do not accept every number.
-VALUES = dict(
+EXAMPLE_VALUES = dict(
     parse_rows(
         """
 data | /data/imagenet
@@ -87,7 +87,7 @@ def make_value(name: str) -> str:
     takes_value = MEANINGS[name].takes_value
     ours = next((word for word in template.split() if "{}" in word), template).split("=")[0]
     number = "0.1" if ours.startswith("methods.") or ours in ("lr", "wd") else "4"
-    return VALUES.get(name, VALUES.get(ours, number)) if takes_value else ""
+    return EXAMPLE_VALUES.get(name, EXAMPLE_VALUES.get(ours, number)) if takes_value else ""
 
 
 def test_every_suggested_setting_is_accepted():

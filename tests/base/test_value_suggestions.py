@@ -123,7 +123,7 @@ def test_unrecognized_value_keeps_its_fix():
 
 
 #: By unit: the suggested value and the suggested duration for three units.
-THREE = {
+SUGGESTIONS_FOR_THREE = {
     "": ("3", "3ep"),
     "%": ("0.03", ""),
     "ep": ("", "3ep"),
@@ -138,7 +138,7 @@ THREE = {
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_add_likely_value_parses_every_unit(unit):
-    value, length = THREE["" if unit == "number" else UNITS[unit].text]
+    value, length = SUGGESTIONS_FOR_THREE["" if unit == "number" else UNITS[unit].text]
     typed = "3" if unit == "number" else f"3 {unit}"
     fixes = add_likely_value(Problem("rate", typed, "wrong"), Section, "rate", typed).fixes
     assert fixes == ((Value(value),) if value and unit != "number" else ())

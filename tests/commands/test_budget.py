@@ -15,17 +15,20 @@ from tests.plans import TINY
 ARGUMENTS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
 
 #: An epoch has 128 images. Each evaluation, including the second at the end of a run, has 50.
-EPOCH = 1.28 + 0.5
-START = 6.0
-SAVE = 1.0
-LAST = 0.5 + SAVE
+EPOCH_SECONDS = 1.28 + 0.5
+START_SECONDS = 6.0
+SAVE_SECONDS = 1.0
+END_SECONDS = 0.5 + SAVE_SECONDS
 SPEEDS = Speeds(
     {32: (0.01,) * 4},
     evaluation_images_per_second=100.0,
-    start_seconds=START,
-    save_seconds=SAVE,
+    start_seconds=START_SECONDS,
+    save_seconds=SAVE_SECONDS,
 )
-FITS = int((120 / MAX_DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two minutes
+#: Epochs in two minutes.
+FITTING_EPOCHS = int(
+    (120 / MAX_DRIFT - START_SECONDS - END_SECONDS) / (EPOCH_SECONDS + SAVE_SECONDS)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +49,9 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # two minutes each
         arguments = f"run={name} budget='{budget}' launch.price={price}"
         message = run_command(f"resnet-train {ARGUMENTS} {arguments}", 75).err
-        assert read_duration(name) == f"{FITS}ep"
+        assert read_duration(name) == f"{FITTING_EPOCHS}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
-        assert f"budget={budget} sets {FITS} epochs\n" in message
+        assert f"budget={budget} sets {FITTING_EPOCHS} epochs\n" in message
     assert len(measurements) == 1
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
@@ -56,7 +59,8 @@ def test_budget_becomes_the_largest_fitting_number_of_epochs(
 def test_budget_reserves_time_for_evaluations_and_checkpoints(run_command, run_folders):
     every = "evaluation.interval=1dur checkpoint.interval=1dur"
     run_command(f"resnet-train {ARGUMENTS} run=a budget=2m {every}", 75)
-    assert read_duration("a") == f"{int((120 / MAX_DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
+    training_seconds = 120 / MAX_DRIFT - START_SECONDS - 2 * END_SECONDS
+    assert read_duration("a") == f"{int((training_seconds + 1e-9) / 1.28)}ep"
 
 
 @pytest.fixture
@@ -89,7 +93,7 @@ def test_budget_with_slow_evaluations_evaluates_once_by_default(
     assert read(Path("runs/a/config.yaml")).evaluation.interval == interval
     if interval == "1dur":
         seconds = float(budget.rstrip("ms")) * (60 if budget[-1] == "m" else 1)
-        epochs = (seconds / MAX_DRIFT - START - SAVE - 10) / (1.28 + SAVE)
+        epochs = (seconds / MAX_DRIFT - START_SECONDS - SAVE_SECONDS - 10) / (1.28 + SAVE_SECONDS)
         assert float(recipe.max_duration[:-2]) == pytest.approx(epochs, abs=1)
     plan = run_command(f"resnet-train {ARGUMENTS} budget={budget} {arguments} --dry-run").out
     assert ("at the end" in plan) == (interval == "1dur")
@@ -202,8 +206,8 @@ def test_api_plans_a_budget_and_estimates_a_run(measurements, tmp_path):
     arguments = shlex.split(ARGUMENTS)[1:]
     recipe = api.compose("mild", *arguments, budget="2m", run="mine", **{"run.root": tmp_path})
     folder = api.prepare(recipe)
-    assert read(folder / "config.yaml").max_duration == f"{FITS}ep"
-    whole = api.estimate(api.compose("mild", *arguments, epochs=FITS))
-    expected = START + LAST + FITS * (EPOCH + SAVE)
+    assert read(folder / "config.yaml").max_duration == f"{FITTING_EPOCHS}ep"
+    whole = api.estimate(api.compose("mild", *arguments, epochs=FITTING_EPOCHS))
+    expected = START_SECONDS + END_SECONDS + FITTING_EPOCHS * (EPOCH_SECONDS + SAVE_SECONDS)
     assert 60 * whole.max_minutes == pytest.approx(MAX_DRIFT * expected, abs=0.1)
     assert len(measurements) == 1

@@ -16,10 +16,10 @@ from resnet_recipes.recipe.library import Library
 from tests.images import create_random_images
 from tests.run_folders import create_run_folder
 
-CPU = "launch.device=cpu gpus=1"
-OWN = f"data=images bs=8 batch.bn_size=8 {CPU}"
-IMAGES = f"data=/data/imagenet {CPU}"
-SPLIT = "data.val_share=0.1\ndata.workers=2\n"
+ON_CPU = "launch.device=cpu gpus=1"
+ON_OWN_IMAGES = f"data=images bs=8 batch.bn_size=8 {ON_CPU}"
+ON_IMAGENET = f"data=/data/imagenet {ON_CPU}"
+VALIDATION_SPLIT = "data.val_share=0.1\ndata.workers=2\n"
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def list_candidates(run_json: Callable[..., Any]) -> Callable[[str], list[dict]]
 
 
 def test_candidates_list_published_durations_and_pareto_front(imagenet, list_candidates):
-    rows = list_candidates(f"{IMAGES} --price 2")
+    rows = list_candidates(f"{ON_IMAGENET} --price 2")
     candidates = {(row["recipe"], row["epochs"]): row for row in rows}
     assert candidates["mild", 67]["top1_percent"] == 78.1
     assert candidates["mild", 67]["accuracy"] == "published"
@@ -57,7 +57,7 @@ def test_candidates_list_published_durations_and_pareto_front(imagenet, list_can
 
 
 def test_candidates_ignore_a_budget_in_a_path(imagenet, list_candidates):
-    tables = [list_candidates(f"data=/{name} {CPU}") for name in ("imagenet", "budget=1h")]
+    tables = [list_candidates(f"data=/{name} {ON_CPU}") for name in ("imagenet", "budget=1h")]
     first, second = ([(row["recipe"], row["epochs"]) for row in rows] for rows in tables)
     assert first == second
 
@@ -66,17 +66,19 @@ def test_own_runs_replace_published_accuracy(imagenet, list_candidates):
     run = create_run_folder(Path("runs"), "a", top1=77.0, epochs=67.0)
     (run / "data.json").write_text(json.dumps({"train_digest": IMAGENET_FACTS.train_digest}))
     (row,) = [
-        row for row in list_candidates(IMAGES) if (row["recipe"], row["epochs"]) == ("mild", 67)
+        row
+        for row in list_candidates(ON_IMAGENET)
+        if (row["recipe"], row["epochs"]) == ("mild", 67)
     ]
     assert (row["top1_percent"], row["accuracy"]) == (77.0, "1 own run")
-    recipes = {row["recipe"] for row in list_candidates(f"{IMAGES} --reach 78.1")}
+    recipes = {row["recipe"] for row in list_candidates(f"{ON_IMAGENET} --reach 78.1")}
     assert "hot" in recipes
     assert "mild" not in recipes  # 78.1% was published for the 67 epochs of the own run
 
 
 def test_candidates_within_time_list_most_accurate_first(imagenet, list_candidates):
     hours = 3000
-    rows = list_candidates(f"{IMAGES} --within {hours}h")
+    rows = list_candidates(f"{ON_IMAGENET} --within {hours}h")
     assert all(row["most_minutes"] <= 60 * hours for row in rows)
     accuracies = [row["top1_percent"] for row in rows if row["top1_percent"]]
     assert accuracies == sorted(accuracies, reverse=True)
@@ -85,13 +87,13 @@ def test_candidates_within_time_list_most_accurate_first(imagenet, list_candidat
 
 
 def test_candidates_for_accuracy_list_fastest_first(imagenet, list_candidates, run_command):
-    rows = list_candidates(f"{IMAGES} --reach 78")
+    rows = list_candidates(f"{ON_IMAGENET} --reach 78")
     assert all(row["top1_percent"] >= 78 for row in rows)
     assert {"mild", "ffcv_rn50", "hot"} <= {row["recipe"] for row in rows}
     minutes = [row["minutes"] for row in rows]
     assert minutes == sorted(minutes)
     message = "No recipe is known to reach 99% on these images."
-    assert message in run_command(f"resnet-recipes estimate {IMAGES} --reach 99", 3).out
+    assert message in run_command(f"resnet-recipes estimate {ON_IMAGENET} --reach 99", 3).out
 
 
 @pytest.fixture
@@ -101,19 +103,19 @@ def small_images(tmp_path):
 
 
 def test_candidates_for_other_images_use_only_own_runs(small_images, list_candidates):
-    rows = list_candidates(OWN)
+    rows = list_candidates(ON_OWN_IMAGES)
     assert {"mild", "small"} <= {row["recipe"] for row in rows}
     assert not any(row["top1_percent"] or row["front"] for row in rows)
     (digest,) = {data.survey_images(data.DataConfig(root=str(small_images))).train_digest}
     for name, top1, changes in (
         ("a", 50.0, ""),
-        ("b", 60.0, SPLIT),
+        ("b", 60.0, VALIDATION_SPLIT),
         ("c", 90.0, "optimizer.lr=9\n"),
     ):
         run = create_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
         (run / "data.json").write_text(json.dumps({"train_digest": digest}))
         (run / "overrides.txt").write_text(f"max_duration=7ep\n{changes}")
-    candidates = {(row["recipe"], row["epochs"]): row for row in list_candidates(OWN)}
+    candidates = {(row["recipe"], row["epochs"]): row for row in list_candidates(ON_OWN_IMAGES)}
     assert candidates["small", 7]["top1_percent"] == 55.0
     assert candidates["small", 7]["accuracy"] == "2 own runs"
 
@@ -126,7 +128,7 @@ def test_candidates_keep_the_steps_of_a_recipe(
     (digest,) = {data.survey_images(data.DataConfig(root=str(small_images))).train_digest}
     run = create_run_folder(Path("runs"), "a", recipe="finetune", top1=50.0, epochs=400 / 3)
     (run / "data.json").write_text(json.dumps({"train_digest": digest}))
-    arguments = f"data=images bs=3 batch.bn_size=3 {CPU}"
+    arguments = f"data=images bs=3 batch.bn_size=3 {ON_CPU}"
     (row,) = list_candidates(arguments)
     assert (row["epochs"], row["accuracy"]) == (400 / 3, "1 own run")
     assert row["command"].endswith(" epochs=400ba")
@@ -134,7 +136,7 @@ def test_candidates_keep_the_steps_of_a_recipe(
 
 
 def test_budget_without_recipe_explains_chosen_recipe(small_images, run_command):
-    out, err = run_command(f"resnet-train {OWN} budget=5m --dry-run")
+    out, err = run_command(f"resnet-train {ON_OWN_IMAGES} budget=5m --dry-run")
     assert "recipe=small: best for images of " in err
     assert "; next: finetune, mild\n" in err
     assert "\n  recipe     small, packaged" in out
@@ -143,17 +145,17 @@ def test_budget_without_recipe_explains_chosen_recipe(small_images, run_command)
 def test_candidates_skip_a_run_with_damaged_facts(small_images, list_candidates):
     run = create_run_folder(Path("runs"), "a")
     (run / "data.json").write_text("{")
-    assert list_candidates(OWN)
+    assert list_candidates(ON_OWN_IMAGES)
 
 
 def test_budget_too_small_reports_the_minimum(small_images, run_command):
-    message = run_command(f"resnet-train {OWN} budget=0.01s --dry-run", 2).err
+    message = run_command(f"resnet-train {ON_OWN_IMAGES} budget=0.01s --dry-run", 2).err
     assert "budget=0.01s is too small: the shortest sensible run is epochs=" in message
     assert " problems" not in message
 
 
 def test_candidates_within_too_little_suggest_the_flag(small_images, run_command):
-    command = f"resnet-recipes estimate mild {OWN} --within"
+    command = f"resnet-recipes estimate mild {ON_OWN_IMAGES} --within"
     message = run_command(f"{command} 0.01s", 2).err
     assert "error: --within 0.01s is too small: the shortest sensible run is epochs=" in message
     (fix,) = re.findall("use:   --within (.*)", message)
@@ -174,13 +176,13 @@ def test_estimate_without_data_is_rejected(small_images, run_command):
     text = (Path(__file__).parents[2] / "recipes/small.yaml").read_text()
     Path("recipes").mkdir()
     Path("recipes/small.yaml").write_text(text.replace("\ndata:\n", "\ndata:\n  root: images\n"))
-    message = run_command(f"resnet-recipes estimate bs=8 batch.bn_size=8 {CPU}", 2).err
+    message = run_command(f"resnet-recipes estimate bs=8 batch.bn_size=8 {ON_CPU}", 2).err
     assert message.startswith("error: data is missing: pass a folder of images")
 
 
 def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command):
     """Some recipes train for one epoch in five seconds, others do not."""
-    out = run_command(f"resnet-recipes estimate {OWN} --within 5s").out
+    out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES} --within 5s").out
     text = " ".join(out.split())
     assert re.search(r"skipped: [a-z0-9_, ]+: --within is too short", text)
     assert "budget is" not in text
@@ -189,7 +191,7 @@ def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command)
 def test_skipped_recipes_with_one_problem_share_a_line(tmp_path, run_command):
     """Mild uses bs=2048 and FFCV's recipe bs=4096, more than these images; finetune uses bs=16."""
     create_random_images(tmp_path / "images", train=2)
-    out = run_command(f"resnet-recipes estimate data=images {CPU}").out
+    out = run_command(f"resnet-recipes estimate data=images {ON_CPU}").out
     (names,) = re.findall(
         "skipped: ([a-z0-9_, ]+): bs in the recipe is more than", " ".join(out.split())
     )
@@ -207,7 +209,7 @@ def large_images(small_images, monkeypatch, tmp_path):
 
 
 def test_budget_for_photographs_suggests_fine_tuning(large_images, run_command):
-    message = run_command(f"resnet-train {OWN} budget=50m", 3).err
+    message = run_command(f"resnet-train {ON_OWN_IMAGES} budget=50m", 3).err
     assert "recipe=finetune: best here, as it starts from weights" in message
     assert "next: mild" in message
     assert "model.weights=torchvision is not on this machine" in message
@@ -231,7 +233,7 @@ def test_budget_on_gpu_chooses_fine_tuning_without_prediction(
 
 
 def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_command):
-    output = " ".join(run_command(f"resnet-recipes estimate {OWN}").out.split())
+    output = " ".join(run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out.split())
     assert "small: data.train_size is for smaller images than these, of 200 px" in output
     assert "finetune: model.weights=torchvision is not on this machine: " in output
     assert "python3 -c" not in output
@@ -245,7 +247,7 @@ def test_estimate_reports_all_wrong_flags(run_command):
 
 
 def test_wrong_estimate_does_not_report_missing_weights(large_images, run_command):
-    err = run_command(f"resnet-recipes estimate finetune {OWN} bs=8 --cost 3", 2).err
+    err = run_command(f"resnet-recipes estimate finetune {ON_OWN_IMAGES} bs=8 --cost 3", 2).err
     assert err.startswith("error: unknown flag --cost 3; did you mean --price 3?\n")
 
 
@@ -253,7 +255,7 @@ def test_candidates_report_a_missing_weights_file(small_images, run_command, mon
     Path("recipes").mkdir()
     Path("recipes/a.yaml").write_text("defaults: [small]\nmodel: {weights: /none.pt}\n")
     monkeypatch.setattr(Library, "list_names", lambda _: ["a", "small"])
-    out = run_command(f"resnet-recipes estimate {OWN}").out
+    out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out
     assert "\na: model.weights=/none.pt does not exist\n" in out
 
 
@@ -265,7 +267,7 @@ def test_candidates_omit_recipes_up_to_96_pixels(
 ):
     for image in small_images.rglob("*.jpg"):
         Image.new("RGB", (side, side)).save(image)
-    rows = list_candidates(f"{OWN} data.train_size={train_size}")
+    rows = list_candidates(f"{ON_OWN_IMAGES} data.train_size={train_size}")
     assert ("small" not in {row["recipe"] for row in rows}) == is_skipped
 
 
@@ -274,10 +276,10 @@ def test_budget_chooses_second_recipe_without_reason_of_first(
     large_images, run_command, monkeypatch, names
 ):
     monkeypatch.setattr(Library, "list_names", lambda _: names)
-    arguments = f"{OWN} optimizer.momentum=0.9"  # AdamW of finetune has no momentum
+    arguments = f"{ON_OWN_IMAGES} optimizer.momentum=0.9"  # AdamW of finetune has no momentum
     message = run_command(f"resnet-train {arguments} budget=2h --dry-run").err
     assert re.search(r"^recipe=mild(; next: ffcv_rn50)?$", message, re.MULTILINE)
-    named = run_command(f"resnet-recipes estimate mild {OWN} --within 2h").out
+    named = run_command(f"resnet-recipes estimate mild {ON_OWN_IMAGES} --within 2h").out
     assert "resnet-train mild" in named
     assert "starts from weights" not in named
 
@@ -300,6 +302,6 @@ def test_missing_recipe_is_suggested_from_the_images(
 
 
 def test_budget_on_imagenet_chooses_by_published_accuracy(imagenet, run_folders, run_command):
-    message = run_command(f"resnet-train {IMAGES} budget=3000h --dry-run").err
+    message = run_command(f"resnet-train {ON_IMAGENET} budget=3000h --dry-run").err
     assert "the most accurate according to published results; next: " in message
     assert "recipe is missing" in run_command("resnet-train data=/data/imagenet --dry-run", 2).err

@@ -54,19 +54,20 @@ def unread_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return create_random_images(tmp_path / "images", train=3)
 
 
-FILES = TINY.replace("data.backend=synthetic", "data=images")
+IMAGE_FOLDER_ARGUMENTS = TINY.replace("data.backend=synthetic", "data=images")
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_check_reports_unreadable_images_before_training(split, unread_images, run_command):
     for name in ("pattern0/0.jpg", "pattern1/1.jpg", "pattern2/2.jpg"):
         (unread_images / split / name).write_bytes(b"no image")
-    message = run_command(f"resnet-train mild {FILES} --check", 3).err
+    message = run_command(f"resnet-train mild {IMAGE_FOLDER_ARGUMENTS} --check", 3).err
     assert f"has unreadable images in {split}: 3, such as images/{split}/pattern" in message
     assert "try:   resnet-recipes doctor data images\n" in message
     assert ("use:   data.on_bad_image=skip\n" in message) == (split == "train")
     skipped = run_command(
-        f"resnet-train mild {FILES} data.on_bad_image=skip --check", 3 * (split == "val")
+        f"resnet-train mild {IMAGE_FOLDER_ARGUMENTS} data.on_bad_image=skip --check",
+        3 * (split == "val"),
     )
     assert ("skipping unreadable images in train: 3" in skipped.err) == (split == "train")
     hint = "hint:  replace or delete them; data.on_bad_image=skip is for training images\n"
@@ -76,22 +77,22 @@ def test_check_reports_unreadable_images_before_training(split, unread_images, r
 def test_train_rejects_unreadable_validation_images(unread_images, run_command):
     (unread_images / "train/pattern0/1.jpg").write_bytes(b"no image")
     (unread_images / "val/pattern0/0.jpg").write_bytes(b"no image")
-    message = run_command(f"resnet-train mild {FILES}", 3).err
+    message = run_command(f"resnet-train mild {IMAGE_FOLDER_ARGUMENTS}", 3).err
     assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg, which is" in message
     assert "      hint:  replace or delete them; only validation images were checked\n" in message
-    swept = run_command(f"resnet-train -m mild {FILES} lr=1,2", 3).err
+    swept = run_command(f"resnet-train -m mild {IMAGE_FOLDER_ARGUMENTS} lr=1,2", 3).err
     assert "has unreadable images in val: 1, such as images/val/pattern0/0.jpg, which is" in swept
     assert not Path("runs").exists()
     (unread_images / "val/pattern0/0.jpg").unlink()
-    run_command(f"resnet-train mild {FILES}")
+    run_command(f"resnet-train mild {IMAGE_FOLDER_ARGUMENTS}")
 
 
 def test_check_decodes_images_until_time_limit(unread_images, run_command, monkeypatch):
     count = len([*unread_images.glob("*/*/*.jpg")])
-    message = run_command(f"resnet-train mild {FILES} --check --no-plan").err
+    message = run_command(f"resnet-train mild {IMAGE_FOLDER_ARGUMENTS} --check --no-plan").err
     assert "recipe  " not in message
     assert f"decoded {count} of {count} images\n" in message
     monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK_IMAGES", 10)
     monkeypatch.setattr(checks, "DECODE_SECONDS", 1e-9)
-    message = run_command(f"resnet-train mild {FILES} --check").err
+    message = run_command(f"resnet-train mild {IMAGE_FOLDER_ARGUMENTS} --check").err
     assert f"of {count} images in 0 s; resnet-recipes doctor data" in message

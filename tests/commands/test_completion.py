@@ -77,7 +77,7 @@ def test_bash_completes_recipes_settings_methods_and_runs(bash_script, line, exp
 
 
 #: Lines whose last argument has a single completion in every shell, and the completed line.
-ONE = {
+SINGLE_COMPLETIONS = {
     "resnet-train recipe=min": "recipe=mine",
     "resnet-train data=rec": "data=recipes/",
     "resnet-train min": "mine",
@@ -101,10 +101,13 @@ def install_script(shell: str, folder: Path) -> str:
 
 def test_fish_completes_like_bash(tmp_path):
     script = install_script("fish", tmp_path)
-    asked = "".join(f"; complete -C '{line}'; echo" for line in ONE)
+    asked = "".join(f"; complete -C '{line}'; echo" for line in SINGLE_COMPLETIONS)
     command = ["fish", "--no-config", "-c", f"source {script}{asked}"]
     process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert (process.stdout.rstrip("\n").split("\n\n"), process.stderr) == ([*ONE.values()], "")
+    assert (process.stdout.rstrip("\n").split("\n\n"), process.stderr) == (
+        [*SINGLE_COMPLETIONS.values()],
+        "",
+    )
 
 
 def test_zsh_on_a_terminal_completes_like_bash(tmp_path):
@@ -117,7 +120,7 @@ def test_zsh_on_a_terminal_completes_like_bash(tmp_path):
     start = f"autoload -U compinit; compinit -D -u; . {script}; {show}; bindkey '^X' show\n"
     completions = []
     os.write(terminal, start.encode())
-    for line in ONE:
+    for line in SINGLE_COMPLETIONS:
         os.write(terminal, f"{line}\t\x18".encode())
         screen = b""
         while b">\r\n" not in screen:
@@ -126,7 +129,7 @@ def test_zsh_on_a_terminal_completes_like_bash(tmp_path):
     os.write(terminal, b"exit\n")
     os.waitpid(child, 0)
     os.close(terminal)
-    assert completions == [*ONE.values()]
+    assert completions == [*SINGLE_COMPLETIONS.values()]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -12,7 +12,7 @@ from resnet_recipes.commands.completion import SCRIPT_PATHS, format_script
 from resnet_recipes.commands.dispatch import COMMANDS, get_usage
 
 ALL_COMMANDS = ("train", *COMMANDS)
-HEAVY = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
+SLOW_LIBRARIES = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
 
 
 @pytest.mark.parametrize("name", ALL_COMMANDS)
@@ -38,7 +38,7 @@ def test_example_on_help_page_is_accepted(name):
 
 def test_help_imports_no_slow_library():
     names = ", ".join(f"resnet_recipes.commands.{name}" for name in ALL_COMMANDS)
-    code = f"import sys, {names}; sys.exit(str(sys.modules.keys() & {HEAVY}))"
+    code = f"import sys, {names}; sys.exit(str(sys.modules.keys() & {SLOW_LIBRARIES}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr == "set()\n"
 

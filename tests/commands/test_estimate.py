@@ -17,7 +17,7 @@ ARGUMENTS = (
     "schedule.warmup=1ba launch.device=cpu"
 )
 
-FIXED = "~methods.progressive_resizing"
+FIXED_SIZE = "~methods.progressive_resizing"
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_estimate_names_bottleneck_and_setting(run_command):
     assert "use:   methods.progressive_resizing.at=loader" in out
 
 
-RESIZING = "use:   'methods.progressive_resizing={}'"
+RESIZING_ADVICE = "use:   'methods.progressive_resizing={}'"
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_estimate_suggests_resizing_unless_plan_warns(
     """Four epochs end below the full size, and pretrained weights start at it."""
     speeds = Speeds({176: (0.04,) * 4}, 1000.0, {176: 1000.0}, 16)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
-    out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED} {arguments}").out
+    out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE} {arguments}").out
     assert "At 176 px, the step is the bottleneck" in out
-    assert (RESIZING in out) == is_suggested
+    assert (RESIZING_ADVICE in out) == is_suggested
     assert "hint:  use fewer epochs= or a smaller data.train_size=\n" in out
 
 
@@ -113,7 +113,7 @@ def test_estimate_and_plan_advise_fewer_evaluations(monkeypatch, run_command):
     """An epoch trains for 5 seconds; its evaluation takes 10."""
     speeds = Speeds({176: (0.04,) * 4}, 5.0, {176: 1000.0}, 16)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
-    arguments = f"{ARGUMENTS} {FIXED} evaluation.interval=1ep"
+    arguments = f"{ARGUMENTS} {FIXED_SIZE} evaluation.interval=1ep"
     out = run_command(f"resnet-recipes estimate {arguments}").out
     assert ", more than training: 5:07\n      use:   evaluation.interval=2ep\n" in out
     assert "bottleneck" not in out
@@ -128,7 +128,7 @@ def test_estimate_notes_parts_that_disagree(both, is_noted, monkeypatch, run_com
     """Steps alone reach 25 images/s: 5:07 for 60 epochs of 128 images."""
     speeds = Speeds({176: (0.04,) * 4}, 1e6, {176: 1e6}, 16, total_images_per_second=both)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
-    out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED}").out
+    out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE}").out
     assert ("The parts disagree" in out) == is_noted
     if is_noted:
         text = " ".join(out.split())
@@ -162,9 +162,12 @@ def test_plan_has_time_and_cost_once_measured(run_command):
 @pytest.mark.parametrize(
     ("arguments", "epochs"),
     [
-        (FIXED, [0, 1, 2, 3]),
+        (FIXED_SIZE, [0, 1, 2, 3]),
         ("", [0, 1, 25, 59]),  # 88, 88, 92 and 176 px
-        (f"{FIXED} max_duration=20ba", [0, 1]),  # an epoch has 8 steps: the third is incomplete
+        (
+            f"{FIXED_SIZE} max_duration=20ba",
+            [0, 1],
+        ),  # an epoch has 8 steps: the third is incomplete
     ],
 )
 def test_estimate_sample_trains_epochs_of_full_schedule(arguments, epochs, received_jobs, run_json):

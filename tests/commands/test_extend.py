@@ -14,14 +14,16 @@ from tests.plans import TINY
 from tests.run_folders import create_run_folder
 from tests.tables import parse_rows
 
-START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
+WSD_ARGUMENTS = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
 
 @pytest.mark.slow
-def test_extended_run_reports_its_origin_everywhere(
+def test_extended_run_reports_its_origin(
     run_folders: list[Path], forks: ForkServer, run_command: Callable[..., Streams]
 ):
-    arguments = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # stable phase: 8 steps
+    arguments = (
+        f"resnet_recipes mild {WSD_ARGUMENTS} max_duration=10ba run=mine"  # stable phase: 8 steps
+    )
     assert forks.run(Path.cwd(), *arguments.split()).wait()[0] == 0
     out = run_command("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
     total, saved = re.search(
@@ -59,7 +61,7 @@ def test_extended_run_reports_its_origin_everywhere(
     assert {path.name for path in Path("runs").iterdir()} == {"mine", longer.name}
 
 
-def test_extension_without_stable_phase_suggests_what_works(run_folders, run_command):
+def test_extension_without_stable_phase_suggests_settings(run_folders, run_command):
     run_command(f"resnet-train mild {TINY} run=mine", 75)
     line = "resnet-train --extend mine max_duration=20ba"
     message = run_command(line, 2).err
@@ -84,7 +86,7 @@ def test_extension_without_stable_phase_suggests_what_works(run_folders, run_com
 --extend . | 3 | --extend . is not a run folder: it has no config.yaml
 --extend a mild | 2 | mild: --extend names the run, and the new run keeps its recipe
 --extend | 2 | --extend needs a run
-mild {START} run.extends=b | 2 | run.extends=b: there is no run
+mild {WSD_ARGUMENTS} run.extends=b | 2 | run.extends=b: there is no run
 """
     ),
 )

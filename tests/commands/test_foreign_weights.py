@@ -21,8 +21,8 @@ from tests.tables import read_csv_rows
 timm = pytest.importorskip("timm")
 
 #: Labels of the image folders: some ImageNet classes, but not the first.
-LABELS = (3, 217, 482, 999)
-NAME = "model.name=timm:test_vit"
+IMAGENET_LABELS = (3, 217, 482, 999)
+NETWORK_SETTING = "model.name=timm:test_vit"
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def timm_logits() -> dict[str, torch.Tensor]:
     transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
     rng = np.random.default_rng(0)
     logits = {}
-    for label in LABELS:
+    for label in IMAGENET_LABELS:
         folder = Path("some/val", get_wordnet_ids()[label])
         folder.mkdir(parents=True)
         for number in range(3):
@@ -63,15 +63,17 @@ def timm_logits() -> dict[str, torch.Tensor]:
 
 def test_foreign_weights_predict_as_in_their_library(timm_logits, run_command):
     """For eval, predict and Python: the same classes, and probabilities within 0.01."""
-    run_command(f"resnet-recipes eval theirs.pth {NAME} data=some --images eval.csv")
-    run_command(f"resnet-recipes predict theirs.pth {NAME} some/val --top 1 --csv predict.csv")
+    run_command(f"resnet-recipes eval theirs.pth {NETWORK_SETTING} data=some --images eval.csv")
+    run_command(
+        f"resnet-recipes predict theirs.pth {NETWORK_SETTING} some/val --top 1 --csv predict.csv"
+    )
     rows = {
         row["path"]: (row["prediction"], row["probability"]) for row in read_csv_rows("eval.csv")
     }
     others = {
         row["file"]: (row["class_1"], row["probability_1"]) for row in read_csv_rows("predict.csv")
     }
-    network = rr.load("theirs.pth", NAME)
+    network = rr.load("theirs.pth", NETWORK_SETTING)
     assert rows.keys() == others.keys() == timm_logits.keys()
     for path, logits in timm_logits.items():
         share, label = logits.softmax(0).max(0)
@@ -84,7 +86,7 @@ def test_foreign_weights_predict_as_in_their_library(timm_logits, run_command):
 
 
 def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, run_command):
-    result = run_command(f"resnet-recipes eval theirs.pth {NAME} data=some --json")
+    result = run_command(f"resnet-recipes eval theirs.pth {NETWORK_SETTING} data=some --json")
     report = json.loads(result.out)
     right = sum(
         get_wordnet_ids()[int(logits.argmax())] == Path(path).parent.name
@@ -93,12 +95,12 @@ def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, run
     assert report["top1_percent"] == pytest.approx(100 * right / 12)
     assert (report["eval_size"], report["eval_resize"]) == (160, 168)
     assert {row["class"] for row in report["classes"]} == {
-        get_wordnet_ids()[each] for each in LABELS
+        get_wordnet_ids()[each] for each in IMAGENET_LABELS
     }
     assert "read as timm:test_vit with images normalized by a mean of 0.5/0.5/0.5" in result.err
     Path("some/val/n0").mkdir()
     Path("some/val/n0/a.png").write_bytes(Path(next(iter(timm_logits))).read_bytes())
-    result = run_command(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err
+    result = run_command(f"resnet-recipes eval theirs.pth {NETWORK_SETTING} data=some", 3).err
     assert "has 5 classes; the network has 1,000 ImageNet classes\n" in result
     assert "hint:  resnet-train finetune trains a network for other classes" in result
 
@@ -106,7 +108,7 @@ def test_eval_measures_foreign_weights_on_some_imagenet_classes(timm_logits, run
 def test_exported_foreign_weights_predict_the_same(timm_logits, run_command):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    arguments = f"{NAME} data=some --to onnx --with-preprocessing --out out"
+    arguments = f"{NETWORK_SETTING} data=some --to onnx --with-preprocessing --out out"
     run_command(f"resnet-recipes export theirs.pth {arguments}")
     session = onnxruntime.InferenceSession("out/model.onnx")
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
@@ -119,19 +121,19 @@ def test_exported_foreign_weights_predict_the_same(timm_logits, run_command):
 def test_weights_without_network_name_suggest_settings(timm_logits, run_command):
     Path("theirs.pth").rename("test_vit.pth")
     message = run_command("resnet-recipes eval test_vit.pth data=some", 3).err
-    assert f"{NAME}\n" in message
+    assert f"{NETWORK_SETTING}\n" in message
     Path("test_vit.pth").rename("mine.pth")
     message = run_command("resnet-recipes eval mine.pth data=some", 3).err
-    assert "hint:  name the network: model.name=timm:NAME or" in message
+    assert "hint:  name the network: model.name=timm:NETWORK_SETTING or" in message
     Path("mine.pth").rename("test_vit.pth")
     message = run_command("resnet-recipes plan finetune model.weights=test_vit.pth", 3).err
-    assert f"use:   {NAME}\n" in message
+    assert f"use:   {NETWORK_SETTING}\n" in message
     message = run_command("resnet-recipes eval test_vit.pth --model timm:test_vit data=some", 2).err
-    line = f"resnet-recipes eval test_vit.pth data=some {NAME}"
+    line = f"resnet-recipes eval test_vit.pth data=some {NETWORK_SETTING}"
     assert line in message
     run_command(line)
     with pytest.raises(RecipeError, match="cannot be changed here"):
-        rr.load("test_vit.pth", NAME, "data.eval_size=64")
+        rr.load("test_vit.pth", NETWORK_SETTING, "data.eval_size=64")
 
 
 def test_undescribed_teacher_suggests_an_export(timm_logits, run_command, monkeypatch):
@@ -141,7 +143,7 @@ def test_undescribed_teacher_suggests_an_export(timm_logits, run_command, monkey
     Path("theirs.pth").rename("test_vit.pth")
     message = run_command(f"{plan}test_vit.pth", 3).err
     path = Path("test_vit.pth")
-    command = f"resnet-recipes export {path} {NAME} --to safetensors --out teacher"
+    command = f"resnet-recipes export {path} {NETWORK_SETTING} --to safetensors --out teacher"
     assert f"try:   {command}\n" in message
     run_command(command)
     assert "teacher timm:test_vit" in " ".join(
@@ -150,7 +152,10 @@ def test_undescribed_teacher_suggests_an_export(timm_logits, run_command, monkey
     path.rename("mine.pth")
     message = " ".join(run_command(f"{plan}mine.pth", 3).err.split())
     assert "hint: resnet-recipes export" in message
-    assert "model.name=timm:NAME --to safetensors --out teacher writes teacher/model" in message
+    assert (
+        "model.name=timm:NETWORK_SETTING --to safetensors --out teacher writes teacher/model"
+        in message
+    )
 
 
 def test_notes_print_commands_on_separate_lines(run_command, monkeypatch):
@@ -182,7 +187,7 @@ def test_advised_network_removes_unsupported_methods(image_folder, run_command):
 
 
 def test_plan_does_not_doubt_the_named_network(timm_logits, run_command):
-    run = f"resnet-train finetune data.backend=synthetic {NAME} model.weights=theirs.pth --dry-run"
-    out = run_command(run).out
+    arguments = f"finetune data.backend=synthetic {NETWORK_SETTING} model.weights=theirs.pth"
+    out = run_command(f"resnet-train {arguments} --dry-run").out
     assert "theirs.pth" in out
     assert "the file does not describe its network" not in " ".join(out.split())

@@ -14,7 +14,7 @@ from resnet_recipes.network.weights import write_weights
 from tests.images import CLASSES
 from tests.tables import read_csv_rows
 
-GOOD = "images/val/pattern0/1.jpg"
+READABLE_IMAGE = "images/val/pattern0/1.jpg"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_predict_rejects_non_finite_outputs(folder_with_weights, run_command):
 def test_predict_gallery_shows_images_with_heat_maps(folder_with_weights, run_command):
     Path("bad.jpg").write_text("no image")
     streams = run_command(
-        f"resnet-recipes predict mine bad.jpg {GOOD} images/val/pattern3 --gallery p.html"
+        f"resnet-recipes predict mine bad.jpg {READABLE_IMAGE} images/val/pattern3 --gallery p.html"
     )
     page = Path("p.html").read_text()
     assert "label: " not in page
@@ -58,7 +58,7 @@ def test_predict_reports_unreadable_images_and_classifies_others(folder_with_wei
     folder = Path("mixed")
     folder.mkdir()
     (folder / "a.jpg").write_text("no image")
-    (folder / "b.jpg").write_bytes(Path(GOOD).read_bytes()[:300])
+    (folder / "b.jpg").write_bytes(Path(READABLE_IMAGE).read_bytes()[:300])
     Image.new("RGB", (20, 20)).save(folder / "black.png")
     Image.new("L", (50, 30), 90).save(folder / "gray.png")
     streams = run_command("resnet-recipes predict mine mixed --csv classes.csv")
@@ -84,14 +84,18 @@ def test_predict_replaces_only_its_own_files(folder_with_weights, run_command):
     table, page = "path,label\n1.jpg,ants\n", "<!doctype html>\n"
     Path("labels.csv").write_text(table)
     Path("mine.html").write_text(page)
-    err = run_command(f"resnet-recipes predict mine {GOOD} --csv labels.csv --gallery mine.html", 2)
+    err = run_command(
+        f"resnet-recipes predict mine {READABLE_IMAGE} --csv labels.csv --gallery mine.html", 2
+    )
     assert "--csv labels.csv already exists, and nothing is overwritten" in err.err
     assert "--csv labels2.csv" in err.err
     assert "--gallery mine2.html" in err.err
     assert (Path("labels.csv").read_text(), Path("mine.html").read_text()) == (table, page)
     Path("own.csv").touch()
     for name in ("labels2", "own", "labels2"):
-        run_command(f"resnet-recipes predict mine {GOOD} --csv {name}.csv --gallery mine2.html")
+        run_command(
+            f"resnet-recipes predict mine {READABLE_IMAGE} --csv {name}.csv --gallery mine2.html"
+        )
         assert Path(f"{name}.csv").read_text().count("\n") == 2
 
 
@@ -109,17 +113,19 @@ def test_predict_accepts_pattern_and_number_of_classes(run_predict):
     rows = run_predict("images/val/*/1.jpg --top 2")
     assert [Path(row["file"]).parent.name for row in rows] == sorted(CLASSES)
     assert {len(row["classes"]) for row in rows} == {2}
-    assert len(run_predict(f"{GOOD} --top=99")[0]["classes"]) == 10
+    assert len(run_predict(f"{READABLE_IMAGE} --top=99")[0]["classes"]) == 10
 
 
 def test_predict_prints_probabilities_in_percent(folder_with_weights, run_command):
-    lines = run_command(f"resnet-recipes predict mine {GOOD} --top 10").out.splitlines()[1:]
+    lines = run_command(f"resnet-recipes predict mine {READABLE_IMAGE} --top 10").out.splitlines()[
+        1:
+    ]
     assert sum(float(line.split("%")[0]) for line in lines) == pytest.approx(100, abs=0.1)
 
 
 def test_predict_prints_names_of_imagenet_classes(folder_with_weights, run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.imagenet.find_english_name", lambda name: "bee")
-    out = run_command(f"resnet-recipes predict mine {GOOD} --top 1").out
+    out = run_command(f"resnet-recipes predict mine {READABLE_IMAGE} --top 1").out
     assert all(line.endswith(" bee") for line in out.splitlines() if "%" in line)
 
 
@@ -140,7 +146,7 @@ def test_predict_pattern_finds_linked_image_once(run_predict):
     top = Path("top")
     for name in ("a.jpg", "b/b.jpg", "b/.c.jpg", ".d/d.jpg"):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
-        (top / name).symlink_to(Path(GOOD).absolute())
+        (top / name).symlink_to(Path(READABLE_IMAGE).absolute())
     for link in ("e", "f"):
         (top / link).symlink_to(".")
     for pattern, expected in (
@@ -154,8 +160,8 @@ def test_predict_pattern_finds_linked_image_once(run_predict):
 
 def test_predict_prints_five_best_classes(folder_with_weights, run_command):
     folder_with_weights.rename("run")  # also a setting
-    output = run_command(f"resnet-recipes predict run {GOOD} launch.device=cpu").out
+    output = run_command(f"resnet-recipes predict run {READABLE_IMAGE} launch.device=cpu").out
     first, *rest = output.splitlines()
-    assert relpath(first) == GOOD
+    assert relpath(first) == READABLE_IMAGE
     assert len(rest) == 5
     assert all("pattern" in line for line in rest)

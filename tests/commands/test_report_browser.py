@@ -23,7 +23,7 @@ pytestmark = [
     ),
 ]
 
-OFFLINE = (
+OFFLINE_FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
     "--disable-background-networking --disable-component-update --disable-sync "
     "--disable-dev-shm-usage --window-size=1280,900"
@@ -35,7 +35,7 @@ def browser() -> Iterator["webdriver.Chrome"]:
     """Headless Chromium without network access."""
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for flag in OFFLINE.split():
+    for flag in OFFLINE_FLAGS.split():
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))

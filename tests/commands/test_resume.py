@@ -25,15 +25,15 @@ from tests.plans import TINY
 from tests.run_folders import create_run_folder
 from tests.tables import parse_rows
 
-START = f"resnet-train mild {TINY}"
-PHOTOS = f"{START} bs=8 batch.bn_size=8 data.backend=torchvision"
+START_COMMAND = f"resnet-train mild {TINY}"
+PHOTOS_COMMAND = f"{START_COMMAND} bs=8 batch.bn_size=8 data.backend=torchvision"
 CONFIG = Path("runs/mine/config.yaml")
-WALL = {"wall_seconds": 1.0}  # in all records
+WALL_SECONDS = {"wall_seconds": 1.0}  # in all records
 
 
 @pytest.fixture
 def started_runs(run_folders: list[Path], run_command: Callable[..., Streams]) -> list[Path]:
-    run_command(f"{START} run=mine", 75)
+    run_command(f"{START_COMMAND} run=mine", 75)
     return run_folders
 
 
@@ -74,7 +74,7 @@ def test_resume_rejects_moved_images_until_data_is_set(
     run_command, tmp_path, explain_rejected_resume
 ):
     images = create_random_images(tmp_path / "images")
-    run_command(f"{PHOTOS} data={images} run=mine", 75)
+    run_command(f"{PHOTOS_COMMAND} data={images} run=mine", 75)
     images.rename(tmp_path / "photos")
     message = explain_rejected_resume("", 3)
     assert "data=images does not exist" in message
@@ -89,7 +89,7 @@ def test_resume_requests_no_address_from_a_run_folder(
     run_command, tmp_path, explain_rejected_resume
 ):
     images = create_random_images(tmp_path / "images")
-    run_command(f"{PHOTOS} data={images} run=mine", 75)
+    run_command(f"{PHOTOS_COMMAND} data={images} run=mine", 75)
     with serve_folder(images) as site:
         config = read(CONFIG)
         config.data.root = site.address
@@ -146,7 +146,7 @@ def test_rejected_resume_leaves_run_resumable(
     images = create_random_images(tmp_path / "images")
     set_free_space(5 << 30)
     many = "checkpoint.interval=1ba max_duration=99ba"
-    run_command(f"{PHOTOS} {many} data={images} run=mine", 75)
+    run_command(f"{PHOTOS_COMMAND} {many} data={images} run=mine", 75)
     shutil.copytree(images, tmp_path / "others")
     (tmp_path / "others/train/pattern3/0.jpg").write_bytes(b"")
     for flags in ("", "--dry-run"):
@@ -164,7 +164,9 @@ def test_resume_rejects_run_without_its_checkpoints(
     started_runs, run_command, saved, exit_code, code
 ):
     text = "".join(
-        json.dumps({"kind": "saved", "step": step, "epoch": step / 8, "seconds": 1.0, **WALL})
+        json.dumps(
+            {"kind": "saved", "step": step, "epoch": step / 8, "seconds": 1.0, **WALL_SECONDS}
+        )
         + "\n"
         for step in saved
     )
@@ -206,7 +208,7 @@ def test_resume_dry_run_changes_nothing(started_runs, run_command):
     assert "counts all" not in plan
     run_command("resnet-train --resume runs/mine --dry-run lr=1", 2)
     run_command("resnet-train --resume runs/other --dry-run", 3)
-    run_command(f"{START} --resume auto --dry-run")
+    run_command(f"{START_COMMAND} --resume auto --dry-run")
     Path("runs/mine/checkpoints/step-00000002.pt").write_bytes(b"")
     for flags in ("", " --dry-run"):
         message = run_command(f"resnet-train --resume runs/mine{flags}", 3).err
@@ -223,7 +225,7 @@ def test_resume_dry_run_changes_nothing(started_runs, run_command):
 
 
 def test_resume_keeps_the_measured_micro_batch(started_runs, run_command, explain_rejected_resume):
-    run_command(f"{START} --resume auto run=mine batch.bn_size=auto", 75)
+    run_command(f"{START_COMMAND} --resume auto run=mine batch.bn_size=auto", 75)
     assert read(CONFIG).batch.bn_size == 16
     assert "this run uses 16" in explain_rejected_resume("batch.bn_size=auto")
 
@@ -233,7 +235,7 @@ def test_resume_keeps_the_size_of_images_in_memory(run_folders, run_command, tmp
     images = create_random_images(tmp_path / "images")
     sizes = []
     for _ in range(2):
-        run_command(f"{PHOTOS} data={images} cache=auto run=mine --resume auto", 75)
+        run_command(f"{PHOTOS_COMMAND} data={images} cache=auto run=mine --resume auto", 75)
         sizes.append(read(CONFIG).data.memory_pixels)
     assert sizes == [64, 64]
 
@@ -255,7 +257,7 @@ def test_resume_of_finished_run_trains_nothing(started_runs, run_command):
     assert "lr=1 differs from the run, which uses 0.05" in message
     command = "resnet-train runs/mine/config.yaml model.weights=runs/mine lr=1\n"
     assert f"try:   {command}" in message
-    message = run_command(f"{START} lr=1 run=mine --resume auto", 2).err
+    message = run_command(f"{START_COMMAND} lr=1 run=mine --resume auto", 2).err
     assert "\n      use:   run=another\n" in message
     assert "try:" not in message
     assert len(started_runs) == 1
@@ -285,7 +287,7 @@ def test_resume_of_finished_run_rejects_settings_without_effect(started_runs, ru
     message = run_command(f"resnet-train --resume runs/mine {arguments} {flags}", 2).err
     assert message.count("has no effect: runs/mine is finished\n      hint:  remove it") == 2
     assert "gpus" not in message
-    run_command(f"{START} run=mine workers=3 --resume auto")  # as requeued by a scheduler
+    run_command(f"{START_COMMAND} run=mine workers=3 --resume auto")  # as requeued by a scheduler
 
 
 @pytest.mark.parametrize(
@@ -307,7 +309,7 @@ def test_resume_rejects_other_run_or_recipe(started_runs, explain_rejected_resum
 
 def test_resume_auto_finds_newest_unfinished_run(run_folders, run_command):
     for index, name in enumerate(("old", "new", "done")):
-        run_command(f"{START} run={name}", 75)
+        run_command(f"{START_COMMAND} run={name}", 75)
         os.utime(f"runs/{name}/config.yaml", (index, index))
     Path("runs/done/summary.json").write_text("{}")
     assert list(iterate_unfinished_runs(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
@@ -317,14 +319,14 @@ def test_resume_auto_finds_newest_unfinished_run(run_folders, run_command):
 
 def test_resume_auto_with_name_starts_once_then_resumes(run_folders, run_command):
     for _ in range(3):
-        run_command(f"{START} run=job17 --resume auto", 75)
+        run_command(f"{START_COMMAND} run=job17 --resume auto", 75)
     assert [folder.name for folder in run_folders] == ["job17"] * 3
     assert [path.name for path in Path("runs").iterdir()] == ["job17"]
 
 
 def test_resume_auto_finds_newest_run_of_same_settings(run_folders, run_command):
     for arguments in ("", "seed=5", "workers=3 --resume auto"):
-        run_command(f"{START} {arguments}", 75)
+        run_command(f"{START_COMMAND} {arguments}", 75)
     assert run_folders[2] == run_folders[0]
     recipe = read(run_folders[0] / "config.yaml")
     assert (recipe.data.workers, recipe.run.name) == (3, "auto")
@@ -335,20 +337,20 @@ def test_resume_auto_finds_newest_run_of_same_settings(run_folders, run_command)
     [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")],
 )
 def test_resume_auto_starts_new_run_for_other_settings(run_folders, run_command, argument, key):
-    run_command(START, 75)
-    message = run_command(f"{START} {argument} --resume auto", 75).err
+    run_command(START_COMMAND, 75)
+    message = run_command(f"{START_COMMAND} {argument} --resume auto", 75).err
     assert run_folders[1] != run_folders[0]
     note = f"differs in {key}): starting a new one"
     assert note in message
-    assert note not in run_command(f"{START} {argument} gpus=9 --resume auto", 2).err
+    assert note not in run_command(f"{START_COMMAND} {argument} gpus=9 --resume auto", 2).err
 
 
 def test_resume_auto_rejects_name_with_other_settings(started_runs, run_command):
-    message = run_command(f"{START} lr=0.1 run=mine --resume auto", 2).err
+    message = run_command(f"{START_COMMAND} lr=0.1 run=mine --resume auto", 2).err
     assert "lr=0.1 differs from the run, which uses 0.05" in message
     assert "run=another" in message
     assert len(started_runs) == 1
-    message = run_command(f"{START} lr=0.1 bs=32 run=mine --resume auto --foo", 2).err
+    message = run_command(f"{START_COMMAND} lr=0.1 bs=32 run=mine --resume auto --foo", 2).err
     assert "error: 3 problems\n\n  unknown flag --foo\n" in message
     assert message.count("use:   run=another") == 1
 

@@ -16,7 +16,7 @@ from resnet_recipes.run_folder.lock import is_running
 from tests.run_folders import create_run_folder
 
 #: A run that ends on request, and copies the reason.
-RUN = """
+RUN_PROGRAM = """
 import pathlib, signal, sys
 from resnet_recipes.run_folder.lock import LockedFolder
 folder = pathlib.Path(sys.argv[1])
@@ -33,7 +33,7 @@ with LockedFolder(folder):
 def live_run(tmp_path):
     """A run that continues, ./runs/first, and its process."""
     folder = create_run_folder(tmp_path / "runs", "first")
-    process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
+    process = subprocess.Popen([sys.executable, "-c", RUN_PROGRAM, str(folder)])
     while not (is_running(folder) and (folder / LOCK).read_text()):  # contains the owner
         time.sleep(0.01)
     yield folder, process

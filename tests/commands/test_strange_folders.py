@@ -44,14 +44,15 @@ def create_faulty_run(root: Path, name: str, file: str, fault: str) -> Path:
     return folder
 
 
-#: The faults for each file: all faults for files whose values are read, otherwise some.
-FEW = ("fifo", "sparse", "deep", "bytes")
-FILES = dict.fromkeys(("summary.json", "config.yaml", "metrics.jsonl"), tuple(FAULTS))
-FILES |= dict.fromkeys(("overrides.txt", "env.json", "command.txt"), FEW)
-FILES["data.json"] = (*FEW, "facts")
+#: Faults of files whose values are not read.
+UNREADABLE_FAULTS = ("fifo", "sparse", "deep", "bytes")
+#: The faults for each file.
+FAULTS_OF_FILES = dict.fromkeys(("summary.json", "config.yaml", "metrics.jsonl"), tuple(FAULTS))
+FAULTS_OF_FILES |= dict.fromkeys(("overrides.txt", "env.json", "command.txt"), UNREADABLE_FAULTS)
+FAULTS_OF_FILES["data.json"] = (*UNREADABLE_FAULTS, "facts")
 
 
-@pytest.mark.parametrize(("file", "faults"), FILES.items())
+@pytest.mark.parametrize(("file", "faults"), FAULTS_OF_FILES.items())
 def test_damaged_run_folders_are_listed_and_rejected(file, faults, tmp_path, run_command, capsys):
     runs = tmp_path / "runs"
     good = create_run_folder(runs, "good", top1=76.54)

@@ -241,15 +241,15 @@ def list_message_lines(run_command: Callable[..., Streams]) -> Callable[[str], l
 
 
 #: Suggestions with a placeholder, and commands whose runs would be started or that print all.
-NOT_RUN = re.compile(r"[A-Z|]{2}|\.\.\.| -m |--(resume|completion|cfg)")
+NOT_RUNNABLE = re.compile(r"[A-Z|]{2}|\.\.\.| -m |--(resume|completion|cfg)")
 
 
 def run_command_of(line: str) -> None:
     """Run the command that a line of advice consists of, if any."""
     words = shlex.split(re.split("   | > ", line)[0])
-    if words[:1] == ["resnet-recipes"] and not NOT_RUN.search(line):
+    if words[:1] == ["resnet-recipes"] and not NOT_RUNNABLE.search(line):
         assert cli.main(words[1:]) in (0, 3)  # 3: the run has no weights
-    elif words[:1] == ["resnet-train"] and not NOT_RUN.search(line):
+    elif words[:1] == ["resnet-train"] and not NOT_RUNNABLE.search(line):
         assert cli.train([*words[1:], "--cfg"]) == 0
 
 
@@ -257,7 +257,7 @@ def compose_settings(line: str) -> None:
     """Compose mild with the settings that a line of advice consists of, if any."""
     words = shlex.split(line)
     is_setting = re.compile(r"~methods\.\w+|[a-z][\w.]*=.*").fullmatch
-    if all(map(is_setting, words)) and not NOT_RUN.search(line):
+    if all(map(is_setting, words)) and not NOT_RUNNABLE.search(line):
         recipe = [] if line.startswith("recipe=") else ["mild"]
         assert cli.train([*recipe, *words, "--cfg"]) == 0
 
@@ -330,7 +330,7 @@ def test_image_folder_before_recipe_flag_suggests_the_command(list_message_lines
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
-def test_recipe_after_unknown_flag_is_not_missing(flag, list_message_lines, work_folder):
+def test_recipe_after_unknown_flag_is_one_problem(flag, list_message_lines, work_folder):
     assert " problems" not in list_message_lines(f"resnet-train {flag} mild data=images")[0]
 
 

@@ -175,11 +175,11 @@ def test_sweep_removes_one_method_at_a_time(sweeps, run_command):
     assert names == [f"mild-seed{seed}-{key}" for seed in "12" for key in ("noema", "noblurpool")]
 
 
-WSD = "schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
+WSD_SETTINGS = "schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
 
 def test_sweep_plan_reports_shared_stable_phases(sweeps, run_command):
-    line = f"resnet-train -m recipe=mild {TINY} {WSD} max_duration=20ba,10ba --dry-run"
+    line = f"resnet-train -m recipe=mild {TINY} {WSD_SETTINGS} max_duration=20ba,10ba --dry-run"
     out = run_command(line).out
     assert "    max_duration=20ba, from the stable phase of mild-maxduration10ba-" in out
     total, saved = re.search(
@@ -191,9 +191,8 @@ def test_sweep_plan_reports_shared_stable_phases(sweeps, run_command):
 
 def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, run_command):
     monkeypatch.setattr(measure, "read_measurement", lambda _: (SPEEDS, 1.0))
-    arguments = (
-        f"{TINY} {WSD} max_duration=20000ba,10000ba evaluation.interval=1dur launch.price=60"
-    )
+    durations = "max_duration=20000ba,10000ba evaluation.interval=1dur"
+    arguments = f"{TINY} {WSD_SETTINGS} {durations} launch.price=60"
     out = run_command(f"resnet-train -m recipe=mild {arguments} --dry-run").out
     # 12,000 steps of the longer run; the shorter run trains 8,000 of them
     assert re.search(r"^  mild-maxduration20000ba-\w+  32:00\n", out, re.MULTILINE)
@@ -206,8 +205,9 @@ def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, run_command)
 @pytest.mark.slow
 @pytest.mark.skipif(count_cores() < 2, reason="a sweep of two runs at a time needs two cores")
 def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
-    every = f"checkpoint.interval=2ba evaluation.interval=1dur max_duration=16ba,8ba,12ba {WSD}"
-    arguments = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
+    intervals = "checkpoint.interval=2ba evaluation.interval=1dur max_duration=16ba,8ba,12ba"
+    line = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {intervals} {WSD_SETTINGS}"
+    arguments = line.split()
     rng = random.Random(0)
     kills = []
     alone = tmp_path / "alone"

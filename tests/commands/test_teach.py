@@ -7,7 +7,9 @@ import pytest
 
 from resnet_recipes.jobs import teach
 
-COST = "the teacher: 10 outputs for each of 1,000 images in 36 epochs, 2 MB and 3 PFLOPs, and more"
+COST_LINE = (
+    "the teacher: 10 outputs for each of 1,000 images in 36 epochs, 2 MB and 3 PFLOPs, and more"
+)
 
 #: A recipe with the teacher in its file.
 WITH_TEACHER = """
@@ -23,7 +25,7 @@ def stored(monkeypatch, tmp_path):
     path = tmp_path / "my labels.safetensors"
 
     def plan(_: object, *arguments: object) -> Mock:
-        arguments[-1](COST)
+        arguments[-1](COST_LINE)
         return Mock(write=lambda _: path)
 
     monkeypatch.setattr(teach, "plan_soft_labels", plan)
@@ -62,4 +64,4 @@ def test_teach_wraps_cost_and_dry_run_ends_there(stored, run_command, monkeypatc
     assert not out
     assert "try:" not in err
     assert max(map(len, err.splitlines())) <= 40
-    assert " ".join(err.split()) == COST
+    assert " ".join(err.split()) == COST_LINE

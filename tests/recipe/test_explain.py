@@ -211,7 +211,7 @@ seed=1..3 | -m seed=1,2,3
 """
     ),
 )
-def test_typing_errors_suggest_working_commands(typed, fix):
+def test_typing_error_suggests_the_intended_setting(typed, fix):
     (problem,) = get_recipe_error("mild", typed).problems
     assert problem.format_fix(problem.fixes[0]) == fix
 
@@ -230,7 +230,7 @@ max_samples=100
 budget=overnight
 """.strip().splitlines(),
 )
-def test_suggestions_never_change_section_or_meaning(typed):
+def test_setting_of_other_meaning_suggests_none(typed):
     (problem,) = get_recipe_error("mild", typed).problems
     assert problem.fixes == ()
 
