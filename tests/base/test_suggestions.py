@@ -20,6 +20,7 @@ from resnet_recipes.base.suggestions import (
     RUN_FLAGS,
     TRAINED_MEANINGS,
     find_closest,
+    find_misspelled,
     translate,
 )
 from resnet_recipes.command_line.arguments import parse_arguments
@@ -161,6 +162,10 @@ xyzzy.plugh |
 )
 def test_foreign_and_misspelled_names_suggest_settings(typed, meant):
     assert find_closest(typed, get_setting_types()) == meant
+
+
+def test_name_close_to_two_settings_suggests_none():
+    assert find_misspelled("data.sed", ["data.seed", "data.std"]) == ""
 
 
 def test_every_suggested_value_is_accepted():
