@@ -124,7 +124,7 @@ def test_weights_without_network_name_suggest_settings(timm_logits, run_command)
     assert f"{NETWORK_SETTING}\n" in message
     Path("test_vit.pth").rename("mine.pth")
     message = run_command("resnet-recipes eval mine.pth data=some", 3).err
-    assert "hint:  name the network: model.name=timm:NETWORK_SETTING or" in message
+    assert "hint:  name the network: model.name=timm:NAME or" in message
     Path("mine.pth").rename("test_vit.pth")
     message = run_command("resnet-recipes plan finetune model.weights=test_vit.pth", 3).err
     assert f"use:   {NETWORK_SETTING}\n" in message
@@ -152,10 +152,7 @@ def test_undescribed_teacher_suggests_an_export(timm_logits, run_command, monkey
     path.rename("mine.pth")
     message = " ".join(run_command(f"{plan}mine.pth", 3).err.split())
     assert "hint: resnet-recipes export" in message
-    assert (
-        "model.name=timm:NETWORK_SETTING --to safetensors --out teacher writes teacher/model"
-        in message
-    )
+    assert "model.name=timm:NAME --to safetensors --out teacher writes teacher/model" in message
 
 
 def test_notes_print_commands_on_separate_lines(run_command, monkeypatch):

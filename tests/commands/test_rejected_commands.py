@@ -17,7 +17,7 @@ REJECTED = [
 eval mine evaluation.sizes=192,224 | 2 | 'evaluation.sizes=[192,224]'
 eval mine lr=1 | 2 | error: lr=1 is a setting of training | hint:  remove it
 eval mine data.eval_size=big | 2 | error: data.eval_size=big must be a whole number
-eval mine data.eval_size=4 | 2 | data.eval_size
+eval mine data.eval_size=4 | 2 | data.eval_size=4 must be between 8 and 1,024
 eval resnet18 | 3 | `resnet18` does not exist; did you mean torchvision:resnet18?
 eval mine data=/nowhere | 3 | data=/nowhere does not exist
 report --out . | 2 | use:   --out out.html
@@ -73,7 +73,7 @@ train -m mild data=x seed=1,2 --dry-run --json | 2 | --json prints the plan of o
 train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
 train --completion csh | 2 | valid: bash, zsh, fish
 estimate data=/nowhere --price | 2 | error: --price needs a value
-estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
+estimate data=/nowhere --reach 78 --within 2h | 2 | --reach 78 asks for the least time
 estimate data=/nowhere --within $20 | 2 | --price is missing: an amount such as $20
 runs --csv /proc/r.csv | 3 | cannot be written: no file can be created in /proc
 report --published --out no/r.html | 3 | --out no/r.html cannot be written
@@ -88,8 +88,8 @@ doctor data . --fix-val s3://b/x | 2 | only local files and folders can be read 
 doctor dta | 2 | unknown topic dta; did you mean data?
 doctor imges | 2 | unknown topic imges; did you mean data?
 doctor cuda | 2 | unknown topic cuda; did you mean gpu?
-doctor gpu a b | 2 | doctor
-doctor --fix-val map | 2 | doctor
+doctor gpu a b | 2 | `doctor gpu` takes no argument
+doctor --fix-val map | 2 | needs the folder whose val/ has no class folders
 convert a b quality=90 | 2 | unknown option quality=90
 train -m mild data=x lr=[1,2] | 2 | use:   -m lr=1,2
 train mild data=x epochs=2,x | 2 | a sweep | hint:  mild uses epochs=36
