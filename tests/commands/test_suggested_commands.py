@@ -139,6 +139,7 @@ resnet-train mild data=images gpus=100 | for several machines: resnet-recipes jo
 resnet-train mild data=images --optimizer AdamW | optimizer=adamw
 resnet-recipes predict first images --conf 0.5 | --top, --csv
 resnet-recipes doctor data=images | resnet-recipes doctor data images
+resnet-recipes doctor data data=images | resnet-recipes doctor data images
 resnet-recipes job slurm mild data=/d | --for slurm
 resnet-recipes job --engine k8s mild data=/storage/d | --for kubernetes
 resnet-recipes estimate mild,hot data=/d | resnet-train -m recipe=mild,hot data=/d --dry-run
