@@ -372,7 +372,7 @@ class TrainingError(Exception):
     exit_code = ExitCode.FAILED
 
     def __init__(self, statement: str, fix: Fix = ()):
-        super().__init__(statement, fix)  # both, to unpickle it
+        super().__init__(statement, fix)  # unpickling passes these arguments
         self.statement, self.fix = statement, fix
 
     def lines(self) -> list[str]:

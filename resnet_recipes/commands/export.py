@@ -187,7 +187,7 @@ def _find_missing_flags(
         rest = [word for word in rest if not find_network_setting_problems("export", [word])]
     to = flags.get("--to") or get_value(arguments.positional, *_FORMAT_KEYS)
     to = to or next(iter(format_names), "onnx")
-    folders = [word for word in rest[1:] if "=" not in word]  # RUN FOLDER
+    folders = [word for word in rest[1:] if "=" not in word]  # typed after RUN
     folder = find_free_path(Path((folders or ["exported"])[0]))
     path = shlex.quote(flags.get("--out") or str(folder))
     words = shlex.join([word for word in rest if word not in folders])

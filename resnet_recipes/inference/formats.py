@@ -98,7 +98,7 @@ def _read_timm(path: Path, _: NetworkDescription) -> Program:
 
 def _write_onnx(network: Network, path: Path) -> None:
     _save_onnx(network, path, is_any_size_accepted(network.model))
-    if _read_fixed_size(path) not in (0, network.about.eval_size):  # that of the example
+    if _read_fixed_size(path) not in (0, network.about.eval_size):  # the size of the example
         _save_onnx(network, path, False)
     _write_description(path, network)
 

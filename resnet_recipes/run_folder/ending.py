@@ -210,9 +210,9 @@ def get_log_path(folder: Path, rank: int) -> Path:
 
 
 def write_ending(path: Path, ending: Ending) -> None:
-    """Write an ending, atomically; only report a failure to write it.
+    """Write an ending atomically.
 
-    A full disk must not hide the error that ended the process.
+    A failure is reported, not raised: a full disk must not hide the error that ended the process.
     """
     try:
         path.parent.mkdir(exist_ok=True)

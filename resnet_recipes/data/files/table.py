@@ -69,8 +69,8 @@ class TableRow(NamedTuple):
 def read_rows(table: Path, only: str = "", is_local: bool = True) -> list[TableRow]:
     """Read a table; `only` is its only split, if given.
 
-    Raises NotReadyError if it is not valid, also about files unless the table is a copy of a remote
-    one, and OSError if it cannot be read.
+    Raises NotReadyError if it is not valid, and OSError if it cannot be read. The files must exist,
+    unless the table is a copy of a remote one (not `is_local`).
     """
     columns, cells = _read_cells(table)
     if not columns:
