@@ -102,7 +102,7 @@ def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
 
 
 def find_free_path(path: Path) -> Path:
-    """Return a path that does not exist: this one, or with another number at the end of its name.
+    """Return `path` if it does not exist, or else with another number at the end of its name.
 
     A number at the end is replaced: run3 becomes run2, if that is free.
     """

@@ -47,7 +47,7 @@ def get_first_line(error: BaseException) -> str:
 
 
 def format_epochs(count: float) -> str:
-    """Return a number of epochs with at most two decimals: 0.13, 22.5 or 36."""
+    """Return a number of epochs: 0.004, 0.13, 22.5 or 36; two decimals, or one digit below 0.01."""
     return f"{round(count, 2):.12g}" if count >= 0.01 else f"{count:.1g}"
 
 
@@ -157,7 +157,8 @@ def format_bytes(count: float) -> str:
 def format_long_time(seconds: float, is_guess: bool = False) -> str:
     """Format a duration roughly, as "11 weeks" or "100 seconds".
 
-    The unit is the largest that fits at least twice, or seconds. A guess has one significant digit.
+    The unit is the largest that fits at least twice, or seconds. From 100 on, or 10 for a guess,
+    the number is a multiple of 10.
     """
     units = (
         ("years", 365.25 * 86400),

@@ -171,7 +171,7 @@ def _explain_missing(root: Path) -> Problem:
     subject = "the current folder" if is_here else there
     listed = join_first(sorted(names.values()))
     fix: Fix = Hint(f"{subject} contains {listed}") if listed else ()
-    if not is_here and (rest or there == Path(there.anchor)):  # a listing from far away is noise
+    if not is_here and (rest or there == Path(there.anchor)):  # do not list a distant parent folder
         fix = Hint(f"there is no folder {there / wrong}") if rest else ()
     if root.match("data/demo"):
         fix = Command("resnet-train demo")

@@ -22,7 +22,7 @@ def find_unused_gpu() -> Finding | None:
 
 
 def make_missing_gpu_problem(key: str, value: object, fix: str) -> Problem:
-    """Return the problem of a machine without a GPU for torch, with the reason if it has one."""
+    """Return the problem that torch sees no GPU, with the reason if the machine has a GPU."""
     finding = find_unused_gpu()
     clause = Statement(finding.what if finding else "torch sees no GPU on this machine")
     return Problem(key, value, clause, (*list_advice(finding.fix), fix) if finding else fix)

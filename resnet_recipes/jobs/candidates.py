@@ -144,7 +144,7 @@ def _is_missing_data(problem: Problem) -> bool:
 
 
 def _is_best(first: Candidate, best: Sequence[str]) -> bool:
-    """Return whether the reason of a ranking applies to the first candidate."""
+    """Return whether the first candidate uses the top-ranked recipe, or else has an accuracy."""
     return first.plan.recipe.name == best[0] if best else first.accuracy is not None
 
 

@@ -136,9 +136,10 @@ class Method(Section):
     network_setting: ClassVar[str] = ""
     # setting that names a file of that network's outputs, instead of the network
     soft_labels_setting: ClassVar[str] = ""
-    # what transform_batch changes. Teacher outputs cannot be stored for "images", which get new
-    # pixels in each batch. They depend on "sizes", which get another size by epoch, but not on
-    # "labels" (targets, weights) and "mixes" (of images and of their outputs).
+    # what transform_batch changes, which decides whether a teacher's outputs can be stored:
+    # - "images": the pixels, in each batch; outputs cannot be stored
+    # - "sizes": the image size, by epoch; outputs depend on it
+    # - "labels" (targets, weights) and "mixes" (of images and their outputs); outputs stay valid
     changes: ClassVar[str] = "images"
     makes_steps_cheaper: ClassVar[bool] = False
 

@@ -260,7 +260,7 @@ def _find_run_weights(folder: Path) -> Path:
 
 
 def _replace_weights(path: Path) -> Fix:
-    """Return what to use in place of a damaged file: in a run, its newest undamaged checkpoint."""
+    """Return the fix for a damaged file: in a run, its newest intact checkpoint."""
     for checkpoint in reversed(list_checkpoints(path.parent)):
         with suppress(NotReadyError):
             load(checkpoint)

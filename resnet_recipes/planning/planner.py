@@ -50,7 +50,7 @@ def make_plan(
 
 
 def find_conflicts(recipe: Recipe, origin: Origin) -> tuple[Problem, ...]:
-    """Return the conflicts of a recipe that exist for every dataset."""
+    """Return the fewest conflicts of a recipe with datasets of several sizes; empty if one fits."""
     setting = recipe.model.num_classes
     conflicts = list[tuple[Problem, ...]]()
     classes = IMAGENET_FACTS.classes if setting == "auto" else ("",) * int(setting)

@@ -71,9 +71,15 @@ def test_formats_round_numbers_and_add_units(name, number, text):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(1.2, "1 second"), (46, "50 seconds"), (420, "7 minutes"), (8467200, "10 weeks")],
+    [
+        (1.2, "1 second"),
+        (46, "50 seconds"),
+        (420, "7 minutes"),
+        (6600, "110 minutes"),
+        (8467200, "10 weeks"),
+    ],
 )
-def test_guessed_times_have_one_significant_digit(seconds, text):
+def test_guessed_times_are_multiples_of_ten_from_ten(seconds, text):
     assert formats.format_long_time(seconds, is_guess=True) == text
 
 

@@ -64,7 +64,7 @@ def test_mistakes_of_a_file_are_reported_at_once(command, run_command, recipes):
         "6: unknown setting methods.mixap; did you mean mixup: ",
     )
     first = [line.partition("mine.yaml:")[2] for line in lines if "mine.yaml:" in line]
-    assert all(one.startswith(text) for one, text in zip(sorted(first), expected, strict=True))
+    assert all(line.startswith(start) for line, start in zip(sorted(first), expected, strict=True))
 
 
 @pytest.mark.parametrize(

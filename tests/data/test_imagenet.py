@@ -9,5 +9,5 @@ from resnet_recipes.data.imagenet import find_english_name
     ("wordnet_id", "name"),
     [("n02206856", "bee"), ("n01440764", "tench"), ("n15075141", "toilet tissue"), ("bees", "")],
 )
-def test_find_english_name_is_empty_for_other_classes(wordnet_id, name):
+def test_find_english_name_names_only_imagenet_classes(wordnet_id, name):
     assert find_english_name(wordnet_id) == name

@@ -17,19 +17,19 @@ DOES_NOT_COMMUTE = {"random_translation", "random_erasing", "label_smoothing"}
 
 
 class GivenSamples:
-    def __init__(self, share: float, order: list[int]):
-        self.share = share
+    def __init__(self, fraction: float, order: list[int]):
+        self.fraction = fraction
         self.order = np.array(order)
 
     def beta(self, *_: float) -> float:
-        return self.share
+        return self.fraction
 
     def permutation(self, _: int) -> np.ndarray:
         return self.order
 
 
-def compute_mixup(share: float, order: list[int], batch: Batch) -> Batch:
-    return MixUp().transform_batch(batch, Now(0, Horizon(1, 1), GivenSamples(share, order)))
+def compute_mixup(fraction: float, order: list[int], batch: Batch) -> Batch:
+    return MixUp().transform_batch(batch, Now(0, Horizon(1, 1), GivenSamples(fraction, order)))
 
 
 PAIR = Batch(
@@ -40,9 +40,9 @@ PAIR = Batch(
 )
 
 
-@pytest.mark.parametrize("share", [0.3, 0.7])
-def test_mixup_mixes_pair_and_own_label_dominates(share):
-    result = compute_mixup(share, [1, 0], PAIR)
+@pytest.mark.parametrize("fraction", [0.3, 0.7])
+def test_mixup_mixes_pair_and_own_label_dominates(fraction):
+    result = compute_mixup(fraction, [1, 0], PAIR)
     assert result.images.flatten().tolist() == pytest.approx([13, 17])
     assert result.targets.flatten().tolist() == pytest.approx([0.7, 0.3, 0.3, 0.7])
     assert result.labels is PAIR.labels
@@ -53,7 +53,7 @@ def test_mixup_mixes_pair_and_own_label_dominates(share):
 def test_mixup_weights_have_published_mean_below_half(alpha, mean, monkeypatch):
     shares = []
     monkeypatch.setattr(
-        mixup, "mix_labels", lambda batch, order, share: shares.append(share) or batch
+        mixup, "mix_labels", lambda batch, order, fraction: shares.append(fraction) or batch
     )
     now = Now(0, Horizon(1, 1), np.random.default_rng(0))
     for _ in range(4_000):

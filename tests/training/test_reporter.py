@@ -124,7 +124,7 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
 
 
 def test_evaluation_shows_images_of_every_rank(make_run):
-    """Rank 0 of 2 has 3 of 5 images, since an odd number is padded."""
+    """Rank 0 of 2 reads 3 of 5 images; the 6 of both ranks are limited to 5."""
     run = make_run()
     recorder = Mock()
     run.rank = replace(run.rank, world_size=2)

@@ -38,7 +38,7 @@ def walk(
     others: Counter | None = None,
     folders: list[str] | None = None,
 ) -> Iterator[tuple[str, os.DirEntry]]:
-    """Yield the paths of images below `root`/`inside`, relative to `root` and unsorted.
+    """Yield each image below `root`/`inside`: its path relative to `root`, and its entry; unsorted.
 
     `others` counts the remaining files by suffix; `folders` collects the listed folders, `inside`
     first. Follows links to files but not to folders, which could form a cycle. Raises OSError if a

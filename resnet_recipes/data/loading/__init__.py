@@ -146,7 +146,7 @@ class Pipeline(BatchSource):
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """Images that could not be read and were replaced by their neighbors."""
+        """Images that could not be read and were replaced by the next readable one."""
         return tuple(map(self._storage.path, sorted(self._skipped)))
 
     def close(self) -> None:

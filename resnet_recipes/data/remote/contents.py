@@ -124,7 +124,7 @@ def _find_present(store: Store, table_name: str) -> list[RemoteFile]:
 def _look_at_each(
     look: Callable[[str], RemoteFile | None], names: Iterable[str]
 ) -> Iterator[RemoteFile | None]:
-    """Yield the file with each name, or None; queues at most 1,000 parallel requests."""
+    """Yield the file with each name, or None; 16 requests run at a time, and up to 1,000 wait."""
     remaining = iter(names)
     with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
         while some := list(islice(remaining, _MAX_QUEUED)):

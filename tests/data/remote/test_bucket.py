@@ -54,7 +54,7 @@ def test_bucket_copy_is_compared_with_md5(bucket, betons, tmp_path):
     assert (copied_images / "train.beton").read_bytes() == (betons / "train.beton").read_bytes()
 
 
-def test_missing_or_forbidden_bucket_is_named(bucket, tmp_path, monkeypatch):
+def test_missing_or_forbidden_bucket_is_rejected_with_reason(bucket, tmp_path, monkeypatch):
     with pytest.raises(NotReadyError, match=r"has neither train\.beton and val\.beton nor a table"):
         data.fetch(DataConfig(root="s3://nobody/set", cache=str(tmp_path)))
 
