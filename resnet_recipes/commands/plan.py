@@ -53,6 +53,7 @@ def run(arguments: Arguments) -> int:
     """
     from resnet_recipes.jobs.budget import fit_budget
     from resnet_recipes.jobs.resume import check_resume
+    from resnet_recipes.planning import outline
 
     folder, seconds_left = "", None
     if resumed := find_resumed(arguments, say):
@@ -63,9 +64,10 @@ def run(arguments: Arguments) -> int:
     else:
         plan = plan_run(compose_recipe(arguments, needs_data=False), arguments)
         plan = fit_budget(plan, say, measures=False)
-    lines: Iterable[str] = ["no problems found"]
-    if "--no-plan" not in arguments:
-        lines = format_plan(plan, folder, "--verbose" in arguments, seconds_left)
+    lines: Iterable[str] = format_plan(plan, folder, "--verbose" in arguments, seconds_left)
+    if "--no-plan" in arguments:
+        rows = [*_describe_device(plan, None), *outline.iterate_notes(plan)]
+        lines = ["the settings are valid", *outline.format_lines(rows, get_page_width())]
     show(arguments, plan.as_dict(), lines)
     return 0
 
@@ -156,7 +158,8 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     gpus = cuda.find_gpus()
     if is_for_gpus(launch) and (gpus.count or not external_launcher.count_started_ranks()):
-        here = "" if gpus.count else " (this machine has no GPU)"
+        has = format_count(gpus.count, "GPU") if gpus.count else "no GPU"
+        here = f" (this machine has {has})" if gpus.count < plan.world_size else ""
         if dtype == "auto":
             dtype = gpus.dtype or "bf16 if the GPU supports it, else fp16"
         yield "device", f"{plan.world_size} x {gpus.name or 'GPU'}{here}, {dtype}"
@@ -172,8 +175,6 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
         "device",
         f"CPU with {format_count(count_cores(), 'core')}, {'fp32' if dtype == 'auto' else dtype}",
     )
-    if launch.device != "cpu" and launch.gpus != AUTO:
-        yield WARNING, f"this machine has no GPU, so gpus={launch.gpus} cannot start here"
     if is_emulated(dtype):
         from resnet_recipes.planning.estimate import EMULATION_FACTOR
 

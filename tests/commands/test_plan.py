@@ -107,6 +107,13 @@ def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
     assert "time       not predicted\n" in text
 
 
+@pytest.mark.parametrize(("ranks", "is_noted"), [(2, False), (8, True)])
+def test_plan_notes_that_machine_has_fewer_gpus(ranks, is_noted, run_command, monkeypatch):
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(2, "H200"))
+    out = run_command(f"resnet-recipes plan mild gpus={ranks}").out
+    assert (f"{ranks} x H200 (this machine has 2 GPUs)" in out) == is_noted
+
+
 @pytest.mark.parametrize(
     ("arguments", "cost"),
     [

@@ -122,8 +122,17 @@ def test_demo_is_planned_before_its_images_exist(run_command, tmp_path):
 
 def test_dry_run_without_plan_only_checks(run_command):
     command = "resnet-train demo --dry-run --no-plan"
-    assert run_command(command).out == "no problems found\n"
+    assert run_command(command).out.startswith("the settings are valid\n")
     assert run_command(f"{command} epochs=1", 2).err.startswith("error: schedule.warmup=1ep")
+
+
+def test_dry_run_without_plan_prints_missing_weights(run_command, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
+    command = "resnet-train mild --dry-run --no-plan gpus=1 model.weights=torchvision"
+    out = run_command(command).out
+    assert out.startswith("the settings are valid\n  device     1 x GPU (this machine has no GPU)")
+    assert "note       the initial weights are not on this machine\n  try " in out
 
 
 def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, run_json, tmp_path):
