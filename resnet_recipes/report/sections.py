@@ -160,8 +160,7 @@ def _name_data(run: RunRecord) -> str:
 
 def _count_images(run: RunRecord, key: str = "train_examples") -> int:
     """Return the number of a run's training or validation images; 0 if unknown."""
-    count = read_image_facts(run.folder).get(key)
-    return count if isinstance(count, int) else 0
+    return int(read_image_facts(run.folder).get(key, 0))
 
 
 def _describe_data(runs: Sequence[RunRecord]) -> str:
@@ -172,7 +171,7 @@ def _describe_data(runs: Sequence[RunRecord]) -> str:
         (facts.get("eval_examples"), "validation images"),
         (len(facts.get("classes") or ()), "classes"),
     )
-    return ", ".join(f"{n:,} {noun}" for n, noun in counts if isinstance(n, int) and n)
+    return ", ".join(f"{n:,} {noun}" for n, noun in counts if n)
 
 
 def _make_headline(
