@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import Command, Hint, NotReadyError, Problem, RecipeError, Statement
+from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, do_nothing
@@ -54,6 +55,9 @@ Changes = str | Mapping[str, object]
 
 #: A call of `compose` that error messages suggest.
 _EXAMPLE = 'compose("small", "lr=0.1", data="images")'
+
+#: Settings that change the defaults of others.
+_IMPLYING_SETTINGS = ("model.name", "model.weights")
 
 #: Called with each record of metrics.jsonl when it is written. If its result is true, the run saves
 #: a checkpoint and ends.
@@ -230,7 +234,26 @@ def _require_recipe(recipe: Recipe | Composed, needs_data: bool = True) -> Compo
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen_recipe.find_problems(recipe)
     RecipeError.raise_if_any(p for p in wrong if needs_data or p.key != "data.root")
-    return Composed(recipe, PYTHON_ORIGIN)
+    return Composed(recipe, replace(PYTHON_ORIGIN, settings=_find_changes(recipe)))
+
+
+def _find_changes(recipe: Recipe) -> dict[str, str]:
+    """Return the settings that differ from the recipe of this name, as `Origin.settings`."""
+    values = flatten(frozen_recipe.to_tree(recipe))
+    changes: dict[str, str] = {}
+    try:
+        for keys in (_IMPLYING_SETTINGS, values.keys() - {"about", "published"}):
+            origin = compose_arguments(recipe.name, [*changes.values()], needs_data=False).recipe
+            before = flatten(frozen_recipe.to_tree(origin))
+            changes |= {
+                key: f"{key}={_format_value(values[key])}"
+                for key in values
+                if key in keys and values[key] != before.get(key)
+            }
+    except (RecipeError, NotReadyError):  # no recipe has this name
+        return {}
+    removed = [".".join(key.split(".")[:2]) for key in before if key not in values]
+    return changes | {key: f"~{key}" for key in removed}
 
 
 def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
@@ -287,13 +310,9 @@ def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
         yield Problem("launch.gpus", recipe.launch.gpus, clause, fix)
 
 
-def _check_callback(callback: object) -> Problem | None:
-    """Return the problem of a callback that cannot take a record; None if it can or may."""
+def _check_callback(callback: Any) -> Problem | None:
+    """Return the problem of a callback that does not take a record; None if it may."""
     fix = Hint("a function of one argument, a record of metrics.jsonl")
-    if not callable(callback):
-        return Problem(
-            "callbacks", None, Statement(f"{_describe_type(callback)} cannot be called"), fix
-        )
     with suppress(ValueError):  # builtins may lack a signature
         try:
             inspect.signature(callback).bind({})

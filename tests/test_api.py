@@ -151,8 +151,8 @@ rr.prepare(recipe, "out") | planned must be a plan, and not 'out'
 rr.teach("small") | recipe must be what
 rr.train("small") | recipe must be what
 rr.train(print, recipe) | and not a builtin_function_or_method
-rr.train(recipe, print, 5) | callbacks: 5 cannot be called
-rr.train(recipe, [print]) | callbacks: a list cannot be called
+rr.train(recipe, print, 5) | callbacks: 5 does not take one record
+rr.train(recipe, [print]) | callbacks: a list does not take one record
 rr.train(recipe, lambda: 1) | a function does not take one record: too many
 rr.train(recipe, lambda record, step: 1) | missing a required argument: 'step'
 rr.train(several) | launch.gpus=2: train.. uses one device
@@ -255,6 +255,22 @@ def test_plan_needs_no_images_but_prepare_does(images):
     assert (folder / "command.txt").read_text() == "python\n"
     # a long temporary path wraps the line
     assert "32 for training" in " ".join((folder / "plan.txt").read_text().split())
+
+
+def test_prepare_records_settings_changed_by_a_program(images):
+    changes = ("~methods.ema", "optimizer=lamb", "data.crop_scale=[0.5,1.0]")
+    recipe = resnet_recipes.compose("demo", *SMALL, *changes, data="images")
+    recipe.seed = 5
+    settings = (resnet_recipes.prepare(recipe) / "overrides.txt").read_text().splitlines()
+    assert {"seed=5", f"data.root={Path('images').absolute()}", "~methods.ema"} <= {*settings}
+    assert not any(setting.startswith("model.init") for setting in settings)
+    assert resnet_recipes.compose("demo", *settings) == recipe
+
+
+def test_prepare_records_no_settings_of_an_unknown_recipe(images):
+    recipe = resnet_recipes.compose("demo", *SMALL, data="images")
+    recipe.name = "unknown"
+    assert not (resnet_recipes.prepare(recipe) / "overrides.txt").read_text()
 
 
 def test_prepare_rejects_unreadable_validation_images(images):
