@@ -7,6 +7,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import LabeledText
 from resnet_recipes.base.money import format_cost
 from resnet_recipes.base.text import format_clock, format_count, format_number, format_percent
+from resnet_recipes.recipe.strict_yaml import shorten_path
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.runs import MAX_POINTS_BEHIND
@@ -28,12 +29,11 @@ def describe_run(summary: Summary, full: bool = False) -> Iterator[LabeledText]:
     if full:
         yield from _describe_times(summary)
     yield "", ""
-    yield "results", summary.folder
-    yield "weights", summary.weights
-    folder = shlex.quote(str(Path(summary.folder).parent))
-    yield "curves", f"resnet-recipes report {folder}"
-    run = shlex.quote(summary.folder)
-    yield "predict", f"resnet-recipes predict {run} IMAGE ..."
+    run = shorten_path(Path(summary.folder))
+    yield "results", run
+    yield "weights", shorten_path(Path(summary.weights))
+    yield "curves", f"resnet-recipes report {shlex.quote(str(Path(run).parent))}"
+    yield "predict", f"resnet-recipes predict {shlex.quote(run)} IMAGE ..."
 
 
 def _describe_accuracy(summary: Summary, full: bool) -> Iterator[LabeledText]:
@@ -137,4 +137,4 @@ def _describe_times(summary: Summary) -> Iterator[LabeledText]:
     pflops = f"{format_number(summary.training_pflops)} PFLOPs (10^15 operations)"
     yield "compute", f"{pflops}, forward and backward"
     if summary.raw_weights:
-        yield "raw weights", summary.raw_weights
+        yield "raw weights", shorten_path(Path(summary.raw_weights))

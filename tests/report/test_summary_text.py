@@ -123,3 +123,13 @@ def test_estimate_is_compared_with_training_time(summary):
     for factor, change in ((1.1, "2:01; took 9% less"), (0.25, "0:28; took 4.0x as long")):
         estimated = replace(summary, estimated_seconds=factor * summary.training_seconds)
         assert f"(estimated {change})" in format_page(estimated)
+
+
+def test_summary_shortens_paths_below_the_current_folder(summary):
+    here = Path.cwd()
+    raw = str(here / "runs/one/weights-raw.safetensors")
+    paths = {"folder": str(here / "runs/one"), "weights": f"{here}/runs/one/w.x"}
+    text = format_page(replace(summary, **paths, raw_weights=raw), full=True)
+    assert str(here) not in text
+    assert "\nresults|runs/one\nweights|runs/one/w.x\ncurves|resnet-recipes report runs\n" in text
+    assert "results|/runs/one\n" in format_page(replace(summary, folder="/runs/one"))
