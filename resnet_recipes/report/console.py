@@ -29,7 +29,7 @@ from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import Summary
 
 #: Rows of the summary that contain a path or a command, which are not wrapped.
-UNWRAPPED_ROWS = ("results", "weights", "raw weights", "curves", "predict")
+UNWRAPPED_ROWS = ("results", "weights", "curves", "predict")
 
 #: Columns of the table of evaluations, with their widths.
 COLUMNS = {
@@ -178,10 +178,9 @@ class LiveConsole:
         self._figures = figures
         now = time.monotonic()
         self._ends_at = None if seconds_left is None else now + seconds_left
-        self._live.update(
-            self._display(progress.done, seconds_left, figures), refresh=now - self._drawn_at > 0.1
-        )
-        if now - self._drawn_at > 0.1:
+        is_due = now - self._drawn_at > 0.1
+        self._live.update(self._display(progress.done, seconds_left, figures), refresh=is_due)
+        if is_due:
             self._drawn_at = now
 
     def show_done(self, done: int) -> None:

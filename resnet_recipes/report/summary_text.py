@@ -90,10 +90,7 @@ def _describe_published(summary: Summary) -> Iterator[LabeledText]:
 def _describe_training(summary: Summary) -> Iterator[LabeledText]:
     estimate = ""
     if summary.estimated_seconds:
-        ratio = summary.training_seconds / summary.estimated_seconds
-        change = f"{100 * abs(ratio - 1):.0f}% {'longer' if ratio > 1 else 'less'}"
-        change = change if ratio < 2 else f"{ratio:.1f}x as long"
-        estimate = f" (estimated {format_clock(summary.estimated_seconds)}; took {change})"
+        estimate = f" (estimated {format_clock(summary.estimated_seconds)})"
     seconds = format_clock(summary.training_seconds)
     yield "training", f"{seconds} without evaluations and checkpoints{estimate}"
     data_wait = format_percent(summary.data_wait_share)
@@ -120,10 +117,6 @@ def _describe_times(summary: Summary) -> Iterator[LabeledText]:
     times = {
         "steady state: first epoch counted like the second": summary.steady_state_seconds,
         "MLPerf's clock: from first image to last evaluation": summary.mlperf_seconds,
-        "total": summary.wall_seconds,
-        "startup": summary.startup_seconds,
-        "evaluations": summary.evaluation_seconds,
-        "checkpoints": summary.checkpoint_seconds,
         "compiling kernels and capturing CUDA graphs": summary.compile_seconds,
     }
     known_times = [(name, seconds) for name, seconds in times.items() if seconds is not None]
@@ -136,5 +129,3 @@ def _describe_times(summary: Summary) -> Iterator[LabeledText]:
         yield "" if index else "speed", text
     pflops = f"{format_number(summary.training_pflops)} PFLOPs (10^15 operations)"
     yield "compute", f"{pflops}, forward and backward"
-    if summary.raw_weights:
-        yield "raw weights", shorten_path(Path(summary.raw_weights))
