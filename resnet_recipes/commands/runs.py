@@ -4,11 +4,13 @@ import os
 import shlex
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from itertools import starmap
 from pathlib import Path
+from statistics import fmean
 
 from resnet_recipes.base.error_collector import ErrorCollector, collect
 from resnet_recipes.base.errors import (
@@ -34,7 +36,7 @@ from resnet_recipes.base.text import (
     format_number,
     wrap_text,
 )
-from resnet_recipes.command_line.arguments import Arguments, get_value
+from resnet_recipes.command_line.arguments import Arguments, drop_arguments, get_value
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
 from resnet_recipes.command_line.run_arguments import list_records
 from resnet_recipes.command_line.usage import CSV, JSON, Scope, Usage
@@ -111,9 +113,8 @@ def run(arguments: Arguments) -> int:
     filters, sources = _split_filters_and_runs(arguments.positional)
     order = arguments.flags.get("--sort", "name")
     price = read_price(arguments.flags.get("--price"))
-    sources = sources or [str(ROOT)]
-    has_none = sources == [str(ROOT)] and not os.path.lexists(ROOT)
-    every = [] if has_none else list_records(sources)
+    folders = sources or [f"./{ROOT}"]
+    every = list_records(folders) if sources or os.path.lexists(ROOT) else []
     runs = [
         run
         for run in every
@@ -124,7 +125,7 @@ def run(arguments: Arguments) -> int:
     ]
     runs.sort(key=KEYS[order])
     rows = [run.as_dict() | {"cost": run.cost(price)} for run in runs]
-    where = f"no runs in {', '.join(sources)}"
+    where = f"no runs in {', '.join(folders)}"
     unmatched = f"{where} match {' '.join(map('='.join, filters))}"
     none = [unmatched] if filters else [where, format_advice(Command("resnet-train demo"))]
     recipe = get_value(arguments.positional, "recipe")
@@ -157,7 +158,6 @@ def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
         question = f"Delete {names} with all checkpoints? [y/N] "
         if not is_confirmed and input(question).lower() not in ("y", "yes"):
             return ExitCode.CANCELLED
-        print(f"deleting {names} with all checkpoints")
         for folder in folders:
             shutil.rmtree(folder)
     print(f"deleted {names}")
@@ -260,6 +260,24 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
         if run.resumable:
             name = run.name if run.folder.parent == ROOT else run.folder
             yield f"    resume: {escape_controls(format_resume(name, run.resume_settings))}"
+
+
+def rank_settings(runs: Sequence[RunRecord], changes: dict[str, list[str]]) -> Iterator[str]:
+    """Yield a table of the settings by mean top-1 over seeds, and the next command."""
+    finished = [run for run in runs if run.state == "finished"]
+    results = defaultdict[str, list[float]](list)
+    for run in finished:
+        settings = drop_arguments(changes[run.name], "seed", "data.fold")
+        results[" ".join(settings) or run.recipe].append(run.top1_percent or 0.0)
+    means = sorted(((fmean(top1), name) for name, top1 in results.items()), reverse=True)
+    rows = [
+        {"SETTINGS": name, "RUNS": str(len(results[name])), "MEAN TOP-1": f"{mean:.2f}%"}
+        for mean, name in means
+    ]
+    if len(finished) > 1:
+        folders = (str(run.folder) for run in finished)
+        compare = Command.of("resnet-recipes", "compare", *folders)
+        yield from ("", *format_table(rows), format_advice(compare))
 
 
 def _format_run_table(rows: list[dict[str, str]]) -> list[str]:

@@ -12,7 +12,7 @@ from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
-from resnet_recipes.base.money import format_amount, format_cost
+from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.text import (
     format_clock,
     format_count,
@@ -31,7 +31,7 @@ from resnet_recipes.command_line.printing import get_page_width, say
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
 from resnet_recipes.command_line.run_arguments import replace_extend, resolve_weights
 from resnet_recipes.commands.plan import format_plan
-from resnet_recipes.commands.runs import format_runs
+from resnet_recipes.commands.runs import format_runs, rank_settings
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.budget import fit_duration
@@ -46,6 +46,7 @@ from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.hydra_compose import list_points
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
+from resnet_recipes.recipe.strict_yaml import shorten_path
 from resnet_recipes.run_folder.facts import count_pflops
 from resnet_recipes.run_folder.runs import read_run
 
@@ -84,7 +85,7 @@ def run(arguments: Arguments) -> int:
     for plan in {str(plan.recipe.data): plan for plan in plans.values()}.values():
         generate_demo(plan.recipe)
         check_validation_images(plan)
-    root = Path(next(iter(plans.values())).recipe.run.root)
+    root = Path(shorten_path(Path(next(iter(plans.values())).recipe.run.root)))
     flags = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
     flags += ["--verbose"] if "--verbose" in arguments else []
     run_arguments = {name: [*run_arguments, *flags] for name, (_, run_arguments) in runs.items()}
@@ -92,7 +93,7 @@ def run(arguments: Arguments) -> int:
     slots = make_slots(parallel, gpus, count_cores())
     code = Sweep(root, run_arguments, say, slots, parents).train()
     if records := [record for name in runs if (record := read_run(root / name))]:
-        print("\n".join(format_runs(records)))
+        print(*format_runs(records), *rank_settings(records, _find_changes(runs)), sep="\n")
     return code
 
 
@@ -124,21 +125,14 @@ def compose_points(
     """
     runs: Runs = {}
     errors = ErrorCollector()
-    varying = {
-        argument
-        for point_arguments in points
-        for argument in point_arguments
-        if not all(argument in rest for rest in points)
-    }
+    shared = set.intersection(*map(set, points))
     for point_arguments in points:
         with errors:
             point = compose_recipe(
                 replace(arguments, positional=[*point_arguments, *extra]),
                 needs_data="--dry-run" not in arguments,
             )
-            name = _name_run(
-                point, [argument for argument in point_arguments if argument in varying]
-            )
+            name = _name_run(point, [text for text in point_arguments if text not in shared])
             if not select_arguments(point_arguments, "recipe"):  # a budget selected the recipe
                 point_arguments = [f"recipe={point.origin.entry.name}", *point_arguments]
             if name in runs:
@@ -187,14 +181,14 @@ def _describe_sweep(
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     several = f", {order}{', the first as above' * has_plan}" if len(runs) > 1 else ""
     yield f"{format_count(len(runs), 'run')}{several}:"
-    shared = set.intersection(*(set(arguments) for _, arguments in runs.values()))
+    changes_by_run = _find_changes(runs)
     minutes = 0.0
     cost = 0.0
     pflops = 0.0
     saved = 0.0
     forecasts = list[RunForecast]()
     sources: Counter[str] = Counter()
-    for name, (point, arguments) in runs.items():
+    for name, (point, _) in runs.items():
         plan = plans[name]
         other = before.get(name)
         time = ""
@@ -210,13 +204,13 @@ def _describe_sweep(
             time = f"  {forecast.format_time(60 * fraction * forecast.estimate.total_minutes)}"
         sources[forecast.source if forecast else explain_unknown_time(plan)] += 1
         yield f"  {name}{time}"
-        if changes := [argument for argument in arguments if argument not in shared]:
+        if changes := changes_by_run[name]:
             yield f"    {' '.join(changes)}{f', from the stable phase of {other}' if other else ''}"
     note = f"; shared stable phases save {format_number(saved)}" if saved else ""
     yield f"{format_number(pflops)} PFLOPs of training in total{note}"
     if minutes:
         runs_at_once = parallel if cuda.find_gpus().count else 1  # on a CPU, they share the cores
-        money = f": {_format_cost(cost / runs_at_once, runs)}" if cost else ""
+        money = f": {format_amount(cost / runs_at_once)}" if cost else ""
         seconds = 60 * minutes / runs_at_once
         is_guess = any(forecast.is_guess for forecast in forecasts)
         is_measured = any(forecast.when for forecast in forecasts)
@@ -227,18 +221,17 @@ def _describe_sweep(
         yield from wrap_text(f"{which}: {source}", get_page_width(), rest="    ")
 
 
+def _find_changes(runs: Runs) -> dict[str, list[str]]:
+    """Return the arguments of each run that not all runs share."""
+    shared = set.intersection(*(set(arguments) for _, arguments in runs.values()))
+    return {name: [text for text in run[1] if text not in shared] for name, run in runs.items()}
+
+
 def _count_skipped_pflops(plan: Plan, parent: Plan | None) -> float:
     """Return the PFLOPs of the stable phase that a run takes from `parent` or an earlier run."""
     saved_state = None if parent else find_stable_state(plan)
     start = parent.stable_steps if parent else saved_state.step if saved_state else 0
     return count_pflops(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
-
-
-def _format_cost(cost: float, runs: Runs) -> str:
-    """Return the cost of all runs, with the price if they share it."""
-    prices = {point.recipe.launch.price for point, _ in runs.values()}
-    price = prices.pop()
-    return format_amount(cost) if prices or price is None else format_cost(cost, price)
 
 
 def _name_run(point: Composed, varying: list[str]) -> str:

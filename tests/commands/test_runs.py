@@ -108,7 +108,7 @@ def test_runs_suggests_the_likely_run_or_state(arguments, advice, run_command, t
 
 def test_runs_in_empty_folder_suggests_the_demo(run_command, run_json, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run_command("resnet-recipes runs").out == "no runs in runs\ntry:   resnet-train demo\n"
+    assert run_command("resnet-recipes runs").out == "no runs in ./runs\ntry:   resnet-train demo\n"
     assert run_json("resnet-recipes runs") == []
 
 

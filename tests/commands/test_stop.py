@@ -117,4 +117,4 @@ def test_misplaced_delete_suggests_runs_rm(run_command):
         )
     assert "--yes" in run_command("resnet-recipes runs rm first", 2).err
     out = run_command("resnet-recipes runs rm last --yes").out
-    assert out == "deleting first with all checkpoints\ndeleted first\n"
+    assert out == "deleted first\n"
