@@ -237,13 +237,12 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     else:
         size = plan.recipe.data.train_size
         is_pretrained = bool(plan.recipe.model.weights)
-        cheaper = (
+        fix = [
             f"'methods.{method.name}={{}}'"
             for method in ORDER
             if method.makes_steps_cheaper and method.name not in methods and not is_pretrained
             if not any(method().advice(plan.horizon, size, ()))
-        )
-        fix = [*cheaper, Hint("use fewer epochs= or a smaller data.train_size=")]
+        ]
     yield Note(f"at {image_size} px, the {limit} is the bottleneck{wait}", tuple(fix))
 
 

@@ -106,7 +106,7 @@ def test_estimate_suggests_resizing_unless_plan_warns(
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE} {arguments}").out
     assert "At 176 px, the step is the bottleneck" in out
     assert (RESIZING_ADVICE in out) == is_suggested
-    assert "hint:  use fewer epochs= or a smaller data.train_size=\n" in out
+    assert "hint:  " not in out
 
 
 def test_estimate_and_plan_advise_fewer_evaluations(monkeypatch, run_command):
