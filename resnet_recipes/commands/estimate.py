@@ -36,6 +36,7 @@ from resnet_recipes.command_line.arguments import (
     Arguments,
     drop_arguments,
     get_value,
+    name_as_typed,
     select_arguments,
 )
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, say, show
@@ -390,4 +391,5 @@ def _format_problems(candidates: "Candidates", budget: str) -> Iterator[str]:
         text = problem.about(find_short_name(problem.key))
         yield from wrap_text(f"skipped: {join_first(names)}: {text}", get_width(), rest="    ")
     for name, problem in candidates.weights_problems.items() if candidates.candidates else ():
-        yield from wrap_text(f"{name}: {problem.lines()[0]}", get_width(), rest="    ")
+        text = name_as_typed(problem, ()).lines()[0]
+        yield from wrap_text(f"{name}: {text}", get_width(), rest="    ")

@@ -257,6 +257,11 @@ def test_candidates_report_a_missing_weights_file(small_images, run_command, mon
     monkeypatch.setattr(Library, "list_names", lambda _: ["a", "small"])
     out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out
     assert "\na: model.weights=/none.pt does not exist\n" in out
+    Path("recipes/a.yaml").write_text(
+        f"defaults: [small]\nmodel: {{weights: {Path.cwd()}/none.pt}}\n"
+    )
+    out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out
+    assert "\na: model.weights=none.pt does not exist\n" in out
 
 
 @pytest.mark.parametrize(
