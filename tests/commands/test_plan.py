@@ -91,7 +91,8 @@ def test_plan_notes_evaluations_longer_than_training(
     command = f"resnet-recipes plan small data={tmp_path} bs=4 launch.device=cpu"
     lines = [line.split() for line in run_command(f"{command} {arguments}").out.splitlines()]
     assert (["use", setting] in lines) == bool(setting)
-    assert any(line[:3] == ["note", "evaluations", "take"] for line in lines) == bool(setting)
+    note = "note evaluations take at least as long as training"  # rounded times may not add up
+    assert (note.split() in lines) == bool(setting)
 
 
 def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):

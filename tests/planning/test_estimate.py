@@ -8,14 +8,11 @@ import pytest
 from resnet_recipes.planning import estimate as speeds
 from resnet_recipes.planning.estimate import (
     Estimate,
-    Phase,
-    RunForecast,
     Speeds,
     estimate,
     estimate_gpu_memory,
     guess_cpu_speeds,
     make_speeds,
-    note_evaluations,
     predict_gpu_speeds,
     sample_epochs,
 )
@@ -107,16 +104,6 @@ def test_estimate_includes_every_checkpoint():
     """Expected: 30 s to start, and four checkpoints of 2 s."""
     result = estimate(make_sized_plan(88), replace(SPEEDS, start_seconds=30.0, save_seconds=2.0))
     assert 60 * result.other_minutes == pytest.approx(38)
-
-
-@pytest.mark.parametrize(("evaluation_minutes", "is_noted"), [(1.001, False), (1.5, True)])
-def test_note_on_evaluations_needs_a_printed_difference(evaluation_minutes, is_noted):
-    plan = Mock(total_steps=40, steps_per_epoch=10)
-    plan.evaluations.interval = 5
-    phase = Phase(88, 4, 1.0, 1.0, 1.0, 100.0, "")
-    expected = Estimate((phase,), evaluation_minutes=evaluation_minutes)
-    note = note_evaluations(plan, RunForecast(expected, SPEEDS, "measured", when=1.0))
-    assert (note is not None) == is_noted
 
 
 def test_read_measurement_needs_equal_facts(monkeypatch, tmp_path):
