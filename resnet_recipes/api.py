@@ -53,12 +53,6 @@ if TYPE_CHECKING:
 #: Changes of settings: command-line arguments, or values by name.
 Changes = str | Mapping[str, object]
 
-#: A call of `compose` that error messages suggest.
-_EXAMPLE = 'compose("small", "lr=0.1", data="images")'
-
-#: Settings that change the defaults of others.
-_IMPLYING_SETTINGS = ("model.name", "model.weights")
-
 #: Called with each record of metrics.jsonl when it is written. If its result is true, the run saves
 #: a checkpoint and ends.
 Callback = Callable[[dict[str, Any]], object]
@@ -100,7 +94,7 @@ def compose(
         clause, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
         clause = f"is not the name of a recipe, but {_describe_type(recipe)}"
-        fix = _EXAMPLE
+        fix = 'compose("small", "lr=0.1", data="images")'
     elif arguments:
         clause = "is a complete config"
         fix = Hint("change it where your application composes it")
@@ -242,7 +236,8 @@ def _find_changes(recipe: Recipe) -> dict[str, str]:
     values = flatten(frozen_recipe.to_tree(recipe))
     changes: dict[str, str] = {}
     try:
-        for keys in (_IMPLYING_SETTINGS, values.keys() - {"about", "published"}):
+        # a network implies other settings
+        for keys in ({"model.name", "model.weights"}, values.keys() - {"about", "published"}):
             origin = compose_arguments(recipe.name, [*changes.values()], needs_data=False).recipe
             before = flatten(frozen_recipe.to_tree(origin))
             changes |= {

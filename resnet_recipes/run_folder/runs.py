@@ -131,13 +131,8 @@ class RunRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON and CSV."""
-        values = {key: value for key, value in vars(self).items() if key != "folder"}
-        return {
-            "name": self.name,
-            "folder": str(self.folder),
-            **values,
-            "changes": list(self.changes),
-        }
+        plain = {"folder": str(self.folder), "changes": list(self.changes)}
+        return {"name": self.name, **vars(self), **plain}
 
 
 def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
