@@ -3,9 +3,10 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from statistics import mean
 from string import ascii_uppercase
 
-from resnet_recipes.base.errors import Command, RecipeError
+from resnet_recipes.base.errors import Command, NotReadyError, RecipeError
 from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.text import (
@@ -17,7 +18,7 @@ from resnet_recipes.base.text import (
 )
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
-from resnet_recipes.command_line.run_arguments import read_runs
+from resnet_recipes.command_line.run_arguments import list_records, read_runs
 from resnet_recipes.command_line.usage import CSV, JSON, RUN_HELP, Usage
 from resnet_recipes.commands.runs import format_run_epochs
 from resnet_recipes.jobs.lookup import LIST, find_run_path
@@ -57,6 +58,10 @@ def check(arguments: Arguments) -> None:
         fix = Command.of("resnet-recipes", "diff", *names[:2])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
+    if len(names) == 1 and len(runs := list_records(names)) > 1:
+        clause = "is a folder of runs, not a run"
+        fix = Command.of("resnet-recipes", "compare", *(str(run.folder) for run in runs[:2]))
+        raise NotReadyError.at(names[0], clause, fix)
     if len({run.folder.resolve() for run in read_runs(names)}) < 2:
         clause = "needs at least two different runs"
         raise RecipeError.of("COMMAND", shlex.join(["compare", *names]), clause, LIST)
@@ -69,7 +74,8 @@ def run(arguments: Arguments) -> int:
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     settings = [read_settings(run.folder) for run in runs]
     tables = {
-        "settings": [*find_differences(settings, JOB_SETTINGS).items()],
+        # the results name the devices
+        "settings": [*find_differences(settings, (*JOB_SETTINGS, "launch.gpus")).items()],
         "machine": [*find_differences([read_machine(run.folder) for run in runs]).items()],
         "results": _collect_results(runs),
     }
@@ -79,7 +85,15 @@ def run(arguments: Arguments) -> int:
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),
         "machine": dict(tables["machine"]),
-        "groups": list(map(_group_values, groups)),
+        "groups": [
+            {
+                "runs": [run.name for run in group.runs],
+                "mean_top1_percent": group.mean("top1_percent"),
+                "noise": group.noise,
+                "minutes": group.mean("minutes"),
+            }
+            for group in groups
+        ],
         "pairs": [
             {"runs": pair, **difference._asdict(), "interval": difference.interval}
             for pair, difference in differences.items()
@@ -91,11 +105,8 @@ def run(arguments: Arguments) -> int:
         for kind, rows_of_kind in {"run": folders, **tables}.items()
         for name, row_values in rows_of_kind
     ]
-    lines = [
-        *_name_runs(letters, runs),
-        "",
-        *format_comparison("RESULTS", letters, tables["results"]),
-    ]
+    lines = [*_name_runs(letters, runs), ""]
+    lines += format_comparison("RESULTS", letters, tables["results"])
     unfinished = list(_describe_unfinished(letters, runs))
     if _has_other_images(groups):
         lines += ["", *wrap_text(_NOT_COMPARABLE, get_width())]
@@ -104,12 +115,11 @@ def run(arguments: Arguments) -> int:
     if unfinished:
         lines += ["", *unfinished]
     for item in differences.items():
-        sentences = describe_pair(*item)
-        lines += [
-            "",
-            *(line for sentence in sentences for line in wrap_text(sentence, get_width())),
-        ]
-    lines += _format_differences(letters, tables["settings"], tables["machine"])
+        lines.append("")
+        for sentence in describe_pair(*item):
+            lines += wrap_text(sentence, get_width())
+    changes = restore_epochs(tables["settings"], settings)
+    lines += _format_differences(letters, changes, tables["machine"])
     show(arguments, values, lines, rows)
     return 0
 
@@ -120,15 +130,6 @@ def _has_other_images(groups: Sequence[SeedGroup]) -> bool:
         {read_image_facts(run.folder).get("eval_digest") for run in group.runs} for group in groups
     ]
     return any(None not in first | other and first.isdisjoint(other) for other in others)
-
-
-def _group_values(group: SeedGroup) -> dict[str, object]:
-    return {
-        "runs": [run.name for run in group.runs],
-        "mean_top1_percent": group.mean_top1,
-        "noise": group.noise,
-        "minutes": group.mean("minutes"),
-    }
 
 
 def _name_runs(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:
@@ -179,9 +180,19 @@ def _compare_groups(
             yield f"{', '.join(results_by_group[0])} vs. {', '.join(results)}", difference
 
 
+def restore_epochs(rows: SettingRows, settings: Sequence[dict[str, str]]) -> SettingRows:
+    """Return the rows; one with durations that epochs= can set has its name and values."""
+    is_typed = {values.get("scale_schedule_ratio") for values in settings} == {"1.0"}
+    return [
+        ("epochs", [value.removesuffix("ep") for value in values])
+        if key == "max_duration" and is_typed and all(v.endswith("ep") for v in values)
+        else (key, values)
+        for key, values in rows
+    ]
+
+
 def format_comparison(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
     """Return a row per key and a column per run; rows that are too wide name their runs."""
-    heads = list(map(escape_controls, heads))
     rows = [
         (escape_controls(find_short_name(key)), list(map(escape_controls, values)))
         for key, values in rows
@@ -263,12 +274,9 @@ def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
         yield from (f"  {_format_repetition(run)}" for run in first if has_changes)
         return
     for group in groups:
-        if group.mean_top1 is not None:
+        if group.top1:
             noise = f" +- {group.noise:.2f}" if group.noise else ""
             names = ", ".join(run.name for run in group.runs)
-            number = len(group.top1)
             over = "in each of" if group.noise == 0 else "over"
-            text = (
-                f"top-1 {group.mean_top1:.2f}{noise}% {over} {format_count(number, 'run')}: {names}"
-            )
-            yield from wrap_text(text, get_width())
+            over += f" {format_count(len(group.top1), 'run')}: {names}"
+            yield from wrap_text(f"top-1 {mean(group.top1):.2f}{noise}% {over}", get_width())

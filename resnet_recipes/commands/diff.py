@@ -5,10 +5,11 @@ from pathlib import Path
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Fix, Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest, find_part
+from resnet_recipes.base.text import escape_controls
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import show
 from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, RUN_HELP, Usage
-from resnet_recipes.commands.compare import format_comparison
+from resnet_recipes.commands.compare import format_comparison, restore_epochs
 from resnet_recipes.jobs.lookup import LAST, LIST, ROOT, find_run_path
 from resnet_recipes.recipe.library import LIST_RECIPES, Library
 from resnet_recipes.report.comparison import find_differences, format_settings
@@ -55,7 +56,11 @@ def run(arguments: Arguments) -> int:
     errors.raise_if_any()
     differing = [*find_differences(settings).items()]
     rows = [{"setting": key, **dict(zip(names, values, strict=True))} for key, values in differing]
-    lines = format_comparison("SETTING", names, differing) if differing else ["no setting differs"]
+    first, second = map(escape_controls, names)
+    lines = ["no setting differs"]
+    if differing:
+        table = format_comparison("SETTING", "AB", restore_epochs(differing, settings))
+        lines = [f"A  {first}", f"B  {second}", "", *table]
     show(arguments, rows, lines, rows)
     return 0
 

@@ -52,11 +52,6 @@ class SeedGroup:
         return self._list_finished("top1_percent")
 
     @property
-    def mean_top1(self) -> float | None:
-        """Mean accuracy of the finished runs."""
-        return self.mean("top1_percent")
-
-    @property
     def noise(self) -> float | None:
         """Standard deviation of the accuracy over seeds; None below two finished runs."""
         return stdev(self.top1) if len(self.top1) > 1 else None
@@ -117,8 +112,11 @@ def find_differences(
 def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
     """Group the runs that differ only in seeds, folds and `_VARYING_SETTINGS`, in order."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
+    gpus: dict[str, str] = {}  # "auto" and a number are equal on the same devices
     for run in runs:
         settings = read_settings(run.folder)
+        if "launch.gpus" in settings:
+            settings["launch.gpus"] = gpus.setdefault(run.devices, settings["launch.gpus"])
         if parts := settings.get("data.fold", "").partition("/")[2]:
             settings["data.fold"] = f"of {parts}"
         key = sorted(item for item in settings.items() if not item[0].startswith(_VARYING_SETTINGS))

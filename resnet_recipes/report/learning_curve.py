@@ -23,7 +23,7 @@ def describe_learning_curves(seed_groups: Iterable[SeedGroup]) -> Iterator[str]:
     series: dict[Any, list[tuple[int, float, float, SeedGroup]]] = defaultdict(list)
     for group in seed_groups:
         facts = read_image_facts(group.runs[0].folder)
-        match facts, group.mean_top1:
+        match facts, group.mean("top1_percent"):
             case {"train_examples": int(count), "eval_examples": int(val)}, float(mean) if val:
                 error = (val * (1 - mean / 100) + 1) / (val + 2)  # never 0 or 1
                 variance = 1e4 * error * (1 - error) / val

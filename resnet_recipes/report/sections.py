@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path, PurePath
+from statistics import mean
 from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError
@@ -217,7 +218,7 @@ def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
 def _judge_best(groups: Sequence[SeedGroup], names: Sequence[str]) -> Iterator[str]:
     """Yield whether the best group is more accurate than the second, on the same images."""
     finished_runs = [pair for pair in zip(groups, names, strict=True) if pair[0].top1]
-    best = sorted(finished_runs, key=lambda pair: -(pair[0].mean_top1 or 0.0))[:2]
+    best = sorted(finished_runs, key=lambda pair: -mean(pair[0].top1))[:2]
     correct_images = [
         [correct for run in group.runs if (correct := CorrectImages.read(run.folder))]
         for group, _ in best

@@ -53,6 +53,15 @@ def test_compare_reports_noise_of_seeds(compare):
     assert groups[0]["noise"] == pytest.approx(0.1)
 
 
+def test_compare_shows_epochs_as_typed_without_gpus(compare):
+    for name, epochs, gpus in (("a", 2, "auto"), ("b", 4, 1)):
+        settings = {"max_duration": f"{epochs}ep", "scale_schedule_ratio": 1.0}
+        create_run_folder(Path(), name, config=settings | {"launch": {"gpus": gpus}})
+    message = compare("./a ./b")
+    assert re.search(r"^epochs +2 +4$", message.partition("SETTINGS")[2], re.MULTILINE)
+    assert "gpus" not in message
+
+
 def test_compare_suggests_seeds_in_typed_form(compare):
     names = f"{create_seeds('a', 70, 1)} {create_seeds('b', 75, 1, optimizer={'lr': 1.0})}"
     changes = ("data.root=/pets", "max_duration=5ep", "scale_schedule_ratio=1.0", "seed=0")
@@ -238,5 +247,7 @@ def test_compare_rejects_a_folder_of_runs(run_command):
     for name in ("a", "b"):
         create_run_folder(Path("runs"), name)
     message = run_command("resnet-recipes compare runs", 3).err
+    assert "try:   resnet-recipes compare runs/a runs/b\n" in message
+    message = run_command("resnet-recipes compare runs runs", 3).err
     assert "error: runs is a folder of runs, not a run\n" in message
     assert "try:   resnet-recipes runs runs\n" in message

@@ -1,5 +1,6 @@
 """Comparison of runs."""
 
+from dataclasses import replace
 from statistics import stdev
 
 import pytest
@@ -26,9 +27,9 @@ def test_seeds_of_one_recipe_form_one_group(tmp_path):
         same.append(create_run_folder(tmp_path, f"s{i}", top1=top1, seed=i, config=varying))
     other = create_run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
     first, second = group_seeds(read_all([*same, other]))
-    assert first.mean_top1 == pytest.approx(sum(tops) / 3)
+    assert first.mean("top1_percent") == pytest.approx(sum(tops) / 3)
     assert first.noise == pytest.approx(stdev(tops))
-    assert (second.noise, second.mean_top1) == (None, 70.0)
+    assert (second.noise, second.mean("top1_percent")) == (None, 70.0)
 
 
 def test_folds_of_one_size_form_one_group(tmp_path):
@@ -99,6 +100,19 @@ def test_runs_evaluated_at_other_intervals_are_one_group(tmp_path):
         create_run_folder(tmp_path, name, config={"evaluation": {"interval": interval}})
     (group,) = group_seeds(read_all([tmp_path / "often", tmp_path / "rarely"]))
     assert len(group.runs) == 2
+
+
+def test_runs_on_the_same_devices_are_one_group(tmp_path):
+    def group(devices: str) -> list[str]:
+        runs = [replace(run, devices=device) for run, device in zip(records, devices, strict=True)]
+        return make_labels(group_seeds(runs))
+
+    configs = [{"launch": {"gpus": gpus}} for gpus in ("auto", 1)]
+    records = read_all(
+        create_run_folder(tmp_path, f"{i}", config=config) for i, config in enumerate(configs)
+    )
+    assert group("aa") == ["mild"]
+    assert group("ab") == ["gpus auto", "gpus 1"]
 
 
 def test_labels_name_four_settings_and_count_the_rest(tmp_path):
