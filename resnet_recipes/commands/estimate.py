@@ -173,7 +173,8 @@ def _format_estimate(plan: "Plan", forecast: "RunForecast", price: float | None)
         yield f"evaluations {format_clock(60 * result.evaluation_minutes):>8}"
     if result.other_minutes is not None:
         yield f"other       {format_clock(60 * result.other_minutes):>8}   startup and checkpoints"
-    total = format_clock(60 * result.total_minutes)
+    parts = (result.minutes, result.evaluation_minutes or 0.0, result.other_minutes or 0.0)
+    total = format_clock(sum(round(60 * minutes) for minutes in parts))
     missing = "" if result.other_minutes is not None else "   without startup and checkpoints"
     missing += "" if result.evaluation_minutes is not None else ", and without evaluations"
     yield f"wall time   {total:>8}{missing}"
@@ -236,13 +237,12 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
         if not plan.recipe.precision.compress_gradients:
             fix.insert(0, "precision.compress_gradients=true")
     else:
-        size = plan.recipe.data.train_size
-        is_pretrained = bool(plan.recipe.model.weights)
         fix = [
             f"'methods.{method.name}={{}}'"
             for method in ORDER
-            if method.makes_steps_cheaper and method.name not in methods and not is_pretrained
-            if not any(method().advice(plan.horizon, size, ()))
+            if method.makes_steps_cheaper and method.name not in methods
+            if not plan.recipe.model.weights
+            if not any(method().advice(plan.horizon, plan.recipe.data.train_size, ()))
         ]
     yield Note(f"at {image_size} px, the {limit} is the bottleneck{wait}", tuple(fix))
 

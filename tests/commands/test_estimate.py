@@ -109,6 +109,15 @@ def test_estimate_suggests_resizing_unless_plan_warns(
     assert "hint:  " not in out
 
 
+def test_estimate_prints_the_sum_of_printed_times(monkeypatch, run_command):
+    """The run takes 310.6 seconds: 307.2 to train, and 3.4 to start."""
+    speeds = Speeds({176: (0.04,) * 4}, 1e6, {176: 1e6}, 16, start_seconds=3.4)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE}").out
+    times = re.findall(r"^(?:training|evaluations|other|wall time) +([0-9:]+)", out, re.MULTILINE)
+    assert times == ["5:07", "0:00", "0:03", "5:10"]
+
+
 def test_estimate_and_plan_advise_fewer_evaluations(monkeypatch, run_command):
     """An epoch trains for 5 seconds; its evaluation takes 10."""
     speeds = Speeds({176: (0.04,) * 4}, 5.0, {176: 1000.0}, 16)
