@@ -27,6 +27,8 @@ from resnet_recipes.command_line.unknown_flags import (
     to_key,
 )
 from resnet_recipes.command_line.usage import Usage
+from resnet_recipes.run_folder.lock import is_running
+from resnet_recipes.run_folder.runs import iterate_newest_runs
 
 #: The flags of this command line, by their spelling in Hydra.
 _HYDRA_FLAGS = {"--multirun": "-m", "--cfg=job": "--cfg"}
@@ -214,7 +216,10 @@ def _check_count(positional: Sequence[str], usage: Usage) -> None:
     """Raise RecipeError with the example of a command if there are too few or many arguments."""
     if usage.positional[0] <= len(positional) <= usage.positional[1]:
         return
-    needs_files = re.search("last|data=", usage.example)  # files that this machine may lack
+    newest = next(iterate_newest_runs(Path("runs")), None)
+    has_run = newest and (usage.command[-1] == "watch" or is_running(newest))
+    missing = "data=" if has_run and usage.positional_text == "one run" else "last|data="
+    needs_files = re.search(missing, usage.example)  # files that this machine may lack
     fix: str = Hint(usage.line)
     if not needs_files and len(positional) < usage.positional[0]:
         fix = Command.of(*usage.command, *positional, *usage.example.split()[2:][len(positional) :])
