@@ -275,8 +275,7 @@ def rank_settings(runs: Sequence[RunRecord], changes: dict[str, list[str]]) -> I
         for mean, name in means
     ]
     if len(finished) > 1:
-        folders = (str(run.folder) for run in finished)
-        compare = Command.of("resnet-recipes", "compare", *folders)
+        compare = Command.of("resnet-recipes", "compare", *(str(run.folder) for run in finished))
         yield from ("", *format_table(rows), format_advice(compare))
 
 

@@ -135,8 +135,6 @@ def compose_points(
             name = _name_run(point, [text for text in point_arguments if text not in shared])
             if not select_arguments(point_arguments, "recipe"):  # a budget selected the recipe
                 point_arguments = [f"recipe={point.origin.entry.name}", *point_arguments]
-            if name in runs:
-                say(f"note: two values of the sweep are equal: {name} is trained once")
             runs[name] = point, point_arguments
     errors.raise_if_any()
     return runs

@@ -86,8 +86,7 @@ class PlainConsole:
         speed = f"{rate:.0f}" if rate >= 1000 else f"{rate:.4g}"
         self._print_line(
             f"{self._format_progress(progress.done)} px={progress.pixels} loss={progress.loss:.4g} "
-            f"lr={progress.lr:.4g}"
-            f" img_s={speed} wait={progress.data_wait_share:.2f}{left}"
+            f"lr={progress.lr:.4g} img_s={speed} wait={progress.data_wait_share:.2f}{left}"
         )
 
     def show_done(self, done: int) -> None:

@@ -93,9 +93,8 @@ def _describe_training(summary: Summary) -> Iterator[LabeledText]:
         estimate = f" (estimated {format_clock(summary.estimated_seconds)})"
     seconds = format_clock(summary.training_seconds)
     yield "training", f"{seconds} without evaluations and checkpoints{estimate}"
-    data_wait = format_percent(summary.data_wait_share)
     speed = format_number(summary.images_per_second)
-    yield "", f"{speed} images/s, data wait {data_wait}"
+    yield "", f"{speed} images/s, data wait {format_percent(summary.data_wait_share)}"
     parts = {  # in full seconds, which add up
         "training": round(summary.training_seconds),
         format_count(summary.evaluations, "evaluation"): int(summary.evaluation_seconds),
