@@ -20,6 +20,7 @@ from resnet_recipes.base.errors import (
     Statement,
 )
 from resnet_recipes.base.extras import suggest_install
+from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import get_first_line
 
 #: The parts of a ResNet from the input up, by torchvision name; `stem` is the first two.
@@ -126,10 +127,6 @@ def create_from_library(library: str, name: str, **arguments: Any) -> nn.Module:
     return getattr(torchvision.models, name)(**arguments)
 
 
-#: The calls that list the networks of each library.
-_LISTINGS = {"timm": "timm.list_models()", "torchvision": "torchvision.models.list_models()"}
-
-
 def require_network(name: str) -> None:
     """Raise RecipeError if the library of a network does not have it.
 
@@ -143,17 +140,18 @@ def require_network(name: str) -> None:
         fix = suggest_install(library)
         raise NotReadyError.of("model.name", name, clause, fix)
     if short not in (available := list_networks(library)):
-        similar = [network for network in available if network.startswith(short)]
-        similar = similar or get_close_matches(short, available, n=3)
+        words = sorted(short.split("_"))
+        similar = [network for network in available if sorted(network.split("_")) == words]
+        similar = similar or [network for network in available if network.startswith(short)]
+        if not similar:
+            near = find_misspelled(short, available)
+            similar = [near] if near else get_close_matches(short, available, n=3)
         nearest = sorted(similar, key=lambda network: (len(network), network))[:3]
         fixes = [Change(f"model.name={library}:{network}") for network in nearest]
         other = "torchvision" if library == "timm" else "timm"
         if find_spec(other) and short in list_networks(other):
             fixes = [Change(f"model.name={other}:{short}")]
-        others = Hint(
-            f"choose from {len(available):,} networks, such as {library}:resnet50; "
-            f"{_LISTINGS[library]} lists them"
-        )
+        others = Hint(f"choose from {len(available):,} networks, such as {library}:resnet50")
         clause = Statement(f"{library} has no such network")
         raise RecipeError.of("model.name", name, clause, tuple(fixes) or others)
 

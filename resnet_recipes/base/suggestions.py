@@ -70,6 +70,9 @@ _OFF_MEANINGS = FOREIGN_NAMES["off"]
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
 TRAINED_MEANINGS = MEANINGS | FOREIGN_NAMES["trained"]
 
+#: Keys with another meaning for a network of timm: arguments of the network.
+TIMM_MEANINGS = MEANINGS | FOREIGN_NAMES["timm"]
+
 UNITS = FOREIGN_NAMES["unit"]
 
 FOREIGN_COMMANDS = FOREIGN_NAMES["command"]

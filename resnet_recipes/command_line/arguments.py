@@ -223,6 +223,8 @@ def _check_count(positional: Sequence[str], usage: Usage) -> None:
     fix: str = Hint(usage.line)
     if not needs_files and len(positional) < usage.positional[0]:
         fix = Command.of(*usage.command, *positional, *usage.example.split()[2:][len(positional) :])
+    extra = [word for word in positional if "=" in word and usage.positional[1] < len(positional)]
+    fix = Hint(f"remove {shlex.join(extra)}") if extra else fix
     typed = shlex.join([usage.command[-1], *positional])
     raise RecipeError.of("COMMAND", typed, f"needs {usage.positional_text}", fix)
 

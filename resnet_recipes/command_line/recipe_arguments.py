@@ -61,6 +61,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
         result = compose_arguments(name, changes, arguments.recipes, needs_data)
     except WrongSettingsError as error:
         wrong = [problem.key for problem in error.problems]
+        wrong += [change.key for problem in error.problems for change in problem.changes]
         errors = ErrorCollector()
         with errors:
             _check_machine(error.recipe, wrong, arguments)

@@ -109,7 +109,7 @@ def check_network(arguments: Sequence[str], usage: Usage) -> None:
         RecipeError.raise_if_any(
             Problem.unknown_setting(key, value, f"--{key} {shlex.quote(value)}")
             for key, value in settings
-            if usage.placeholders.get(f"--{key}")
+            if value and usage.placeholders.get(f"--{key}")
         )
     weights = get_value(arguments[1:], "model.weights")
     if weights and names.PUBLISHED_WEIGHTS.fullmatch(arguments[0]):

@@ -274,7 +274,7 @@ def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
     if [problem.key for problem in problems] == ["data.root"]:
         fix = Hint(f"{fix} data=PATH")
         problems = []
-    elif problems:  # the fix would repeat these mistakes
+    elif any(problem.key != "model.weights" for problem in problems):  # would be repeated
         fix = Hint(f"{Command.of(*command)} ...")
         also = ""
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)

@@ -83,8 +83,8 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
     longer = [run for run in runs if name and run.startswith(name)]
     nearest = next(filter(runs.__contains__, parts), "") or find_closest(name, runs)
     nearest = runs.get(nearest or (longer[0] if len(longer) == 1 else ""), "")
-    if not nearest and Path(argument).parent != ROOT:
-        nearest = find_similar_path(Path(argument))
+    if Path(argument).parent != ROOT and (len(parts) > 1 or not nearest):
+        nearest = find_similar_path(Path(argument), (".safetensors", ".pt", ".pth")) or nearest
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
     fix = Value(nearest) if nearest else hint if "FILE" in key else LIST
     return Problem(key, argument, "", fix, kind=Kind.ABSENT)

@@ -251,7 +251,8 @@ def _find_run_weights(folder: Path) -> Path:
     is_unfinished = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
     clause = "is a run that is not finished" if is_unfinished else f"has no {WEIGHTS}"
     clause += " and has no intact checkpoint" * (is_unfinished and not places)
-    others = (run for run in iterate_newest_runs(folder.parent) if (run / WEIGHTS).exists())
+    nearby = (folder.parent, *iterate_newest_runs(folder.parent))
+    others = (run for run in nearby if (run / WEIGHTS).exists())
     place = places[-1] if places else next(others, None)
     fix = Value(shlex.quote(str(place))) if place else Hint("pass the folder of a finished run")
     if not is_unfinished and any(folder.glob(f"*/{CONFIG}")):

@@ -23,6 +23,7 @@ from resnet_recipes.base.errors import (
     to_text,
 )
 from resnet_recipes.base.names import get_full_name
+from resnet_recipes.base.suggestions import MEANINGS, TIMM_MEANINGS
 from resnet_recipes.data.root import SYNONYMS, find_split_folders
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
@@ -101,7 +102,8 @@ def _make_context(name: str, links: Links, recipe: Recipe) -> Context:
     methods = tuple(_list_methods(links))
     before = partial(_read_setting, links)
     chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
-    return Context(name, before if links else {}.get, methods, chosen=chosen)
+    meanings = TIMM_MEANINGS if recipe.model.name.startswith("timm:") else MEANINGS
+    return Context(name, before if links else {}.get, methods, (), meanings, chosen)
 
 
 def _fit_to_images(problem: Problem, recipe: Recipe) -> Problem:

@@ -16,6 +16,7 @@ from resnet_recipes.base.suggestions import (
     OFF,
     SETTING,
     SETTINGS_HELP,
+    TIMM_MEANINGS,
     Translation,
     apply_translation,
     find_misspelled,
@@ -98,7 +99,16 @@ def _fit_to_command(
     """Return a translation that fits the recipe's methods and the other arguments."""
     if argument[0] != "~" and translation.text.startswith("~"):
         translation = _turn_off(translation.text[1:], context)
-    return _drop_typed(translation, [word for word in arguments if word != argument])
+    first, *rest = translation.words or [""]
+    others = (word for word in arguments if word != argument)
+    typed = {change.key: change.value for word in others for change in expand(word)}
+    if first == "model.weights=torchvision":
+        if context.meanings is TIMM_MEANINGS and "model.weights" not in typed:
+            return _translate_to("model.weights", context.chosen["model"])
+        if weights := typed.get("model.weights") or context.before("model.weights"):
+            return Translation((), f"remove it: model.weights={weights} is set")
+    untyped = [word for word in rest if expand(word)[0].key not in typed]
+    return translation if untyped == rest else translation._replace(words=(first, *untyped))
 
 
 def _drop_rejected_values(problem: Problem, context: Context) -> Problem:
@@ -142,16 +152,6 @@ def _turn_off(method: str, context: Context) -> Translation:
     if name in context.methods:
         return Translation((f"~{method}",))
     return Translation((), f"remove it: {context.name} does not use {name}")
-
-
-def _drop_typed(translation: Translation, others: Iterable[str]) -> Translation:
-    """Return a translation without the additional settings that other arguments also set."""
-    first, *rest = translation.words or [""]
-    typed = {change.key for argument in others for change in expand(argument)}
-    if first == "model.weights=torchvision" and "model.weights" in typed:
-        return Translation((), "remove it: model.weights is set")
-    untyped = [argument for argument in rest if expand(argument)[0].key not in typed]
-    return translation if untyped == rest else translation._replace(words=(first, *untyped))
 
 
 def describe_enabled_methods(recipe: str, methods: Iterable[str]) -> Hint:
@@ -219,8 +219,9 @@ def _read_fix(problem: Problem) -> Translation:
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
     """Return the problem of an unknown name, with the reason why its setting rejects the value."""
     setting = find_short_name(wrong.key)
-    fix = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
-    return problem._replace(fix=fix, valid=wrong.valid)
+    reason = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
+    hints = (hint for hint in wrong.advice if isinstance(hint, Hint))
+    return problem._replace(fix=(reason, *hints), valid=wrong.valid)
 
 
 def _translate_to(key: str, value: str) -> Translation:
@@ -245,7 +246,8 @@ def _translate(argument: str, problem: Problem, context: Context) -> Translation
         method = ".".join(name.split(".")[:2])
         return _translate_to(method, "{}") if value.lower() in ON else _turn_off(method, context)
     if problem.kind is Kind.UNKNOWN:  # an unknown option of a group
-        return FOREIGN_VALUES.get(name, {}).get(value.lower())
+        known = FOREIGN_VALUES.get(name, {})
+        return known.get(value.lower() if problem.fixes else find_misspelled(value, known))
     if find_dataclasses(setting_type):
         return _read_section_value(
             name, value, list(get_field_types(find_dataclasses(setting_type)[0])), context
@@ -374,6 +376,7 @@ def _read_section_value(
     several = re.findall(r"\w+", value)
     if section == "methods":
         methods = [find_misspelled(name, names) for name in several]
+        methods = ["mixup_or_cutmix"] if {*methods} == {"mixup", "cutmix"} else methods
         arguments = tuple(f"methods.{name}={{}}" for name in methods)
         return Translation(arguments) if all(methods) and methods else None
     if not value or value.lower() in OFF:

@@ -1,5 +1,6 @@
 """Rejected commands print the reason and set an exit code; they write and start nothing."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ eval mine evaluation.sizes=192,224 | 2 | 'evaluation.sizes=[192,224]'
 eval mine lr=1 | 2 | error: lr=1 is a setting of training | hint:  remove it
 eval mine data.eval_size=big | 2 | error: data.eval_size=big must be a whole number
 eval mine data.eval_size=4 | 2 | data.eval_size=4 must be between 8 and 1,024
+eval mine/weights.safetensor | 3 | did you mean mine/weights.safetensors?
 eval resnet18 | 3 | `resnet18` does not exist; did you mean torchvision:resnet18?
 eval mine data=/nowhere | 3 | data=/nowhere does not exist
 report --out . | 2 | use:   --out out.html
@@ -135,7 +137,7 @@ def _forbid_starting_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("row", REJECTED, ids=lambda row: row[0])
 def test_rejected_command_prints_reason_and_writes_nothing(row, request, tmp_path, run_command):
     arguments, code, *parts = row
-    if "mine" in arguments.split():
+    if re.search(r"\bmine\b", arguments):
         request.getfixturevalue("folder_with_weights")
     before = set(tmp_path.rglob("*"))
     out, err = run_command(f"resnet-recipes {arguments}", int(code))

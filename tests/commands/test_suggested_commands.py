@@ -66,6 +66,9 @@ model=vit_base | model.name=timm:vit_base_mci_224
 --cfg all | resnet-train mild --cfg   prints every setting
 --run | run=VALUE
 --max_duration 5ep | max_duration=5ep
+pretrained=1 model.weights=x.pt | remove it: model.weights=x.pt is set
+checkpoint_path=lite0.pth | model.weights=lite0.pth
+methods=[mixup,cutmix] | 'methods.mixup_or_cutmix={}'
 """
 )
 
@@ -174,7 +177,7 @@ resnet-train predict data=images | resnet-recipes predict RUN IMAGE
 resnet-train validate data=images | resnet-recipes eval last data=images
 resnet-train validate recipes/mine.yaml | resnet-recipes validate recipes/mine.yaml
 resnet-train tune | resnet-train finetune data=PATH -m lr=0.003,0.01
-resnet-train tune lr=1,2 data=images | resnet-train finetune -m ...
+resnet-train tune lr=1,2 data=images | resnet-train finetune -m lr=1,2 data=images
 resnet-train tune mild lr=1,2 data=images | resnet-train -m mild lr=1,2 data=images
 resnet-recipes sweep mild help | resnet-train -m mild data=PATH
 resnet-recipes fit mild bs=64 | resnet-train mild bs=64 data=PATH
@@ -211,6 +214,17 @@ resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multis
 resnet-recipes test --weights X --data Y | resnet-recipes eval X data=Y
 resnet-recipes job --for slurm mild data=/d --mem 32G | sbatch --mem 32G
 resnet-train demo data=images data.val_share=10 | data.val_share=0
+resnet-train finetune data=images pretrained=1 | remove it: model.weights=torchvision is set
+resnet-recipes show resnet50 | resnet-train mild model.name=resnet50 data=PATH   trains it
+resnet-train mild data=images model.name=timm:resnet18 drop_path=1 | model.args.drop_path_rate=1
+resnet-train finetune data=images model.name=timm:resnet18 pretrained=1 | error: unknown setting
+resnet-train finetune data=images model.name=timm:resnet18 pretrained=1 | weights=timm:resnet18
+resnet-train mild data=images model.name=timm:efficientnet_lite0_tf | timm:tf_efficientnet_lite0
+resnet-recipes export first out --to onnx | error: --out is missing
+resnet-train fit finetune data=images | resnet-train finetune data=images
+resnet-train mild data=images optimizer=adma | did you mean adamw?
+resnet-train finetune data=images momentum=0.9 | momentum is a setting of decoupled_sgdw, sgd
+resnet-recipes cp mild recipes/new.yaml data=images | remove data=images
 resnet-train mild data=images train=images | data.val_share=0.1 splits a folder without val/
 """
 )

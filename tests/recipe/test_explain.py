@@ -160,7 +160,7 @@ def test_unsupported_tracker_lists_supported_ones():
 
 def test_pretrained_with_typed_weights_is_removed():
     (problem,) = get_recipe_error("mild", "model.pretrained=true", "model.weights=w.pth").problems
-    assert problem.advice == (Hint("remove it: model.weights is set"),)
+    assert problem.advice == (Hint("remove it: model.weights=w.pth is set"),)
 
 
 @pytest.mark.parametrize(
