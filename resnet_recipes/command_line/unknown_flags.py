@@ -140,6 +140,8 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
         return None
     typed = " ".join([flag, *values]).strip()
     translation = translate(key, value)
+    if translation and translation.words == (flag,):  # `plan --dry-run`
+        return Problem(typed, None, "is a flag of resnet-train", kind=Kind.UNUSED)
     unknown = Problem(typed, None, "unknown flag", kind=Kind.UNKNOWN)
     return translation and apply_translation(unknown, translation)
 

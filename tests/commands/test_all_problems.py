@@ -48,6 +48,9 @@ $ resnet-train budget=1h data=no run=a
 $ resnet-train demo --cfg --dry-run --json lr=-1
   --json cannot be used with --cfg
   lr=-1 must be positive and below 10,000
+$ resnet-recipes plan demo data=images lr=-1 --dry-run
+  --dry-run is a flag of resnet-train
+  lr=-1 must be positive and below 10,000
 $ resnet-train --list --cfg --resume x
   --cfg cannot be used with --list
   --resume cannot be used with --list
