@@ -268,13 +268,14 @@ def rank_settings(runs: Sequence[RunRecord], changes: dict[str, list[str]]) -> I
     results = defaultdict[str, list[float]](list)
     for run in finished:
         settings = drop_arguments(changes[run.name], "seed", "data.fold")
-        results[" ".join(settings) or run.recipe].append(run.top1_percent or 0.0)
+        if run.top1_percent is not None:
+            results[" ".join(settings) or run.recipe].append(run.top1_percent)
     means = sorted(((fmean(top1), name) for name, top1 in results.items()), reverse=True)
     rows = [
         {"SETTINGS": name, "RUNS": str(len(results[name])), "MEAN TOP-1": f"{mean:.2f}%"}
         for mean, name in means
     ]
-    if len(finished) > 1:
+    if rows and len(finished) > 1:
         compare = Command.of("resnet-recipes", "compare", *(str(run.folder) for run in finished))
         yield from ("", *format_table(rows), format_advice(compare))
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.commands.runs import rank_settings
+from resnet_recipes.run_folder.runs import RunRecord
 from tests.run_folders import create_run_folder
 from tests.tables import parse_rows, read_csv_rows
 
@@ -118,3 +120,13 @@ def test_runs_prints_no_epochs_of_an_unreadable_run(name, run_command, tmp_path)
     tmp_path.joinpath("damaged", name).write_text("{")
     out = run_command(f"resnet-recipes runs {tmp_path}").out
     assert re.search(r"^damaged +unreadable +- +-", out, re.MULTILINE)
+
+
+def test_ranking_of_settings_omits_runs_without_accuracy():
+    runs = [
+        RunRecord(folder=Path(name), state="finished", top1_percent=top1)
+        for name, top1 in (("a", None), ("b", 70.0), ("c", 72.0), ("d", None))
+    ]
+    changes = {"a": ["lr=1"], "b": ["lr=1", "seed=2"], "c": ["lr=2"], "d": ["lr=3"]}
+    *_, best, worst, _ = rank_settings(runs, changes)
+    assert (best, worst) == ("lr=2         1      72.00%", "lr=1         1      70.00%")
