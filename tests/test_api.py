@@ -258,7 +258,12 @@ def test_plan_needs_no_images_but_prepare_does(images):
 
 
 def test_prepare_records_settings_changed_by_a_program(images):
-    changes = ("~methods.ema", "optimizer=lamb", "data.crop_scale=[0.5,1.0]")
+    changes = (
+        "~methods.ema",
+        "optimizer=lamb",
+        "optimizer.betas=[0.8,0.9]",
+        "data.crop_scale=[0.5,1.0]",
+    )
     recipe = resnet_recipes.compose("demo", *SMALL, *changes, data="images")
     recipe.seed = 5
     settings = (resnet_recipes.prepare(recipe) / "overrides.txt").read_text().splitlines()
