@@ -24,6 +24,7 @@ eval resnet18 | 3 | `resnet18` does not exist; did you mean torchvision:resnet18
 eval mine data=/nowhere | 3 | data=/nowhere does not exist
 report --out . | 2 | use:   --out out.html
 report --png mine | 2 | is a run; pass a folder for plots
+report --p 3 | 2 | valid: --out, --price, --published, --png
 eval mine --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
 export mine --to keras | 2 | valid: torchvision
 export mine --to timm --out new | 2 | support blurpool
