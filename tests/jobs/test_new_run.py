@@ -259,3 +259,11 @@ def test_check_name_rejects_only_a_taken_name():
     Path("runs/empty").mkdir()
     check_name(replace(run, name="empty"))
     create_run("run=empty")
+
+
+def test_check_needs_no_weights_to_extend_a_run():
+    parent = create_run()
+    weights = "model.weights=missing.pth"
+    with pytest.raises(NotReadyError, match=r"missing\.pth"):
+        check(make_test_plan("mild", weights))
+    check(make_test_plan("mild", weights, f"run.extends={parent}"))
