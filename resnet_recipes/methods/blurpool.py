@@ -49,11 +49,12 @@ class BlurMaxPool2d(nn.MaxPool2d, Blurring):
 class BlurPool(Method):
     """Blur before downsampling, to avoid aliasing (Zhang, 2019, arXiv:1904.11486).
 
-    Changes all max pools, and all strided convolutions with at least `min_channels` input channels:
-    one pool and six convolutions of ResNet-50, but not its stem. Parameters and state-dict keys
-    match torchvision, but the blur is part of the network, so evaluation also needs it.
-    `blur_first` blurs the input of a strided convolution. Without it, the convolution runs at full
-    resolution, closer to the paper, which costs four times the compute of this convolution.
+    The method changes all max pools, and all strided convolutions with at least `min_channels`
+    input channels. In ResNet-50, these are one pool and six convolutions, but not the stem.
+    Parameters and state-dict keys match torchvision, but the blur is part of the network, so
+    evaluation also needs it. `blur_first` blurs the input of a strided convolution. Without it, the
+    convolution runs at full resolution. This is closer to the paper, at four times the compute of
+    the convolution.
     """
 
     name = "blurpool"

@@ -16,8 +16,8 @@ class ColorJitter(Method):
     """Change brightness, contrast, saturation and hue (Howard, 2013, arXiv:1312.5402).
 
     The operations run in random order. Pixels match torchvision ColorJitter with the same factors.
-    The factors are uniform in [1 - strength, 1 + strength]; the hue shifts by up to `hue` of a full
-    turn. Runs on decoded images in the loader workers.
+    The factors are uniform in [1 - strength, 1 + strength]. The hue shifts by up to `hue` of a full
+    turn. The method runs on decoded images in the loader workers.
     """
 
     name = "color_jitter"

@@ -13,11 +13,11 @@ from resnet_recipes.methods.base import Batch, Method, Now, select_pixels
 class ColOut(Method):
     """Remove random rows and columns from the images of a batch (MosaicML, Composer 0.7.1, ColOut).
 
-    Keeps floor((1 - p) * size) rows and columns, in order. They are sampled without replacement
-    once per step and rank, for all images and channels. The images get smaller (176 -> 167 at 0.05)
-    and are not scaled back. Runs before progressive_resizing, as in the published runs. Composer
-    0.7 applies the two in recipe order, 0.9 and later in reverse order. The recipes of both
-    versions are written so that ColOut comes first.
+    The method keeps floor((1 - p) * size) rows and columns, in order. They are sampled without
+    replacement once per step and rank, for all images and channels. The images get smaller (176 ->
+    167 at 0.05) and are not scaled back. ColOut runs before progressive_resizing, as in the
+    published runs. Composer 0.7 applies the two methods in recipe order; 0.9 and later apply them
+    in reverse order. The recipes of both versions are written so that ColOut comes first.
     """
 
     name = "colout"

@@ -17,8 +17,8 @@ from resnet_recipes.methods.mixup import mix_labels
 class CutMix(Method):
     """Paste boxes of other examples and mix targets by area (Yun et al., 2019, arXiv:1905.04899).
 
-    Samples one box and one permutation per step and rank. The box has the aspect ratio of the
-    image, and covers a fraction of its area sampled from Beta(alpha, alpha). It is centered
+    The method samples one box and one permutation per step and rank. The box has the aspect ratio
+    of the image. It covers a fraction of the area, sampled from Beta(alpha, alpha). It is centered
     anywhere and clipped at the border. Targets are mixed by the clipped area. As in mixup, the
     partner's label is not smoothed.
     """

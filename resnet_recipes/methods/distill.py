@@ -18,12 +18,12 @@ from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Method, Now
 class Distill(Method):
     """Learn from a teacher's outputs (Hinton et al., 2015, arXiv:1503.02531).
 
-    `loss <- (1 - share) * loss + share * temperature^2 * KL(teacher || network)`, both softmaxes at
-    `temperature`. The teacher is frozen in evaluation mode. It sees the same images as the network,
-    after crops and mixing (Beyer et al., 2022, arXiv:2106.05237). Both gradients of a SAM step use
-    the same outputs. Beyer et al. use `share: 1`, and far longer runs than without a teacher.
+    The loss becomes `(1 - share) * loss + share * temperature^2 * KL(teacher || network)`, with
+    both softmaxes at `temperature`. The teacher is frozen in evaluation mode. It sees the same
+    images as the network, after crops and mixing (Beyer et al., 2022, arXiv:2106.05237). Both
+    gradients of a SAM step use the same outputs. Beyer et al. use `share: 1` in very long runs.
     `labels` are teacher outputs stored by `resnet-recipes teach` (Shen and Xing, 2021,
-    arXiv:2112.01528), and are mixed like targets.
+    arXiv:2112.01528). They are mixed like targets.
     """
 
     name = "distill"

@@ -20,14 +20,14 @@ from resnet_recipes.methods.base import Method, Now
 class EMA(Method):
     """Evaluate a moving average of the weights (Polyak and Juditsky, 1992, doi:10.1137/0330046).
 
-    The average starts as a copy after the first step. Every `update_interval` it moves towards the
+    The average starts as a copy after the first step. Every `update_interval`, it moves toward the
     weights by the fraction 1 - 2^(-update_interval / half_life): 0.129 with 20ba and 100ba. All
     floating-point parameters and buffers are averaged, including BatchNorm statistics; integers are
-    copied (Composer averages and truncates them). For evaluation and export the average replaces
-    the weights in place; the training weights are then restored bit-identically.
+    copied (Composer averages and truncates them). For evaluation and export, the average replaces
+    the weights in place. The training weights are then restored bit-identically.
 
     The average of the torchvision references differs; each difference is a setting. Until the first
-    update after its warm-up it is a copy, refreshed at each update (`delay`). It is also updated
+    update after its warm-up, it is a copy that each update refreshes (`delay`). It is also updated
     after the first step of every epoch, where the interval restarts (`each_epoch`). Its decay
     depends on the number of epochs (`half_life` in dur).
     """

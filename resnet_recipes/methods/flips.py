@@ -15,8 +15,8 @@ class Flips(Method):
 
     Half of the images are flipped vertically and, independently, half are transposed. With the
     loader's horizontal flips (data.flip), all eight symmetries of a square have the same
-    probability; without `turns`, the four that do not transpose. Pixels are moved, never
-    interpolated. Runs on decoded images in the loader workers.
+    probability. Without `turns`, only the four symmetries that do not transpose are used. Pixels
+    are moved, never interpolated. The method runs on decoded images in the loader workers.
     """
 
     name = "flips"

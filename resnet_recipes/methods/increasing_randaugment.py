@@ -25,10 +25,11 @@ _FILTERS = {
 class IncreasingRandAugment(Method):
     """Apply random operations as timm does (Cubuk et al., 2020, arXiv:1909.13719).
 
-    The timm policy `rand-m7-mstd0.5-inc1`: 15 operations, sampled uniformly with replacement. Each
-    is applied with probability `p` and a magnitude from N(magnitude, deviation), clipped to 0..10.
-    Three operations have no strength; the others get stronger with the magnitude. Areas outside the
-    image are filled with the ImageNet mean color. Runs on decoded images in the loader workers.
+    This is the timm policy `rand-m7-mstd0.5-inc1`. It samples from 15 operations, uniformly and
+    with replacement. Each is applied with probability `p` and a magnitude from N(magnitude,
+    deviation), clipped to 0..10. Three operations have no strength; the others get stronger with
+    the magnitude. Areas outside the image are filled with the ImageNet mean color. The method runs
+    on decoded images in the loader workers.
     """
 
     name = "increasing_randaugment"

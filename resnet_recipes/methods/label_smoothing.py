@@ -13,7 +13,7 @@ from resnet_recipes.methods.base import Batch, Method, Now
 class LabelSmoothing(Method):
     """Spread a fraction of every target over all classes (Szegedy et al., 2016, arXiv:1512.00567).
 
-    `targets <- (1 - smoothing) * targets + smoothing / K`; each row still sums to one.
+    The targets become `(1 - smoothing) * targets + smoothing / K`. Each row still sums to one.
     """
 
     name = "label_smoothing"

@@ -16,11 +16,11 @@ from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device, enco
 class MixUp(Method):
     """Train on convex combinations of pairs of examples (Zhang et al., 2018, arXiv:1710.09412).
 
-    `x <- (1 - f) * x + f * x[order]`, with one fraction and one permutation per step and rank. The
-    fraction is sampled from Beta(alpha, alpha) and folded into [0, 0.5], so the image's own label
-    dominates. At alpha 0.2, the mean fraction is 0.10. The recipes were tuned without smoothing the
-    partner's label, so label_smoothing runs before mixup. Both gradients of a SAM step use the same
-    mix; Composer samples again for the second.
+    The images become `x <- (1 - f) * x + f * x[order]`, with one fraction and one permutation per
+    step and rank. The fraction is sampled from Beta(alpha, alpha) and folded into [0, 0.5], so the
+    image's own label dominates. At alpha 0.2, the mean fraction is 0.10. The recipes were tuned
+    without smoothing the partner's label, so label_smoothing runs before mixup. Both gradients of a
+    SAM step use the same mix; Composer samples again for the second.
     """
 
     name = "mixup"

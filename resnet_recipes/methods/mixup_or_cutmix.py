@@ -14,8 +14,8 @@ from resnet_recipes.methods.cutmix import paste, sample_box
 class MixUpOrCutMix(Method):
     """Apply mixup or cutmix, at random for each step (Wightman et al., 2021, arXiv:2110.00476).
 
-    Each rank chooses independently. Unlike mixup and cutmix alone, it pairs examples as in timm
-    (`flipped`: with the batch in reverse order) or torchvision (`rolled`: with the previous
+    Each rank chooses independently. Unlike mixup and cutmix alone, the method pairs examples as in
+    timm (`flipped`: with the batch in reverse order) or torchvision (`rolled`: with the previous
     example). The fraction of mixup is not folded into [0, 0.5]. The partner's label is also
     smoothed; torchvision smooths after mixing, with the same result.
     """

@@ -31,14 +31,14 @@ _SCALE = Bounds(above=0, most=1)
 class ProgressiveResizing(Method):
     """Start with small images and grow them (fast.ai, fastbook chapter 7; Composer 0.7.1).
 
-    The scale is `initial_scale` until `delay`, then rises linearly, and is 1 for the last
+    The scale is `initial_scale` until `delay`. It then rises linearly and is 1 for the last
     `finetune` of the run. Sizes are rounded to multiples of `size_increment`, half to even, without
-    float errors. The size is constant within an epoch. In Mild, images are 88 px for 40% of the run
-    and then grow to 176 px, which they reach at 80%. `stairs` sets your own scales instead, each
-    with its start time, as in DAWNBench records: `[[0ep, 0.5], [0.6dur, 0.75], [35ep, 1.0]]`.
+    float errors. The size is constant within an epoch. In Mild, images are 88 px for 40% of the
+    run. They then grow, and reach 176 px at 80%. `stairs` sets your own scales instead, each with
+    its start time, as in DAWNBench records: `[[0ep, 0.5], [0.6dur, 0.75], [35ep, 1.0]]`.
 
-    `at: device` shrinks the normalized batch ("nearest" takes the pixel at floor(i * full / size);
-    "crop" cuts the same window out of all images). `at: loader` makes the loader decode at this
+    `at: device` shrinks the normalized batch. "nearest" takes the pixel at floor(i * full / size);
+    "crop" cuts the same window out of all images. With `at: loader`, the loader decodes at this
     size instead, with antialiasing, which saves CPU time.
 
     In Composer, a float error turns 120 of 176 pixels into 119, and 100 of 167 into 99. Its crop

@@ -22,14 +22,14 @@ SETS = {"all": RANDAUGMENT_OPS, "safe": _SAFE, "original": RANDAUGMENT_OPS}
 class RandAugment(Method):
     """Apply random operations to each image (Cubuk et al., 2020, arXiv:1909.13719).
 
-    Composer's variant: 13 operations, without the identity, sampled uniformly with replacement,
-    each with its own strength from U(0.1, severity). At severity 10: rotate by up to 29 degrees,
-    shear by up to 0.3, translate by up to a third of the image size. Posterize keeps 1 to 4 bits,
-    and solarize uses thresholds from 1 to 254. The factor of color, contrast, brightness and
-    sharpness does not depend on this strength. It is below or above 1 with equal probability, and
-    uniform from 0.1 to 1 or from 1 to 10 (brightness: from 0.75 to 7.5). With `original`, it is
-    0.18 times the strength plus 0.1; `safe` omits these four. Runs on decoded images in the loader
-    workers.
+    This is Composer's variant. It samples from 13 operations, without the identity, uniformly and
+    with replacement. Each operation has its own strength from U(0.1, severity). At severity 10,
+    images are rotated by up to 29 degrees, sheared by up to 0.3, and translated by up to a third of
+    their size. Posterize keeps 1 to 4 bits, and solarize uses thresholds from 1 to 254. The factor
+    of color, contrast, brightness and sharpness does not depend on this strength. It is below or
+    above 1 with equal probability, and uniform from 0.1 to 1 or from 1 to 10 (brightness: from 0.75
+    to 7.5). With `original`, it is 0.18 times the strength plus 0.1. `safe` omits these four
+    operations. The method runs on decoded images in the loader workers.
     """
 
     name = "randaugment"

@@ -17,9 +17,9 @@ _ATTEMPTS = 10
 class RandomErasing(Method):
     """Erase a random box of randomly chosen images (Zhong et al., 2020, arXiv:1708.04896).
 
-    Each chosen image has its own box, which becomes 0 in the normalized batch: the mean of the
-    dataset. Area, aspect ratio and position are distributed as in torchvision RandomErasing. Runs
-    on the device, for all images at once.
+    Each chosen image has its own box. Its pixels become 0 in the normalized batch, the mean of the
+    dataset. Area, aspect ratio and position are distributed as in torchvision RandomErasing. The
+    method runs on the device, for all images at once.
     """
 
     name = "random_erasing"

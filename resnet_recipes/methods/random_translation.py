@@ -16,8 +16,8 @@ class RandomTranslation(Method):
     """Translate each image by a few pixels (Krizhevsky et al., 2012; reprint: doi:10.1145/3065386).
 
     Each image has a separate translation along both axes, sampled uniformly. The uncovered area is
-    filled with the reflection of the image, as in airbench (Jordan, 2024, arXiv:2404.00498). Runs
-    on the device, for all images at once. It can replace crops: `data.crop_scale=[1,1]
+    filled with the reflection of the image, as in airbench (Jordan, 2024, arXiv:2404.00498). The
+    method runs on the device, for all images at once. It can replace crops: `data.crop_scale=[1,1]
     data.crop_ratio=[1,1]`.
     """
 

@@ -21,11 +21,11 @@ class SAM(Method):
 
     The weights move by `rho * g / |g|`, with the norm over all parameters together. The optimizer
     then applies the gradient at that point to the original weights. The first gradient is local to
-    the rank (m-sharpness), the second is averaged. Both use the same mixed batch and update the
-    BatchNorm statistics. Weights are restored from a copy, because (w + e) - e is not exactly w in
-    floating point and ranks would drift apart. With loss scaling, an overflow in the first gradient
-    makes the moved weights non-finite, and so the second gradient on all ranks. The scaler then
-    skips the step on every rank, and the weights are restored from the copy.
+    the rank (m-sharpness); the second is averaged over ranks. Both use the same mixed batch and
+    update the BatchNorm statistics. Weights are restored from a copy, because (w + e) - e is not
+    exactly w in floating point, so ranks would drift apart. With loss scaling, an overflow in the
+    first gradient makes the second gradient non-finite on all ranks. The scaler then skips the step
+    on every rank.
     """
 
     name = "sam"

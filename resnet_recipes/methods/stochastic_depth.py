@@ -37,16 +37,17 @@ class DropExamplesBatchNorm2d(nn.BatchNorm2d):
 class StochasticDepth(Method):
     """Skip residual branches for random examples (Huang et al., 2016, arXiv:1603.09382).
 
-    The choice is independent for each example and block: `relu(identity + keep * branch)` with keep
-    in {0, 1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,
-    counted from 0, is skipped with probability p. It is (l + 1) / L * drop_rate ("linear"), l / (L
-    - 1) * drop_rate ("from_zero") or drop_rate ("uniform"). With "linear" that is 0.00625 to 0.1
-    over the 16 blocks of ResNet-50, so that 41% of the examples pass through all blocks.
+    The choice is independent for each example and block. Training computes `relu(identity + keep *
+    branch)` with keep in {0, 1}, without rescaling. Evaluation computes `relu(identity + (1 - p) *
+    branch)`. Block l of L, counted from 0, is skipped with probability p. It is (l + 1) / L *
+    drop_rate ("linear"), l / (L - 1) * drop_rate ("from_zero") or drop_rate ("uniform"). With
+    "linear", p is 0.00625 to 0.1 over the 16 blocks of ResNet-50, so 41% of the examples pass
+    through all blocks.
 
     The branch is still computed for the entire batch, and BatchNorm statistics include all of it.
-    In weights files the factor 1 - p is folded into the last BatchNorm of the branch, which gives a
-    plain ResNet. Composer samples in the precision of the activations; this implementation samples
-    in float32.
+    In weights files, the factor 1 - p is folded into the last BatchNorm of the branch, which gives
+    a plain ResNet. Composer samples in the precision of the activations; this implementation
+    samples in float32.
     """
 
     name = "stochastic_depth"

@@ -16,9 +16,9 @@ from resnet_recipes.methods.image_ops import ENHANCERS, Operation, RandomOps
 class TrivialAugment(Method):
     """Apply one random operation to each image (Mueller and Hutter, 2021, arXiv:2103.10158).
 
-    Matches torchvision TrivialAugmentWide with bilinear sampling, as the torchvision references use
-    it: 14 operations including the identity, 11 of them with 31 strengths. Runs on decoded images
-    in the loader workers.
+    The method matches torchvision TrivialAugmentWide with bilinear sampling, as in the torchvision
+    references. It has 14 operations including the identity, 11 of them with 31 strengths. It runs
+    on decoded images in the loader workers.
     """
 
     name = "trivial_augment"

@@ -14,7 +14,7 @@ from resnet_recipes.methods.optimizers.base import OptimizerSettings
 class AdamW(OptimizerSettings):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019, arXiv:1711.05101).
 
-    `w <- w * (1 - lr * weight_decay)`, then Adam. This is torch.optim.AdamW.
+    In each step, `w <- w * (1 - lr * weight_decay)`, then Adam. This is torch.optim.AdamW.
     """
 
     cost = "one fused pass, and two tensors per parameter in memory."

@@ -21,9 +21,9 @@ from resnet_recipes.methods.optimizers.base import (
 class LAMB(OptimizerSettings):
     """Adam with steps scaled to the norms of weights (You et al., 2020, arXiv:1904.00962).
 
-    `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`. As in timm, the ratio is 1 if a
-    norm is 0 and for parameters without decay. The full gradient is clipped to the norm
-    `clip_norm`.
+    In each step, `u = adam(g) + weight_decay * w`, then `w <- w - lr * |w| / |u| * u`. As in timm,
+    the ratio is 1 if a norm is 0 and for parameters without decay. The full gradient is clipped to
+    the norm `clip_norm`.
     """
 
     cost = (

@@ -20,10 +20,10 @@ from resnet_recipes.methods.optimizers.base import (
 class LARS(OptimizerSettings):
     """SGD with learning rates scaled to the norms of weights (You et al., 2017, arXiv:1708.03888).
 
-    `m <- momentum * m + lr * trust * (g + weight_decay * w)`, then `w <- w - m`. Here `trust =
-    trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`. It is 1 if a norm is 0 and for
-    parameters without decay. The learning rate is inside the momentum, as in the MLPerf reference;
-    in torch.optim.SGD it is outside.
+    In each step, `m <- momentum * m + lr * trust * (g + weight_decay * w)`, then `w <- w - m`. Here
+    `trust = trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`. It is 1 if a norm is 0 and
+    for parameters without decay. The learning rate is inside the momentum, as in the MLPerf
+    reference; in torch.optim.SGD it is outside.
     """
 
     cost = (

@@ -16,8 +16,8 @@ from resnet_recipes.methods.optimizers.base import OptimizerSettings, fill_state
 class SGD(OptimizerSettings):
     """SGD with momentum and L2 regularization (Sutskever et al., 2013, PMLR 28(3):1139-1147).
 
-    `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`. The decay is part of the
-    momentum and multiplied by the learning rate. This is torch.optim.SGD.
+    In each step, `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`. The decay is
+    part of the momentum and multiplied by the learning rate. This is torch.optim.SGD.
     """
 
     cost = "one fused pass, and one tensor per parameter in memory."
