@@ -30,16 +30,16 @@ def _find_missing() -> Iterator[Finding]:
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         yield _make_finding("a C++ compiler (c++ or g++)", "g++", "compilers")
-    elif not _can_compile(compiler, "#include <cstdio>\n#include <jpeglib.h>\n"):
+    elif not _has_jpeg_headers(compiler):
         yield _make_finding(
             "the headers of libjpeg-turbo (jpeglib.h)", "libjpeg-dev", "libjpeg-turbo"
         )
 
 
-def _can_compile(compiler: str, source: str) -> bool:
+def _has_jpeg_headers(compiler: str) -> bool:
     with atomic.make_temporary_folder() as folder:
         path = folder / "probe.cpp"
-        path.write_text(source)
+        path.write_text("#include <cstdio>\n#include <jpeglib.h>\n")
         done = subprocess.run(
             [compiler, "-fsyntax-only", str(path)], capture_output=True, check=False, timeout=60
         )

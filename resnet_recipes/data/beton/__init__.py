@@ -155,7 +155,9 @@ def open_beton(path: Path) -> Beton:
     allocations = np.frombuffer(table, ALLOCATION)
     allocations = allocations[np.argsort(allocations["sample"])]
     image = samples["image"]
-    _raise_first(path, _find_field_faults(types))
+    if types != [IMAGE_FIELD, INT_FIELD]:
+        expected = "an RGB image (2) and an integer label (1) are expected"
+        raise NotReadyError.at(path, f"has fields of types {types}; {expected}", CONVERT_HINT)
     _raise_first(path, _find_table_faults(image["ptr"], allocations, table_ptr, page_size))
     lengths = allocations["size"].astype(np.int64)
     _raise_first(path, _find_image_faults(image, lengths))
@@ -222,13 +224,6 @@ def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
         yield f"is damaged or truncated: {fault}"
     if (entries := (total - table_ptr) / ALLOCATION.itemsize) != count:
         yield f"is damaged or truncated: its table has {entries:g} entries for {count} samples"
-
-
-def _find_field_faults(types: list[int]) -> Iterator[str]:
-    """Yield a fault unless the fields are an image and an integer."""
-    if types != [IMAGE_FIELD, INT_FIELD]:
-        expected = "an RGB image (2) and an integer label (1) are expected"
-        yield f"has fields of types {types}; {expected}"
 
 
 def _find_table_faults(

@@ -79,7 +79,9 @@ def list_split(config: DataConfig, split: str, on_progress: Say = do_nothing) ->
     if config.fold or (config.val_share and "val" not in parts):
         complete = (parts.get("train") or parts[""]).listing(config, on_progress)
         if config.fold:
-            chosen = choose_fold(complete, config.fold, config.val_seed)
+            part, parts_count = map(int, config.fold.split("/"))
+            # the sizes of folds differ by at most one image, per class and in total
+            chosen = _rank_images(complete, config.val_seed) % parts_count == part - 1
         else:
             chosen = choose_images(complete, config.val_share, config.val_seed, complete.counts - 1)
         listing = complete.select(chosen == (split == "val"))
@@ -104,15 +106,6 @@ def choose_images(listing: Listing, fraction: float, seed: int, limits: np.ndarr
     counts = np.minimum(np.maximum(1, (fraction * listing.counts + 0.5).astype(int)), limits)
     firsts = np.cumsum(listing.counts) - listing.counts
     return _rank_images(listing, seed) < (firsts + counts)[listing.labels]
-
-
-def choose_fold(listing: Listing, fold: str, seed: int) -> np.ndarray:
-    """Return which images are in a fold, such as "1/5", bool [N].
-
-    The sizes of folds differ by at most one image, per class and in total.
-    """
-    part, parts = map(int, fold.split("/"))
-    return _rank_images(listing, seed) % parts == part - 1
 
 
 def _rank_images(listing: Listing, seed: int) -> np.ndarray:

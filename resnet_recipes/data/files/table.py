@@ -131,7 +131,10 @@ def make_listing(table: Path, rows: Sequence[TableRow], wrong: Sequence[Problem]
     """
     folder = os.path.realpath(table.parent)
     problems = [*wrong]
-    names = [_make_relative(row.name, folder) for row in rows]
+    names = [
+        os.path.relpath(row.name, folder) if os.path.isabs(row.name) else os.path.normpath(row.name)
+        for row in rows
+    ]
     some = [names[first : first + _TASK_SIZE] for first in range(0, len(names), _TASK_SIZE)]
     with ThreadPoolExecutor(READ_THREADS) as pool:
         sizes = list(chain(*pool.map(lambda part: _read_sizes(folder, part), some)))
@@ -206,11 +209,6 @@ def _find_column(columns: Sequence[str], synonyms: Sequence[str]) -> int | None:
 
 def _get_cell(row: Sequence[str], column: int | None) -> str:
     return row[column].strip() if column is not None and column < len(row) else ""
-
-
-def _make_relative(name: str, folder: str) -> str:
-    """Return a path relative to `folder`, which must not contain links."""
-    return os.path.relpath(name, folder) if os.path.isabs(name) else os.path.normpath(name)
 
 
 def _read_sizes(folder: str, names: Sequence[str]) -> list[int]:
