@@ -46,10 +46,6 @@ class SoftLabelStorage:
         return SoftLabelStorage, (self._storage, self._soft_labels)
 
     def fill(self, rows: Rows) -> None:
-        """Write pixels and the teacher's probabilities.
-
-        Raises UnreadableError for the first image that cannot be read.
-        """
         self._storage.fill(rows)
         index = rows.crop_epoch, rows.copies, rows.indices
         values = self._arrays.values[index]

@@ -59,7 +59,6 @@ class SyntheticBatches(BatchSource):
         self._epoch = epoch  # fixed epoch of all images, or None
 
     def read(self, orders: Iterable[BatchOrder]) -> Iterator[RawBatch]:
-        """Yield one batch for each order, when it is requested."""
         images = lru_cache(1)(SyntheticImages)
         return (
             images(order.image_size, self._classes).batch(

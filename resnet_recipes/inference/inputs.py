@@ -24,7 +24,6 @@ class HalfNetwork(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits [N, K]."""
         return self.model(images.half()).float()
 
 
@@ -54,7 +53,6 @@ class PreprocessingNetwork(nn.Module):
         self.register_buffer("mean", torch.tensor(about.mean).round().view(3, 1, 1), False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return probabilities [N, K]."""
         shift, scale = self.shift_and_scale.view(2, 1, 3, 1, 1)
         pixels = torch.addcmul(shift, self.crop_center(images), scale)
         logits = self.model(pixels)

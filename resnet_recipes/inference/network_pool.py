@@ -27,7 +27,6 @@ class PooledImage(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The name of the image."""
         return self.loader.path(self.position)
 
     def make_picture(self, label: int) -> np.ndarray:

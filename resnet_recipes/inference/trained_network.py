@@ -115,7 +115,6 @@ class TrainedNetwork:
 
     @property
     def device(self) -> torch.device:
-        """The device that the network is on."""
         return self.precision.device
 
     def with_size(self, size: int) -> "TrainedNetwork":

@@ -37,7 +37,6 @@ class ColorJitter(Method):
         return RandomOps(self.sample)
 
     def sample(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
-        """Sample the operations for an image, each with its factor or hue steps."""
         operations = (
             ("brightness", self.brightness),
             ("contrast", self.contrast),

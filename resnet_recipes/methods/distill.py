@@ -87,5 +87,4 @@ class Distill(Method):
         return losses.lerp(divergence, self.share)
 
     def _soften(self, logits: Tensor) -> Tensor:
-        """Return the logits divided by the temperature."""
         return logits if self.temperature == 1 else logits.float() / self.temperature

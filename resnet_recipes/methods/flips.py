@@ -33,7 +33,6 @@ class Flips(Method):
         return RandomOps(self.sample)
 
     def sample(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
-        """Sample the symmetry of an image."""
         flips, turns = rng.random(2) < 0.5
         if self.vertical and flips:
             yield Operation("flip_vertical", 0.0)

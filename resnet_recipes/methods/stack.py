@@ -75,12 +75,10 @@ class Stack:
         return _EngineChain(augments) if in_engine else _Chain(augments)
 
     def modify_model(self, model: nn.Module) -> None:
-        """Change the model in place, once."""
         for modify in self._collect("modify_model"):
             modify(model)
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        """Return the step's transformed batch."""
         for transform in self._batch_hooks:
             batch = transform(batch, now)
         return batch
@@ -94,7 +92,6 @@ class Stack:
         return losses
 
     def after_step(self, model: nn.Module, now: Now) -> None:
-        """Act after an optimizer step; `now.step` is still the index of that step."""
         for act in self._step_hooks:
             act(model, now)
 
@@ -121,11 +118,9 @@ class Stack:
             method.load_state_dict(parts[name])
 
     def __iter__(self) -> Iterator[Method]:
-        """Iterate over the methods in running order."""
         return iter(self.methods.values())
 
     def convolution_stride(self, stride: int, inputs: int) -> int:
-        """Return the stride at which a convolution with `inputs` input channels is computed."""
         for method in self:
             stride = method.convolution_stride(stride, inputs)
         return stride
@@ -191,7 +186,6 @@ class _EngineChain(_Chain):
     augments: tuple[Any, ...]  # augmentations with a method sample_operations
 
     def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[tuple]:
-        """Return the operations on an image `image_size` pixels wide."""
         return [
             operation
             for augment in self.augments

@@ -29,7 +29,6 @@ class PretrainedWeights(NamedTuple):
 
     @property
     def about(self) -> NetworkDescription:
-        """The description of the file's network."""
         return self.network.about
 
     def iterate_details(self, config: ModelConfig) -> Iterator[str]:

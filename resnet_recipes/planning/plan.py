@@ -74,7 +74,6 @@ class Plan:
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the run."""
         return self.horizon.total_steps
 
     @property

@@ -86,7 +86,6 @@ def compose(
 def _add_suggestions(
     problems: Sequence[Problem], changes: Sequence[str], recipe: Recipe, links: Links
 ) -> list[Problem]:
-    """Return the problems of a recipe and of changes, with suggestions."""
     context = _make_context(recipe.name, links, recipe)
     suggested = [
         _fit_to_images(add_suggestion(problem, changes, context), recipe) for problem in problems
@@ -312,7 +311,6 @@ def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[P
 
 
 def _list_methods(links: Links) -> set[str]:
-    """Return the methods in the files of a recipe."""
     sections = [link.document.tree.get("methods") for link in links]
     return {
         name

@@ -112,7 +112,6 @@ def _fit_to_command(
 
 
 def _drop_rejected_values(problem: Problem, context: Context) -> Problem:
-    """Return a problem without the suggested values that its setting rejects."""
     accepted = tuple(
         fix
         for fix in problem.advice
@@ -171,7 +170,6 @@ def _list_siblings(argument: str) -> tuple[str, ...]:
 
 
 def _is_accepted(translation: Translation, context: Context) -> bool:
-    """Return whether the command accepts the settings of a translation."""
     settings = filter(SETTING.fullmatch, translation.words)
     return not context.allowed or all(
         change.key in context.allowed for setting in settings for change in expand(setting)
@@ -205,7 +203,6 @@ def _correct_value(
 
 
 def _convert_value(argument: str) -> str:
-    """Return a setting with its value converted to a valid value."""
     wrong = _check_setting(argument)
     values = [fix for fix in wrong.fixes if isinstance(fix, Value)] if wrong else []
     return f"{argument.partition('=')[0]}={values[0]}" if values else argument

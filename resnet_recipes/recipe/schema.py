@@ -90,7 +90,6 @@ class Recipe(Section):
         ]
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems of all sections, with full keys."""
         if not names.RECIPE.fullmatch(self.name):
             hint = Hint("rename the file, or set another name in it")
             rule = "must consist of lower-case letters, digits and '_'"

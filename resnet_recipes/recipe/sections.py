@@ -205,7 +205,6 @@ class LaunchConfig(Section):
     max_wall: str = ""
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems; keys are relative to `launch`."""
         yield from super().problems()
         if find_amount(self.budget) and not self.price:
             clause = f"an amount such as {self.budget} needs the price per hour"
@@ -240,7 +239,6 @@ class RunConfig(Section):
     name: str = "auto"
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems; keys are relative to `run`."""
         if not names.RUN_NAME.fullmatch(self.name):
             rule = (
                 "must consist of letters, digits, '.', '_', '+' and '-', and start with a "

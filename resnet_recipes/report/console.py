@@ -95,7 +95,6 @@ class PlainConsole:
     def show_evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
     ) -> None:
-        """Print an evaluation."""
         metrics = "".join(
             "".join(
                 f" {prefix}{name.replace('-', '')}={value:.2f}"
@@ -115,7 +114,6 @@ class PlainConsole:
         """Print nothing: the evaluation is printed when it is complete."""
 
     def show_note(self, text: str) -> None:
-        """Print a note as a line of the log."""
         self._print_line(f"note {text}")
 
     def show_stop(self, done: int, reason: str, fix: str) -> None:

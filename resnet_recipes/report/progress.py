@@ -58,7 +58,6 @@ class ProgressLine(AbstractContextManager):
         self._stream.flush()
 
     def __exit__(self, *_: object) -> None:
-        """Remove the bar."""
         if self._live is not None:
             self._live.stop()
 

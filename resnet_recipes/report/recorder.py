@@ -147,11 +147,9 @@ class Recorder:
         self._console.show_evaluation(done, averaged, raw, seconds)
 
     def show_done(self, done: int) -> None:
-        """Show that `done` steps are done, without measurements."""
         self._console.show_done(done)
 
     def show_evaluating(self, done: int, images: int, total: int) -> None:
-        """Show that an evaluation after `done` steps has read `images` of `total`."""
         self._console.show_evaluating(done, images, total)
 
     def write_correct_images(self, correct: CorrectImages) -> None:

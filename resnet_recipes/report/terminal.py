@@ -36,7 +36,6 @@ class Output(io.FileIO):
     failure: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Write `data`, or drop it."""
         try:
             return super().write(data)
         except OSError as error:

@@ -166,17 +166,14 @@ class LockedFolder(HeldFolder):
         return os.open(name, flags, 0o666, dir_fd=self._handle)
 
     def __enter__(self) -> Self:
-        """Return the folder, which is closed at the end of the context."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release the lock."""
         with suppress(OSError):  # a network disk may fail only now; the lock is released anyway
             self._lock.close()
         os.close(self._handle)
 
     def __fspath__(self) -> str:
-        """Return the path of the folder."""
         return str(self.path)
 
     def move(self, path: Path) -> None:

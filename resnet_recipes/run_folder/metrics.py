@@ -68,7 +68,6 @@ class StepMetrics(NamedTuple):
     data_wait_share: float  # fraction of time spent waiting for data, 0 to 1
 
     def to_record(self) -> Record:
-        """Return the measurements under the keys of a record."""
         return {key: getattr(self, key) for key in _NUMBER_KEYS["step"]}
 
 

@@ -83,7 +83,6 @@ class RunRecord:
 
     @property
     def name(self) -> str:
-        """Name of the run."""
         return self.folder.name
 
     @property

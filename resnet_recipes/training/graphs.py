@@ -132,7 +132,6 @@ class ReplayedNetwork:
         self._can_capture = True
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the logits of images."""
         shape = images.shape
         image_size = images.shape[-1]
         if image_size != self._image_size:

@@ -67,7 +67,6 @@ class RunReporter:
         self._compilation_seconds = 0.0  # seconds of compilation recorded so far
 
     def is_stop_requested(self) -> bool:
-        """Return whether this rank received a request to stop."""
         return self.interruption.is_requested
 
     def step(self, done: int, losses: Tensor) -> None:

@@ -39,7 +39,6 @@ class Notes:
         self._show(text)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the queued messages."""
         return iter(self._queue)
 
     def listen(self, show: Say) -> None:
@@ -77,7 +76,6 @@ class Run:
         self.best = BestWeights(self.plan.recipe.checkpoint.best)
 
     def close(self) -> None:
-        """Stop the loaders; safe to call twice."""
         self.train_data.close()
         self.eval_data.close()
 

@@ -44,7 +44,6 @@ class Samples:
         return len(self.labels)
 
     def path(self, index: int) -> str:
-        """Return the name of a sample."""
         return f"{self.beton.path}: sample {index}"
 
     def read(self, index: int) -> Pixels:
@@ -63,12 +62,10 @@ class Samples:
         return Picture(data.tobytes())
 
     def fix(self) -> Fix:
-        """Return the fix for a damaged sample."""
         sidecar = self.beton.sidecar
         return sidecar.make_repair_command(self.beton.path) if sidecar else CONVERT_HINT
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Point the engine rows [n] into the mapped file."""
         if self._streamed:
             self._prefetch(self.beton.starts[indices], self.beton.lengths[indices])
         _locate_samples(self.beton, indices, engine_rows)

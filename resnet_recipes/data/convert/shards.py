@@ -67,7 +67,6 @@ class TarShards(Shards):
     """The images of WebDataset tar files."""
 
     def path(self, index: int) -> str:
-        """Return the name of an image."""
         path, offset, _ = self._find(index)
         header = _read_bytes(path, offset - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
         return f"{path}: {tarfile.TarInfo.frombuf(header, 'utf-8', 'surrogateescape').name}"
@@ -84,7 +83,6 @@ class ParquetShards(Shards):
     """The images of parquet files; row groups are read as a unit."""
 
     def path(self, index: int) -> str:
-        """Return the name of an image."""
         path, row, _ = self._find(index)
         return f"{path}: row {row}"
 

@@ -64,11 +64,9 @@ class Files:
 
     @property
     def labels(self) -> np.ndarray:
-        """Labels of all images, int64 [N]."""
         return self._arrays["labels"]
 
     def path(self, index: int) -> str:
-        """Return the path of image `index`."""
         start, end = self._arrays["ends"][index : index + 2]
         return os.path.join(self._folder, os.fsdecode(self._arrays["text"][start:end].tobytes()))
 
@@ -82,7 +80,6 @@ class Files:
         )
 
     def read(self, index: int) -> Pixels:
-        """Read image `index`; see Source."""
         data = read_file(self.path(index))
         listed_bytes = self._arrays["sizes"][index]
         if listed_bytes not in (-1, len(data)):
@@ -93,13 +90,11 @@ class Files:
         return Picture(data)
 
     def fix(self) -> Fix:
-        """Return the fix for an unreadable image."""
         skip = Hint("data.on_bad_image=skip replaces bad training images")
         check = Command.of("resnet-recipes", "doctor", "data", self._root)
         return (skip, check) if self._split == "train" else check
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Point the engine rows [n] to the files."""
         starts = self._arrays["ends"][indices]
         engine_rows["folder"] = self._start.ctypes.data
         engine_rows["path"] = self._arrays["text"].ctypes.data + starts

@@ -130,17 +130,14 @@ class Listing:
         return int(np.count_nonzero(self.text == ord("/"))) > len(self)
 
     def name(self, index: int) -> str:
-        """Return the name of image `index`."""
         start = int(self.ends[index - 1]) if index else 0
         return os.fsdecode(self.text[start : self.ends[index]].tobytes())
 
     def path(self, index: int) -> str:
-        """Return the path of image `index`."""
         return os.path.join(self.folder, self.name(index))
 
     @property
     def paths(self) -> list[str]:
-        """The path of each image."""
         return [os.path.join(self.folder, name) for name in self.names]
 
     def sample(self, count: int) -> tuple[str, ...]:

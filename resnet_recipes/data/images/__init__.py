@@ -75,7 +75,6 @@ class NativeImages:
         self._engine = Engine(max(1, threads))
 
     def fill(self, rows: Rows) -> None:
-        """Write the pixels; see Storage."""
         source = self._images.source
         request = self._images.make_engine_rows(rows)  # keeps alive the memory of its rows
         engine_rows = request.rows

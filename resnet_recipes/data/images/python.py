@@ -81,7 +81,6 @@ class PythonRows:
         self.source, self.labels = source, source.labels
 
     def path(self, index: int) -> str:
-        """Return the name of image `index` for messages."""
         return self.source.path(index)
 
     def open(self, rows: Rows, row: int) -> Pixels:
@@ -123,7 +122,6 @@ class TrainImages(PythonRows):
         self.suits_engine = augment is None or hasattr(augment, "sample_operations")
 
     def fill(self, rows: Rows) -> None:
-        """Write the pixels; see Storage."""
         pictures = deque(self.open(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
         crops = self.crop.sample_boxes(rows, sizes)
@@ -181,7 +179,6 @@ class EvalImages(PythonRows):
         self.suits_engine = fit == "crop"
 
     def fill(self, rows: Rows) -> None:
-        """Write the pixels; see Storage."""
         image_size = rows.pixels.shape[1]
         for row in range(len(rows.indices)):
             picture = self.open(rows, row)
@@ -191,7 +188,6 @@ class EvalImages(PythonRows):
                 )
 
     def make_engine_rows(self, rows: Rows) -> EngineRows:
-        """Return the engine rows, without input images and output pixels."""
         engine_rows = make_blank_rows(len(rows.indices))
         engine_rows["geometry"] = CENTER
         engine_rows["resize"] = self.resize

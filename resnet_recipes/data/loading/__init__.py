@@ -72,11 +72,9 @@ class EvalLoader:
         return normalize(batch.pixels, self._config.mean, self._config.std)
 
     def path(self, index: int) -> str:
-        """Return the name of image `index`."""
         return self.source.path(index)
 
     def close(self) -> None:
-        """Stop all workers; safe to call twice."""
         self.source.close()
 
 

@@ -41,7 +41,6 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
         return self.end - self.start
 
 

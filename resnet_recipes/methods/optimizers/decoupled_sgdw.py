@@ -51,7 +51,6 @@ class TorchDecoupledSGDW(TorchSGD):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
-        """Update the weights; `closure` is not supported."""
         overflow = read_scaling(self).overflow
         for group in self.param_groups:
             decay = group["lr"] / group["initial_lr"] * group["decoupled_decay"]

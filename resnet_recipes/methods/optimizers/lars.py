@@ -93,7 +93,6 @@ class TorchLARS(ScalerAwareOptimizer):
 
 
 def _compute_trust(weights: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> Tensor:
-    """Return the trust ratio of each tensor."""
     weight = torch.stack(torch._foreach_norm(weights))
     grad = torch.stack(torch._foreach_norm(grads))
     trust = (
