@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 from string import ascii_uppercase
 
-from resnet_recipes.base.errors import Command, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Command, RecipeError
 from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.text import (
@@ -18,7 +18,7 @@ from resnet_recipes.base.text import (
 )
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
-from resnet_recipes.command_line.run_arguments import list_records, read_runs
+from resnet_recipes.command_line.run_arguments import read_runs
 from resnet_recipes.command_line.usage import CSV, JSON, RUN_HELP, Usage
 from resnet_recipes.commands.runs import format_run_epochs
 from resnet_recipes.jobs.lookup import LIST, find_run_path
@@ -58,10 +58,6 @@ def check(arguments: Arguments) -> None:
         fix = Command.of("resnet-recipes", "diff", *names[:2])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
-    if len(names) == 1 and len(runs := list_records(names)) > 1:
-        clause = "is a folder of runs, not a run"
-        fix = Command.of("resnet-recipes", "compare", *(str(run.folder) for run in runs[:2]))
-        raise NotReadyError.at(names[0], clause, fix)
     if len({run.folder.resolve() for run in read_runs(names)}) < 2:
         clause = "needs at least two different runs"
         raise RecipeError.of("COMMAND", shlex.join(["compare", *names]), clause, LIST)

@@ -246,8 +246,7 @@ def test_compare_judges_folds_together(compare):
 def test_compare_rejects_a_folder_of_runs(run_command):
     for name in ("a", "b"):
         create_run_folder(Path("runs"), name)
-    message = run_command("resnet-recipes compare runs", 3).err
-    assert "try:   resnet-recipes compare runs/a runs/b\n" in message
-    message = run_command("resnet-recipes compare runs runs", 3).err
-    assert "error: runs is a folder of runs, not a run\n" in message
-    assert "try:   resnet-recipes runs runs\n" in message
+    for folders in ("runs", "runs runs"):
+        message = run_command(f"resnet-recipes compare {folders}", 3).err
+        assert "error: runs is a folder of runs, not a run\n" in message
+        assert "try:   resnet-recipes runs runs\n" in message
