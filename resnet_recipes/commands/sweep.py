@@ -210,10 +210,8 @@ def _describe_sweep(
         runs_at_once = parallel if cuda.find_gpus().count else 1  # on a CPU, they share the cores
         money = f": {format_amount(cost / runs_at_once)}" if cost else ""
         seconds = 60 * minutes / runs_at_once
-        is_guess = any(forecast.is_guess for forecast in forecasts)
-        is_measured = any(forecast.when for forecast in forecasts)
-        clock = format_clock(seconds) if is_measured else format_long_time(seconds, is_guess)
-        yield f"about {clock} in total{money}"
+        roughest = max(forecasts, key=lambda forecast: (forecast.is_guess, not forecast.when))
+        yield f"about {roughest.format_time(seconds, '')} in total{money}"
     for source, count in sources.items():
         which = "all times" if len(sources) == 1 else f"time of {count} of {len(runs)} runs"
         yield from wrap_text(f"{which}: {source}", get_page_width(), rest="    ")

@@ -152,7 +152,7 @@ def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
     # 2 x 6,000 steps x 16 images x 0.01 s
     assert re.search(r"^  mild-seed1-\w+  16:00\n", out, re.MULTILINE)
     assert re.search(r"^  hot-seed1-\w+  about \d+ \w+\n", out, re.MULTILINE)
-    assert re.search(r"^about [\d:]+ in total: \$[\d.]+$", out, re.MULTILINE)
+    assert re.search(r"^about \d+ \w+ in total: \$[\d.]+$", out, re.MULTILINE)  # as rough as hot
     assert re.search(r"^time of 2 of 4 runs: measured on this machine ", out, re.MULTILINE)
     assert re.search(r"^time of 2 of 4 runs: a guess from the network's FLOPs", out, re.MULTILINE)
     assert re.search(r"^[\d.]+ PFLOPs of training in total$", out, re.MULTILINE)
