@@ -263,20 +263,20 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
 
 
 def rank_settings(runs: Sequence[RunRecord], changes: dict[str, list[str]]) -> Iterator[str]:
-    """Yield a table of the settings by mean top-1 over seeds, and the next command."""
-    finished = [run for run in runs if run.state == "finished"]
-    results = defaultdict[str, list[float]](list)
-    for run in finished:
+    """Yield a table of the settings by mean top-1 over seeds; compare the best two settings."""
+    results = defaultdict[str, dict[str, float]](dict)
+    for run in runs:
         settings = drop_arguments(changes[run.name], "seed", "data.fold")
-        if run.top1_percent is not None:
-            results[" ".join(settings) or run.recipe].append(run.top1_percent)
-    means = sorted(((fmean(top1), name) for name, top1 in results.items()), reverse=True)
+        if run.state == "finished" and run.top1_percent is not None:
+            results[" ".join(settings) or run.recipe][str(run.folder)] = run.top1_percent
+    means = sorted(((fmean(top1.values()), name) for name, top1 in results.items()), reverse=True)
     rows = [
         {"SETTINGS": name, "RUNS": str(len(results[name])), "MEAN TOP-1": f"{mean:.2f}%"}
         for mean, name in means
     ]
-    if rows and len(finished) > 1:
-        compare = Command.of("resnet-recipes", "compare", *(str(run.folder) for run in finished))
+    folders = [folder for _, name in means[:2] for folder in results[name]]
+    if len(folders) > 1:
+        compare = Command.of("resnet-recipes", "compare", *folders)
         yield from ("", *format_table(rows), format_advice(compare))
 
 

@@ -130,3 +130,12 @@ def test_ranking_of_settings_omits_runs_without_accuracy():
     changes = {"a": ["lr=1"], "b": ["lr=1", "seed=2"], "c": ["lr=2"], "d": ["lr=3"]}
     *_, best, worst, _ = rank_settings(runs, changes)
     assert (best, worst) == ("lr=2         1      72.00%", "lr=1         1      70.00%")
+
+
+def test_ranking_of_settings_compares_only_the_best_two():
+    changes = {name: [f"lr={name[0]}", f"seed={name[1]}"] for name in ("11", "12", "21", "31")}
+    runs = [
+        RunRecord(folder=Path(name), state="finished", top1_percent=70.0 + int(name[0]))
+        for name in changes
+    ]
+    assert list(rank_settings(runs, changes))[-1] == "try:   resnet-recipes compare 31 21"
