@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,13 +11,12 @@ from pathlib import Path
 from resnet_recipes import cuda
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Statement
+from resnet_recipes.base.errors import Command, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.text import (
-    format_clock,
+    Snippet,
     format_count,
-    format_long_time,
     format_number,
     wrap_text,
 )
@@ -67,10 +67,7 @@ def check(arguments: Arguments) -> None:
 
 
 def run(arguments: Arguments) -> int:
-    """Compose every run, then train all; with --dry-run only list them.
-
-    The same command continues a sweep.
-    """
+    """Compose every run, then train all; with --dry-run only list them."""
     runs, plans = _plan_runs(arguments)
     gpus = cuda.find_gpus().count
     parallel = int(arguments.flags.get("--parallel", "1"))
@@ -94,6 +91,8 @@ def run(arguments: Arguments) -> int:
     code = Sweep(root, run_arguments, say, slots, parents).train()
     if records := [record for name in runs if (record := read_run(root / name))]:
         print(*format_runs(records), *rank_settings(records, _find_changes(runs)), sep="\n")
+    if code:
+        say(Snippet(f"resume the sweep: {Command.of('resnet-train', *sys.argv[1:])}"))
     return code
 
 

@@ -78,7 +78,7 @@ class Sweep:
                 self._forward_signals()
                 self._collect_ended()
         if self._stop:
-            self.say("the sweep was stopped; run the same command to continue it")
+            self.say("the sweep was stopped")
             return self._stop
         self.say(
             f"{len(self.runs) - len(self._failures)} of {len(self.runs)} runs are finished "

@@ -123,6 +123,15 @@ def test_sweep_prints_one_plan_differences_and_runs(monkeypatch, run_command):
     assert len([line for line in out.splitlines() if line.startswith("mild-lr")]) == 2
 
 
+@pytest.mark.parametrize("code", [1, 75, 130])
+def test_unfinished_sweep_ends_with_its_command(code, monkeypatch, run_command):
+    monkeypatch.setattr("sys.argv", ["resnet-train", "-m", "mild", "run.root=my runs", "lr=1,2"])
+    monkeypatch.setattr("resnet_recipes.jobs.sweep.Sweep.train", lambda _: code)
+    line = f"resnet-train -m mild {TINY} lr=1,2"
+    end = "\nresume the sweep: resnet-train -m mild 'run.root=my runs' lr=1,2\n"
+    assert run_command(line, code).err.endswith(end)
+
+
 def test_sweep_ranks_settings_by_the_mean_over_seeds(monkeypatch, run_command):
 
     def train(sweep):
