@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import REJECTED_CODES, STOPPED_CODES, ExitCode
-from resnet_recipes.base.text import Say
+from resnet_recipes.base.text import Say, format_minutes
 from resnet_recipes.jobs.rank import die_with_parent
 from resnet_recipes.jobs.signals import handle_signals
 from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, LOGS, SUMMARY
 from resnet_recipes.run_folder.lock import is_running
+from resnet_recipes.run_folder.runs import read_run
 
 #: A log is appended to, but never through a link, which could point anywhere.
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -123,7 +124,6 @@ class Sweep:
         if (self.root / name / SUMMARY).exists():
             self.say(f"{head}: already finished")
             return
-        slot = self._free.popleft()
         log = self.root / LOGS / f"{name}.log"  # not next to the runs, which runs/NAME* names
         command = [
             sys.executable,
@@ -136,13 +136,12 @@ class Sweep:
             "auto",
             "--no-plan",
         ]
-        options = {"env": os.environ | slot, "preexec_fn": die_with_parent}
+        options = {"env": os.environ | self._free[0], "preexec_fn": die_with_parent}
         if self._has_logs:
             try:
                 log.parent.mkdir(parents=True, exist_ok=True)
                 output = os.open(log, _APPEND, 0o644)
             except OSError as error:
-                self._free.append(slot)
                 self._failures[name] = ExitCode.NOT_READY
                 self.say(f"{head}: {log} cannot be written: {error.strerror}")
                 return
@@ -151,8 +150,10 @@ class Sweep:
                 process = subprocess.Popen(command, stdout=file, stderr=file, **options)
         else:
             self.say(head)
-            process = subprocess.Popen(command, **options)
-        self._active.append(_Child(name, process, slot))
+            # the line at its end replaces the summary
+            output = None if "--verbose" in arguments else subprocess.DEVNULL
+            process = subprocess.Popen(command, stdout=output, **options)
+        self._active.append(_Child(name, process, self._free.popleft()))
 
     def _forward_signals(self) -> None:
         """Forward signals to the runs; Ctrl-C reaches them from the terminal."""
@@ -168,14 +169,18 @@ class Sweep:
             self._free.append(child.slot)
             code = child.process.returncode
             code = code if code >= 0 else 128 - code
+            head = self._format_head(child.name)
             if code in STOPPED_CODES:  # also stop the sweep: the machine is needed
                 self._stop = self._stop or code
-                self.say(f"{self._format_head(child.name)}: stopped")
+                self.say(f"{head}: stopped")
             elif code and self._was_started_elsewhere(child.name, code):
                 self._waiting.append(child.name)
             elif code and not self._stop:
                 self._failures[child.name] = code
-                self.say(f"{self._format_head(child.name)}: failed with exit code {code}")
+                self.say(f"{head}: failed with exit code {code}")
+            elif not code and (run := read_run(self.root / child.name)):
+                top1 = "" if run.top1_percent is None else f"top-1 {run.top1_percent:.2f}% "
+                self.say(f"{head}: {top1}in {format_minutes(run.minutes or 0.0)} of training")
 
     def _was_started_elsewhere(self, name: str, code: int) -> bool:
         """Return whether another sweep started the run first; it may still be starting."""

@@ -11,6 +11,7 @@ import pytest
 from resnet_recipes.jobs import sweep
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.run_folder.lock import LockedFolder
+from tests.run_folders import create_run_folder
 
 RUNS = {name: ["recipe=mild", f"seed={seed}"] for seed, name in enumerate("abc", 1)}
 
@@ -20,10 +21,12 @@ class StandIn:
 
     codes: ClassVar[dict[str, int]] = {}
     commands: ClassVar[list[list[str]]] = []
+    outputs: ClassVar[list[int | None]] = []
     most, alive = 0, 0
 
-    def __init__(self, command, **_):
+    def __init__(self, command, stdout=None, **_):
         self.commands.append(command)
+        self.outputs.append(stdout)
         self.returncode, self._polls = None, 0
         self._name = next(
             argument for argument in command if argument.startswith("run=")
@@ -44,7 +47,8 @@ def stand_in_runs(monkeypatch):
     """Do not train, and do not wait."""
     monkeypatch.setattr(sweep.subprocess, "Popen", StandIn)
     monkeypatch.setattr(sweep.time, "sleep", lambda _: None)
-    StandIn.codes, StandIn.commands, StandIn.most, StandIn.alive = {}, [], 0, 0
+    StandIn.codes, StandIn.commands, StandIn.outputs = {}, [], []
+    StandIn.most, StandIn.alive = 0, 0
     return StandIn
 
 
@@ -63,6 +67,17 @@ def test_sweep_runs_are_repeatable_commands(stand_in_runs, tmp_path):
     ]
     assert output[-1] == f"3 of 3 runs are finished in {tmp_path}"
     assert stand_in_runs.most == 1
+
+
+def test_sweep_prints_one_line_for_each_finished_run(stand_in_runs, tmp_path):
+    create_run_folder(tmp_path, "a", state="stopped")
+    assert train_sweep(tmp_path)[1].count("[1 of 3] a: top-1 70.00% in 4:00 of training") == 1
+    assert stand_in_runs.outputs == [sweep.subprocess.DEVNULL] * 3
+
+
+def test_verbose_sweep_prints_the_summaries(stand_in_runs, tmp_path):
+    Sweep(tmp_path, {"a": ["recipe=mild", "--verbose"]}, print, [{}]).train()
+    assert stand_in_runs.outputs == [None]
 
 
 def test_sweep_trains_at_most_parallel_runs(stand_in_runs, tmp_path):
