@@ -364,15 +364,3 @@ def find_packaged_recipe(arguments: Arguments) -> Entry | None:
         return None
     entry = Library(arguments.recipes).find(get_value(arguments.positional, "recipe"))
     return entry if entry.origin == "packaged" else None
-
-
-def complete_images(problems: Sequence[Problem], arguments: Arguments) -> Sequence[Problem]:
-    """Return problems; a folder typed without `data=` gets a command if it is the only problem."""
-    recipe = get_value(arguments.positional, "recipe")
-    keys = [problem.key for problem in problems]
-    images = [change for problem in problems for change in problem.changes if change.key == "data"]
-    if not (recipe and images and len(keys) == 1 and keys[0] in arguments.positional):
-        return problems
-    others = [argument for argument in arguments.positional if argument not in keys]
-    words = [arguments.command, recipe, *drop_arguments(others, "recipe"), *images]
-    return [problems[0]._replace(fix=Command.of(*words))]

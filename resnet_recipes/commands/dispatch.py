@@ -31,7 +31,6 @@ from resnet_recipes.command_line.printing import get_page_width, say
 from resnet_recipes.command_line.recipe_arguments import (
     check_recipe,
     check_settings,
-    complete_images,
     find_packaged_recipe,
     has_recipe,
     name_recipe,
@@ -216,16 +215,13 @@ def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) 
         arguments = replace(arguments, positional=positional)
     module = _choose_module(arguments) if name == "train" else name
     needs_data = module != "plan" and "--cfg" not in arguments
-    try:
-        check_recipe(arguments)
-        # no other check needs torch
-        if "-m" not in arguments and (entry := find_packaged_recipe(arguments)):
-            if needs_data and "root" not in read(entry).tree.get("data", {}):
-                raise RecipeError([make_missing_data_problem()])
-        else:
-            check_settings(arguments, needs_data)
-    except RecipeError as error:
-        raise type(error)(complete_images(error.problems, arguments)) from None
+    check_recipe(arguments)
+    # no other check needs torch
+    if "-m" not in arguments and (entry := find_packaged_recipe(arguments)):
+        if needs_data and "root" not in read(entry).tree.get("data", {}):
+            raise RecipeError([make_missing_data_problem()])
+    else:
+        check_settings(arguments, needs_data)
 
 
 def _choose_module(arguments: Arguments) -> str:

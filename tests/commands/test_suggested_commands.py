@@ -336,12 +336,10 @@ def test_image_folder_without_setting_is_one_problem(list_message_lines, work_fo
     assert lines[:2] == ["error: images: settings are written key=value", "data=images"]
 
 
-def test_image_folder_before_recipe_flag_suggests_the_command(list_message_lines, work_folder):
-    lines = list_message_lines("resnet-train images --recipe mild epochs=3")
-    assert "resnet-train mild epochs=3 data=images" in lines
+def test_image_folder_before_recipe_flag_suggests_setting(list_message_lines, work_folder):
     Path("my images").mkdir()
     lines = list_message_lines("resnet-train 'my images' --recipe mild")
-    assert "resnet-train mild 'data=my images'" in lines
+    assert "'data=my images'" in lines
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
