@@ -1,7 +1,6 @@
 """Compose one recipe from a name and a user's changes."""
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,12 +18,10 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
-    Value,
     to_text,
 )
 from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.suggestions import MEANINGS, TIMM_MEANINGS
-from resnet_recipes.data.root import SYNONYMS, find_split_folders
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
@@ -87,9 +84,7 @@ def _add_suggestions(
     problems: Sequence[Problem], changes: Sequence[str], recipe: Recipe, links: Links
 ) -> list[Problem]:
     context = _make_context(recipe.name, links, recipe)
-    suggested = [
-        _fit_to_images(add_suggestion(problem, changes, context), recipe) for problem in problems
-    ]
+    suggested = [add_suggestion(problem, changes, context) for problem in problems]
     rest = [problem for problem in suggested if problem.key != "data.root"]
     keys = {problem.key for problem in rest}
     keys |= {change.key for problem in rest for change in problem.changes}
@@ -103,16 +98,6 @@ def _make_context(name: str, links: Links, recipe: Recipe) -> Context:
     chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
     meanings = TIMM_MEANINGS if recipe.model.name.startswith("timm:") else MEANINGS
     return Context(name, before if links else {}.get, methods, (), meanings, chosen)
-
-
-def _fit_to_images(problem: Problem, recipe: Recipe) -> Problem:
-    """Return a problem; with validation images, its fix turns off data.val_share."""
-    root = recipe.data.root
-    if problem.key != "data.val_share" or not os.path.isdir(root):
-        return problem
-    has_val = {*find_split_folders(Path(root)).values()} & {*SYNONYMS["val"]}
-    fix = Value("0"), Hint(f"{root} has validation images")
-    return problem._replace(fix=fix) if has_val else problem
 
 
 def _read_setting(links: Links, key: str) -> object:

@@ -213,7 +213,6 @@ resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standa
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep
 resnet-recipes test --weights X --data Y | resnet-recipes eval X data=Y
 resnet-recipes job --for slurm mild data=/d --mem 32G | sbatch --mem 32G
-resnet-train demo data=images data.val_share=10 | data.val_share=0
 resnet-train finetune data=images pretrained=1 | remove it: model.weights=torchvision is set
 resnet-recipes show resnet50 | resnet-train mild model.name=resnet50 data=PATH   trains it
 resnet-train mild data=images model.name=timm:resnet18 drop_path=1 | model.args.drop_path_rate=1
