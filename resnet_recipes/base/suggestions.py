@@ -184,7 +184,7 @@ def find_part(name: str, names: Iterable[str]) -> str:
 def find_misspelled(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` misspells; "" unless exactly one is close."""
     best = _find_nearest_names(name, names)
-    return best[0] if len(best) == 1 else ""
+    return best[0] if len(best) == 1 else name if name in best else ""
 
 
 def _find_nearest_names(name: str, names: Iterable[str]) -> list[str]:

@@ -137,7 +137,8 @@ def _compose_links(
     _apply_implied_settings(tree, links, changed)
     recipe, mistakes = build_recipe(tree)
     problems += _find_idle_removals(changed, links)
-    problems += _find_idle_settings(changed, recipe.schedule)
+    if not {"schedule", "schedule.name"} & {problem.key for problem in (*problems, *mistakes)}:
+        problems += _find_idle_settings(changed, recipe.schedule)
     links = [*links, *options]
     mistakes += _find_second_duration(changed, recipe.launch.budget)
     if mistakes or problems:  # a plan reports these conflicts

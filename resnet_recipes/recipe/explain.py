@@ -252,7 +252,7 @@ def _translate(argument: str, problem: Problem, context: Context) -> Translation
     if translation := _read_gpu_numbers(name, value):
         return translation
     if problem.fixes:
-        return _read_fix(problem) if name == "model.name" else None
+        return _read_fix(problem) if name in ("model.name", "schedule.name") else None
     return _read_several_values(name, value, context)
 
 

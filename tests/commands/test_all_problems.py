@@ -48,6 +48,15 @@ $ resnet-train budget=1h data=no run=a
 $ resnet-train demo --cfg --dry-run --json lr=-1
   --json cannot be used with --cfg
   lr=-1 must be positive and below 10,000
+$ resnet-recipes plan demo data=images lr=-1 --no-plan
+  --no-plan is a flag of resnet-train
+  lr=-1 must be positive and below 10,000
+$ resnet-recipes estimate demo data=images --check lr=-1
+  --check is a flag of resnet-train
+  lr=-1 must be positive and below 10,000
+$ resnet-train mild data=images schedule=multistep schedule.milestones=[3ep] lr=-1
+  unknown schedule multistep; did you mean step?
+  lr=-1 must be positive and below 10,000
 $ resnet-recipes plan demo data=images lr=-1 --dry-run
   --dry-run is a flag of resnet-train
   lr=-1 must be positive and below 10,000

@@ -54,6 +54,7 @@ optimizer=lamb lr=high | mild uses lr=0.005
 seed=3 seed=x | mild uses seed=42
 log=null | its settings: interval, to; {} for their defaults
 methods=none | {} for their defaults
+schedule.name=step schedule.milestones=[30ep] | use:   schedule.name=multistep
 """
     ),
 )
