@@ -10,8 +10,11 @@ from resnet_recipes.base.paths import find_free_path, parse_new_path, parse_path
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import say
 from resnet_recipes.command_line.usage import RECIPES, Usage
+from resnet_recipes.jobs.lookup import find_run_path
 from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library
 from resnet_recipes.recipe.strict_yaml import shorten_path
+from resnet_recipes.run_folder import CONFIG
+from resnet_recipes.run_folder.runs import read_run
 
 USAGE = Usage(
     "resnet-recipes cp NAME FILE",
@@ -42,11 +45,18 @@ def check(arguments: Arguments) -> None:
         swapped = Command.of("resnet-recipes", "cp", file, str(path))
         raise RecipeError.of("COMMAND", f"cp {source} {file}", "needs the recipe first", swapped)
     with errors:
+        run = find_run_path("NAME", source.removeprefix("recipe=").removesuffix(f"/{CONFIG}"))
+        record = read_run(run) if run and source not in recipes else None
+        if record and record.recipe in recipes:
+            fix = Command.of("resnet-recipes", "cp", record.recipe, file)
+            settings = " ".join(record.shown_changes)
+            hint = Hint(f"the run changes {settings}" if settings else "")
+            raise RecipeError.of("NAME", source, "is a run, not a recipe", (fix, hint))
         parent = _read_parent(arguments)
         if parent.origin == "file":
             clause = "is a file outside recipes/, and recipes inherit from names only"
-            fix = Hint(f"move it to recipes/{parent.path.name}")
-            raise RecipeError.of("NAME", source, clause, fix)
+            hint = Hint(f"move it to recipes/{parent.path.name}")
+            raise RecipeError.of("NAME", source, clause, hint)
     with errors:
         path = parse_path("FILE", file)
         if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
@@ -67,9 +77,7 @@ def run(arguments: Arguments) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(CHILD.format(parent=parent.name, name=path.stem), encoding="utf-8")
     except OSError as error:
-        is_file = isinstance(error, FileExistsError | NotADirectoryError)
-        why = f"{path.parent} is a file" if is_file else error.strerror
-        clause = f"cannot be written: {why}"
+        clause = f"cannot be written: {error.strerror}: {path.parent}"
         raise RecipeError.of("FILE", file, clause, f"recipes/{path.name}") from None
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
     name = path.stem if by_name else shorten_path(path)

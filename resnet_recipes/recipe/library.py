@@ -161,7 +161,7 @@ class Library:
             fix = fix or Change(f"data={name}")
         elif name in NETWORKS:
             clause = "is a network, not a recipe"
-            fix = Hint(f"resnet-train mild model.name={name} data=PATH   trains it")
+            fix = Hint(f"resnet-train mild model.name={name} data=PATH")
         elif os.path.isfile(name):
             clause, fix = "is a file, but recipe files end in .yaml", LIST_RECIPES
         elif name in self.user:
