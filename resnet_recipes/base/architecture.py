@@ -115,7 +115,10 @@ class ModelConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems; keys are relative to `model`."""
-        yield from super().problems()
+        has_layers = self.name in NETWORKS or _RESNETS.fullmatch(self.name)
+        for problem in super().problems():
+            is_layer = problem.key == "freeze" and not has_layers
+            yield problem._replace(valid=("none", "backbone")) if is_layer else problem
         if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
             valid = (*NETWORKS, "torchvision:NAME", "timm:NAME")
             clause = "is not a known network"

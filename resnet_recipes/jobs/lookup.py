@@ -80,9 +80,9 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
     parts = Path(argument).parts  # bees/checkpoints/last.pt
     if name in FOREIGN_COMMANDS or len(parts) > 1:  # such as `runs list`
         runs.pop(LAST, None)
-    longer = [run for run in runs if name and run.startswith(name)]
+    alike = [run for run in runs if name and (run.startswith(name) or name.startswith(run))]
     nearest = next(filter(runs.__contains__, parts), "") or find_closest(name, runs)
-    nearest = runs.get(nearest or (longer[0] if len(longer) == 1 else ""), "")
+    nearest = runs.get(nearest or (alike[0] if len(alike) == 1 else ""), "")
     if Path(argument).parent != ROOT and (len(parts) > 1 or not nearest):
         nearest = find_similar_path(Path(argument), (".safetensors", ".pt", ".pth")) or nearest
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")

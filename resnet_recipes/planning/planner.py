@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from resnet_recipes.base.duration import MAX_EPOCHS, MAX_STEPS, Duration, Horizon
-from resnet_recipes.base.errors import Change, Hint, NotReadyError, Problem, RecipeError, Value
+from resnet_recipes.base.errors import Change, Fix, Hint, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.base.text import format_count
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
@@ -101,15 +101,13 @@ def _find_batch_problems(
             f"{where}is more than the {facts.train_examples:,} training images in "
             f"{_get_image_location(recipe, facts)}, so an epoch has no steps"
         )
-        is_fixed = recipe.model.weights or origin.settings.keys() & {
-            "batch.global_size",
-            "run.extends",
-        }
-        can_finetune = not is_fixed and facts.train_examples >= FINETUNE_SIZE
-        fix = (
+        can_finetune = where and not recipe.model.weights and facts.train_examples >= FINETUNE_SIZE
+        fix: Fix = (
             _suggest_batch(recipe, facts.train_examples, world_size, origin),
             Hint("recipe=finetune needs fewer images") if can_finetune else "",
         )
+        if recipe.run.extends:
+            fix = Hint("--extend requires the images of the run")
         yield Problem("batch.global_size", size, clause, fix)
     elif size % world_size:
         unit = world_size * recipe.batch.micro_batch(max(size // world_size, 1))

@@ -91,7 +91,14 @@ def test_weights_setting_suggests_file_of_a_run(runs, typed, suggestion):
 
 @pytest.mark.parametrize(
     "argument",
-    ["alphq", "runs/alphq", "alpha.pt", "alpha.safetensors", "alpha/checkpoints/a.pt"],
+    [
+        "alphq",
+        "alpha-seed2",
+        "runs/alphq",
+        "alpha.pt",
+        "alpha.safetensors",
+        "alpha/checkpoints/a.pt",
+    ],
 )
 def test_unknown_run_suggests_the_nearest_name(runs, argument):
     with pytest.raises(RecipeError, match=r"does not exist; did you mean alpha"):
