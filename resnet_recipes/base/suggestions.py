@@ -86,8 +86,13 @@ JOB_FLAGS = FOREIGN_NAMES["job"]
 #: Foreign flags and keys that mean one of our flags; a command accepts at most one of the flags.
 FLAGS = FOREIGN_NAMES["flag"]
 
+TRAIN_FLAGS = FOREIGN_NAMES["train"]
+
 #: Foreign flags for RUN, an argument of eval, predict and export.
 RUN_FLAGS = FOREIGN_NAMES["run"]
+
+#: Foreign flags for the run of a command without settings, such as `stop`.
+ARGUMENT_FLAGS = FOREIGN_NAMES["argument"]
 
 IMAGE_FLAGS = FOREIGN_NAMES["images"]
 

@@ -9,6 +9,7 @@ from resnet_recipes.base.architecture import LIBRARY, NETWORKS
 from resnet_recipes.base.errors import Change, Command, Fix, Hint, Kind, Problem, Statement, Value
 from resnet_recipes.base.names import SHORT_NAMES, list_keys
 from resnet_recipes.base.suggestions import (
+    ARGUMENT_FLAGS,
     FLAGS,
     FOREIGN_FORMATS,
     FOREIGN_VALUES,
@@ -17,6 +18,7 @@ from resnet_recipes.base.suggestions import (
     MEANINGS,
     RUN_FLAGS,
     SETTINGS_HELP,
+    TRAIN_FLAGS,
     Translation,
     apply_translation,
     find_closest,
@@ -64,11 +66,14 @@ def explain_flag(
     """
     value = " ".join(values)
     typed = f"{flag} {value}".strip()
+    if usage.takes_recipe and to_key(flag) in TRAIN_FLAGS and "--dry-run" not in usage.placeholders:
+        return Problem(typed, None, "is a flag of resnet-train", kind=Kind.UNUSED)
     fix = _translate_job_flag(flag, value, usage, argv) or _translate_flag(flag, value, usage)
     has_settings = usage.takes_recipe or usage.opens_network
     if not fix and not (has_settings and translate(flag, value)):
         fix = _find_similar_flag(flag, value, usage)
-    if fix or not usage.settings:
+    may_be_setting = "--network" in usage.placeholders and to_key(flag) in MEANINGS
+    if fix or not (usage.settings or may_be_setting):
         valid = () if fix else (*usage.placeholders, "--help")
         return Problem(typed, None, "unknown flag", fix, valid, Kind.UNKNOWN)
     return _explain_foreign(flag, values, usage)
@@ -140,8 +145,6 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
         return None
     typed = " ".join([flag, *values]).strip()
     translation = translate(key, value)
-    if translation and translation.words == (flag,):  # `plan --dry-run`
-        return Problem(typed, None, "is a flag of resnet-train", kind=Kind.UNUSED)
     unknown = Problem(typed, None, "unknown flag", kind=Kind.UNKNOWN)
     return translation and apply_translation(unknown, translation)
 
@@ -223,7 +226,9 @@ def is_argument(key: str, usage: Usage) -> bool:
     is_target = key in FLAGS and "--out" in FLAGS[key].words
     if "DST" in usage.line:
         return is_target or key in IMAGE_FLAGS or format_setting(key, []) == "data="
-    return (usage.opens_network and key in RUN_FLAGS) or (usage.takes_images and key in IMAGE_FLAGS)
+    names = RUN_FLAGS if usage.opens_network else {**RUN_FLAGS, **ARGUMENT_FLAGS}
+    takes_run = usage.opens_network or ("RUN" in usage.line and not usage.settings)
+    return (takes_run and key in names) or (usage.takes_images and key in IMAGE_FLAGS)
 
 
 def add_argument(key: str, value: str, usage: Usage, words: list[str]) -> None:

@@ -214,7 +214,16 @@ resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multis
 resnet-recipes test --weights X --data Y | resnet-recipes eval X data=Y
 resnet-recipes job --for slurm mild data=/d --mem 32G | sbatch --mem 32G
 resnet-train finetune data=images pretrained=1 | remove it: model.weights=torchvision is set
-resnet-recipes show resnet50 | resnet-train mild model.name=resnet50 data=PATH   trains it
+resnet-recipes cp first recipes/new.yaml | resnet-recipes cp mild recipes/new.yaml
+resnet-recipes cp runs/first/config.yaml recipes/new.yaml | cp mild recipes/new.yaml
+resnet-recipes cp first recipes/new.yaml | the run changes seed=1
+resnet-recipes watch --run first --once | resnet-recipes watch first --once
+resnet-recipes watch -f first | resnet-recipes watch first
+resnet-recipes report --path runs | resnet-recipes report runs
+resnet-recipes doctor --data images | resnet-recipes doctor data images
+resnet-recipes doctor --gpu | did you mean gpu?
+resnet-train mild data=images schedule=onecycle lr=x | did you mean cosine?
+resnet-train mild data=images model.name=timm:efficientnet_b0 model.freeze=all | none, backbone
 resnet-train mild data=images model.name=timm:resnet18 drop_path=1 | model.args.drop_path_rate=1
 resnet-train finetune data=images model.name=timm:resnet18 pretrained=1 | error: unknown setting
 resnet-train finetune data=images model.name=timm:resnet18 pretrained=1 | weights=timm:resnet18
