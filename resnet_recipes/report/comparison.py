@@ -1,7 +1,7 @@
 """Compare runs: the settings that differ, and the spread over seeds."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -172,14 +172,21 @@ def _find_own_settings(
 
     `shared` counts the sections that have a setting of a name: "schedule.interval step".
     """
-    for key in find_differences(all_settings):
+    for key, values in find_differences(all_settings).items():
         section, _, name = key.removesuffix(".name").partition(".")
         if key in settings and key not in duration.SETTINGS:
             clear = name if name and shared[name] == 1 else key.removesuffix(".name")
             short = find_short_name(key)
-            yield f"{clear if short == key else short} {settings[key]}"
+            yield f"{clear if short == key else short} {_shorten(settings[key], {*values})}"
         elif section == "methods" and key not in settings:
             yield f"no {name.partition('.')[0]}"
+
+
+def _shorten(value: str, values: Collection[str]) -> str:
+    """Return the last parts of an absolute path that the other values do not end with."""
+    parts = value.split("/") if value.startswith("/") else [value]
+    ends = ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+    return next((e for e in ends if sum(f"/{v}".endswith(f"/{e}") for v in values) == 1), value)
 
 
 def read_all(folders: Iterable[Path]) -> list[RunRecord]:

@@ -70,6 +70,16 @@ def test_labels_have_the_short_names_that_users_type(tmp_path):
     assert make_labels(group_seeds(read_all(runs))) == [f"cache {size}" for size in sizes]
 
 
+def test_labels_shorten_paths_to_their_distinct_ends(tmp_path):
+    roots = ("/data/old/pets", "/data/new/pets", "/other/cats", "cats")
+    runs = [
+        create_run_folder(tmp_path, f"{i}", config={"data": {"root": root}})
+        for i, root in enumerate(roots)
+    ]
+    labels = make_labels(group_seeds(read_all(runs)))
+    assert labels == ["data old/pets", "data new/pets", "data other/cats", "data cats"]
+
+
 def test_read_settings_omits_empty_sections(tmp_path):
     assert "methods" not in read_settings(create_run_folder(tmp_path, "a", config={"methods": {}}))
 
