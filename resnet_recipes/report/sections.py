@@ -4,7 +4,6 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path, PurePath
 from statistics import mean
 from typing import Any
@@ -111,10 +110,13 @@ def _build_data_sections(
         else name
         for count, name in zip(epochs, series, strict=True)
     ]
+    titles = [
+        name if len(group.runs) > 1 else f"{group.runs[0].name} ({name})"
+        for group, name in zip(groups, names, strict=True)
+    ]
     rows = [
-        {"series": label, "name": name, "title": _name_group(group, name)}
-        | _make_group_row(group, price or 0.0)
-        for group, label, name in zip(groups, series, names, strict=True)
+        {"series": label, "name": name, "title": title} | _make_group_row(group, price or 0.0)
+        for group, label, name, title in zip(groups, series, names, titles, strict=True)
         if group.top1 and group.mean("minutes") and group.mean("wall_minutes")
     ]
     runs_by_label = label_runs(groups, names)
@@ -129,7 +131,7 @@ def _build_data_sections(
         if run.extends
     ]
     front = list(charts.find_pareto(rows, "minutes"))
-    head = _make_headline(runs, front, price, _judge_best(groups, names))
+    head = _make_headline(runs, front, price, _judge_best(groups, titles))
     curves = describe_learning_curves(groups)
     advice = _advise_next(runs)
     yield replace(head, text=[*head.text, *ema_notes, *extension_notes, *curves, *advice])
@@ -137,11 +139,11 @@ def _build_data_sections(
         figures = list(_make_figures(rows, published, price or 0.0, prefix))
         yield PageSection("Accuracy", figures=figures)
     if len(runs) > 1:
-        titles = {row["title"] for row in front}
+        best = {row["title"] for row in front}
         front_folders = {
             run.folder
-            for group, name in zip(groups, names, strict=True)
-            if _name_group(group, name) in titles
+            for group, title in zip(groups, titles, strict=True)
+            if title in best
             for run in group.runs
         }
         yield PageSection("All runs", tables=[_make_run_table(runs_by_label, front_folders, price)])
@@ -215,22 +217,20 @@ def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
         yield f"Next: resnet-recipes predict {shlex.quote(str(best.folder))} IMAGES"
 
 
-def _judge_best(groups: Sequence[SeedGroup], names: Sequence[str]) -> Iterator[str]:
-    """Yield whether the best group is more accurate than the second, on the same images."""
-    finished_runs = [pair for pair in zip(groups, names, strict=True) if pair[0].top1]
-    best = sorted(finished_runs, key=lambda pair: -mean(pair[0].top1))[:2]
+def _judge_best(groups: Sequence[SeedGroup], titles: Sequence[str]) -> Iterator[str]:
+    """Yield the groups as accurate as the best, and compare the best two on the same images."""
+    ranked = [pair for pair in zip(groups, titles, strict=True) if pair[0].top1]
+    ranked.sort(key=lambda pair: (-mean(pair[0].top1), pair[0].mean("minutes") or 0.0))
+    ties = [title for group, title in ranked[1:] if mean(group.top1) == mean(ranked[0][0].top1)]
+    if ties:
+        yield f"Equally accurate: {', '.join(ties)}."
     correct_images = [
         [correct for run in group.runs if (correct := CorrectImages.read(run.folder))]
-        for group, _ in best
+        for group, _ in ranked[:2]
     ]
     if len(correct_images) > 1 and (difference := PairedDifference.of(*correct_images)):
-        title = " vs. ".join(_name_group(group, name) for group, name in best)
-        yield " ".join(describe_pair(title, difference))
-
-
-def _name_group(group: SeedGroup, settings: str) -> str:
-    """Return the name of a single run with its settings, or the settings of several runs."""
-    return settings if len(group.runs) > 1 else f"{group.runs[0].name} ({settings})"
+        pair = " vs. ".join(title for _, title in ranked[:2])
+        yield " ".join(describe_pair(pair, difference))
 
 
 def _describe_best(
@@ -294,7 +294,8 @@ def _make_figures(
         )
         cost_note = f"; published results by training time, at {format_price(P4D_DOLLARS_PER_HOUR)}"
     usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
-    lines_note = "".join(_describe_lines(rows, open_points))
+    has_front = len(list(charts.find_pareto(rows or open_points, "minutes"))) > 1
+    lines_note = "The dashed line is the Pareto front. " if has_front else ""
     prices = f"{format_price(price)}, for the wall time of each run"
     axes = {
         "minutes": (
@@ -317,17 +318,6 @@ def _make_figures(
         values = {row[key] for row in rows}
         if key == "minutes" or (len(values) > 1 and all(values)):
             yield Figure(f"{prefix}{name}", caption, charts.plot_accuracy(rows, key, title, others))
-
-
-def _describe_lines(
-    rows: Sequence[dict[str, Any]], published: Sequence[dict[str, Any]]
-) -> Iterator[str]:
-    """Yield a sentence about each kind of line that a plot of these points has."""
-    counts = [Counter(row["series"] for row in part) for part in (rows, published)]
-    if max(chain(*(count.values() for count in counts)), default=0) > 1:
-        yield "Solid lines connect the durations of a recipe. "
-    if len(list(charts.find_pareto(rows or published, "minutes"))) > 1:
-        yield "The dashed line is the Pareto front. "
 
 
 def _make_group_row(group: SeedGroup, price: float) -> dict[str, Any]:
