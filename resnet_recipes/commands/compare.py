@@ -50,23 +50,23 @@ _NO_NOISE = "Only one run of each, so seed noise is unknown. Repeat them with se
 SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError unless the arguments are at least two runs."""
+def check(arguments: Arguments) -> tuple[list[RunRecord]]:
+    """Return the runs, each once. Raises RecipeError if they are not at least two."""
     names = arguments.positional
     others = [name for name in names if not find_run_path("RUN", name)]
     if others and {*others} <= {*Library().list_names()}:
         fix = Command.of("resnet-recipes", "diff", *names[:2])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
-    if len({run.folder.resolve() for run in read_runs(names)}) < 2:
+    distinct = {run.folder.resolve(): run for run in read_runs(names)}
+    if len(distinct) < 2:
         clause = "needs at least two different runs"
         raise RecipeError.of("COMMAND", shlex.join(["compare", *names]), clause, LIST)
+    return ([*distinct.values()],)
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments, runs: list[RunRecord]) -> int:
     """Print the differences in settings, machines and results of two or more runs."""
-    distinct = {run.folder.resolve(): run for run in read_runs(arguments.positional)}
-    runs = list(distinct.values())
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     settings = [read_settings(run.folder) for run in runs]
     tables = {

@@ -47,8 +47,8 @@ Options, with their defaults:
 )
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if SRC, DST or an option is wrong."""
+def check(arguments: Arguments) -> "tuple[Path, Path, ConvertOptions]":
+    """Return SRC, DST and the options. Raises RecipeError if one of them is wrong."""
     from resnet_recipes.data.convert.encode import ConvertOptions
     from resnet_recipes.data.convert.splits import plan_files
 
@@ -67,6 +67,7 @@ def check(arguments: Arguments) -> None:
                 _complete_command(problem, paths, others) for problem in error.problems
             ) from None
     errors.raise_if_any()
+    return source, target, options
 
 
 def _complete_command(problem: Problem, paths: Sequence[str], others: Sequence[str]) -> Problem:
@@ -83,13 +84,11 @@ def _complete_command(problem: Problem, paths: Sequence[str], others: Sequence[s
     return problem._replace(fix=Command(command))
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments, source: Path, target: Path, options: "ConvertOptions") -> int:
     """Print a forecast, convert unless --dry-run is set, and print the written files."""
     from resnet_recipes.data.convert import convert, forecast
     from resnet_recipes.data.convert.splits import count_finished, plan_files
 
-    source, target, changes = _split_paths_and_options(arguments)
-    options = _parse_options(changes)
     files = plan_files(source, target, options)
     if count_finished(files) == len(files):
         say(f"already converted: {target}")

@@ -35,8 +35,11 @@ about: {parent} with changes
 """
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if the recipe cannot be inherited, or if FILE cannot be its name."""
+def check(arguments: Arguments) -> tuple[Entry, Path]:
+    """Return the recipe to inherit from, and the path of the new one.
+
+    Raises RecipeError if the recipe cannot be inherited, or if FILE cannot be its name.
+    """
     source, file = arguments.positional
     errors = ErrorCollector()
     recipes = Library(arguments.recipes).list_names()
@@ -45,14 +48,15 @@ def check(arguments: Arguments) -> None:
         swapped = Command.of("resnet-recipes", "cp", file, str(path))
         raise RecipeError.of("COMMAND", f"cp {source} {file}", "needs the recipe first", swapped)
     with errors:
-        run = find_run_path("NAME", source.removeprefix("recipe=").removesuffix(f"/{CONFIG}"))
+        name = source.removeprefix("recipe=")
+        run = find_run_path("NAME", name.removesuffix(f"/{CONFIG}"))
         record = read_run(run) if run and source not in recipes else None
         if record and record.recipe in recipes:
             fix = Command.of("resnet-recipes", "cp", record.recipe, file)
             settings = " ".join(record.shown_changes)
             hint = Hint(f"the run changes {settings}" if settings else "")
             raise RecipeError.of("NAME", source, "is a run, not a recipe", (fix, hint))
-        parent = _read_parent(arguments)
+        parent = Library(arguments.recipes).read_valid_chain(name)[-1].entry
         if parent.origin == "file":
             clause = "is a file outside recipes/, and recipes inherit from names only"
             hint = Hint(f"move it to recipes/{parent.path.name}")
@@ -66,19 +70,17 @@ def check(arguments: Arguments) -> None:
             raise RecipeError.of("FILE", str(path), clause, str(free))
         parse_new_path("FILE", file)
     errors.raise_if_any()
+    return parent, path
 
 
-def run(arguments: Arguments) -> int:
+def run(_: Arguments, parent: Entry, path: Path) -> int:
     """Write a recipe file that inherits from another file."""
-    _, file = arguments.positional
-    path = parse_path("FILE", file)
-    parent = _read_parent(arguments)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(CHILD.format(parent=parent.name, name=path.stem), encoding="utf-8")
     except OSError as error:
         clause = f"cannot be written: {error.strerror}: {path.parent}"
-        raise RecipeError.of("FILE", file, clause, f"recipes/{path.name}") from None
+        raise RecipeError.of("FILE", str(path), clause, f"recipes/{path.name}") from None
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
     name = path.stem if by_name else shorten_path(path)
     print(f"saved {shorten_path(path)}")
@@ -86,9 +88,3 @@ def run(arguments: Arguments) -> int:
         say(f"note: it hides the packaged recipe {name}")
     print(format_advice(Hint(f"resnet-train {name} data=PATH --dry-run")))
     return 0
-
-
-def _read_parent(arguments: Arguments) -> Entry:
-    """Return the recipe to inherit from. Raises RecipeError if it cannot be read."""
-    name = arguments.positional[0].removeprefix("recipe=")
-    return Library(arguments.recipes).read_valid_chain(name)[-1].entry

@@ -1,8 +1,10 @@
 """`resnet-recipes diff A B`: the settings that differ between two recipes or runs."""
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from resnet_recipes.base.error_collector import ErrorCollector
+from resnet_recipes.base.error_collector import collect
 from resnet_recipes.base.errors import Fix, Kind, Problem, RecipeError
 from resnet_recipes.base.suggestions import find_closest, find_part
 from resnet_recipes.base.text import escape_controls
@@ -27,8 +29,8 @@ USAGE = Usage(
 )
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if an argument is neither a recipe nor a run."""
+def check(arguments: Arguments) -> tuple[list[dict[str, str]]]:
+    """Return the settings of both. Raises RecipeError if one is neither a recipe nor a run."""
     recipes = Library(arguments.recipes).list_names()
     problems = list[Problem]()
     runs = [path.name for path in iterate_newest_runs(ROOT)]
@@ -43,17 +45,12 @@ def check(arguments: Arguments) -> None:
         problem = Problem("RECIPE|RUN", name, "unknown recipe or run", fix, typed=argument)
         problems.append(problem._replace(kind=Kind.UNKNOWN))
     RecipeError.raise_if_any(problems)
+    return (collect(partial(_read_settings, arguments.recipes), arguments.positional),)
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments, settings: list[dict[str, str]]) -> int:
     """Print each setting that differs, with both values."""
     names = arguments.positional
-    settings = list[dict[str, str]]()
-    errors = ErrorCollector()
-    for argument in names:
-        with errors:
-            settings.append(_read_settings(argument, arguments.recipes))
-    errors.raise_if_any()
     differing = [*find_differences(settings).items()]
     rows = [{"setting": key, **dict(zip(names, values, strict=True))} for key, values in differing]
     first, second = map(escape_controls, names)
@@ -65,8 +62,8 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _read_settings(argument: str, folder: Path | None) -> dict[str, str]:
-    """Return every setting of a recipe or of a run except its name, as text."""
+def _read_settings(folder: Path | None, argument: str) -> Iterator[dict[str, str]]:
+    """Yield every setting of a recipe or of a run except its name, as text."""
     name = argument.removeprefix("recipe=")
     run = None if name in Library(folder).list_names() else find_run_path("RECIPE|RUN", argument)
     from resnet_recipes.recipe import frozen_recipe
@@ -78,4 +75,4 @@ def _read_settings(argument: str, folder: Path | None) -> dict[str, str]:
         recipe = compose(name, folder=folder, needs_data=False).recipe
     settings = format_settings(frozen_recipe.to_tree(recipe))
     del settings["name"]  # the heading of its column
-    return settings
+    yield settings

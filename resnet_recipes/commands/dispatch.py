@@ -7,6 +7,7 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from resnet_recipes import __version__
 from resnet_recipes.base.error_collector import ErrorCollector
@@ -48,7 +49,8 @@ from resnet_recipes.jobs.lookup import LAST
 from resnet_recipes.recipe.library import Library, read
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a module in this
-#: folder with USAGE, run(), and perhaps check(), and is imported when it is used.
+#: folder with USAGE, run(), and perhaps check(), and is imported when it is used. A check returns
+#: the further arguments of run(), or None.
 COMMANDS = (
     "ls",
     "show",
@@ -108,7 +110,7 @@ def train(argv: Sequence[str]) -> int:
         return run(["ls", *others])
     if argv[0] not in Library().list_names():
         _reject_foreign_command(argv)
-    arguments = _parse_and_check("train", argv)
+    arguments, checked = _parse_and_check("train", argv)
     name = _choose_module(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
     if starts and external_launcher.find_launcher():
@@ -121,7 +123,7 @@ def train(argv: Sequence[str]) -> int:
         arguments = replace(arguments, positional=others)
     if name in ("train", "plan", "sweep") and "--resume" not in arguments:
         check_recipe(arguments)
-    return _import_module(name).run(arguments)
+    return _import_module(name).run(arguments, *checked)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -154,17 +156,22 @@ def run(argv: Sequence[str]) -> int:
     if {"--help", "-h"} & set(rest):
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
-    arguments = _parse_and_check(name, rest)
+    arguments, checked = _parse_and_check(name, rest)
     if usage.takes_recipe and (usage.needs_recipe or has_recipe(arguments)):
         check_recipe(arguments)
-    return _import_module(name).run(arguments)
+    return _import_module(name).run(arguments, *checked)
 
 
-def _parse_and_check(name: str, argv: Sequence[str]) -> Arguments:
-    """Return the arguments of a command. Raises RecipeError with every problem that is found."""
+def _parse_and_check(name: str, argv: Sequence[str]) -> tuple[Arguments, tuple[Any, ...]]:
+    """Return the arguments of a command, and the further arguments of its run().
+
+    Raises RecipeError with every problem that is found.
+    """
     usage = get_usage(name)
+    checked = ()
 
     def check(arguments: Arguments) -> Arguments:
+        nonlocal checked
         if usage.takes_recipe:
             arguments = name_recipe(arguments)
         errors = ErrorCollector()
@@ -174,12 +181,12 @@ def _parse_and_check(name: str, argv: Sequence[str]) -> Arguments:
         module = _import_module(_choose_module(arguments) if name == "train" else name)
         with errors:
             if hasattr(module, "check"):
-                module.check(arguments)
+                checked = module.check(arguments) or ()
         errors.raise_if_any()
         return arguments
 
     arguments = parse_arguments(argv, usage, check, partial(_check_other_settings, name, argv))
-    return resolve_weights(replace_extend(arguments))
+    return resolve_weights(replace_extend(arguments)), checked
 
 
 def _find_unused_flags(arguments: Arguments) -> Iterator[Problem]:

@@ -72,9 +72,14 @@ _FOREIGN_TOPICS = {
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if the topic is unknown, or if its arguments are wrong."""
-    topic, paths, settings = _split_topic_paths_settings(arguments.positional)
+def check(arguments: Arguments) -> tuple[str, Path | None, list[str]]:
+    """Return the topic, its folder and the settings.
+
+    Raises RecipeError if the topic is unknown, or if its arguments are wrong.
+    """
+    topic, *rest = arguments.positional or ["machine"]
+    settings = [argument for argument in rest if is_setting(argument)]
+    paths = [argument for argument in rest if argument not in settings]
     if topic not in (*_TOPICS, "machine"):
         topics = ("data PATH", "native", "gpu", "run [PATH]")
         folder = get_value([topic], *DATA_KEYS) or topic
@@ -105,24 +110,16 @@ def check(arguments: Arguments) -> None:
             form = Hint("resnet-recipes doctor data PATH --fix-val MAP")
             raise RecipeError.of("--fix-val", None, clause, form)
     errors.raise_if_any()
+    return topic, parse_path("PATH", paths[0]) if paths else None, settings
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments, topic: str, path: Path | None, settings: list[str]) -> int:
     """Check one topic (default: all but data), and print the findings; 3 if a fix is required."""
-    topic, paths, settings = _split_topic_paths_settings(arguments.positional)
-    path = parse_path("PATH", paths[0]) if paths else None
     if path and "--fix-val" in arguments:
         return _fix_val(path, arguments)
     findings = _check_topics(topic, path, arguments, settings)
     show(arguments, to_json(topic, findings), _format_findings(findings))
     return get_exit_code(findings)
-
-
-def _split_topic_paths_settings(positional: Sequence[str]) -> tuple[str, list[str], list[str]]:
-    """Return the topic, the paths and the settings."""
-    topic, *rest = positional or ["machine"]
-    settings = [argument for argument in rest if is_setting(argument)]
-    return topic, [argument for argument in rest if argument not in settings], settings
 
 
 def _check_paths(topic: str, paths: Sequence[str]) -> None:

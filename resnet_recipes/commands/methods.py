@@ -16,35 +16,30 @@ USAGE = Usage(
 )
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if a method is unknown."""
-    cards = _get_cards()
+def check(arguments: Arguments) -> tuple[list[type]]:
+    """Return the methods and optimizers to show. Raises RecipeError if one of them is unknown."""
+    from resnet_recipes.methods import ORDER
+    from resnet_recipes.methods.optimizers import OPTIMIZERS
+
+    cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     names = arguments.positional
     if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
         if named := [name for name in names if name in cards]:  # as in: methods show mixup
             problem = problem._replace(fix=Command.of("resnet-recipes", "methods", *named))
         raise RecipeError([problem._replace(valid=() if problem.fix else problem.valid)])
+    return ([cards[name] for name in names],)
 
 
-def _get_cards() -> dict[str, type]:
-    """Return all methods and optimizers by name."""
-    from resnet_recipes.methods import ORDER
-    from resnet_recipes.methods.optimizers import OPTIMIZERS
-
-    return {item.name: item for item in (*ORDER, *OPTIMIZERS)}
-
-
-def run(arguments: Arguments) -> int:
+def run(_: Arguments, shown: list[type]) -> int:
     """Print one line per method and optimizer, or the complete card of one of them."""
     from resnet_recipes.methods import ORDER
     from resnet_recipes.methods.optimizers import OPTIMIZERS
 
     width = get_page_width()
-    cards = _get_cards()
-    for name in arguments.positional:
-        print("\n".join(_format_page(cards[name], width)))
-    if not arguments.positional:
+    for item in shown:
+        print("\n".join(_format_page(item, width)))
+    if not shown:
         order = f"Methods are listed in the order they run. For details, run: {USAGE.example}"
         lines = [*_list_cards(ORDER, width), "", *wrap_text(order, width), ""]
         lines += ["Optimizers, chosen by optimizer.name:", "", *_list_cards(OPTIMIZERS, width)]

@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.error_collector import ErrorCollector
@@ -68,12 +67,19 @@ _MAX_NAMED = 10  # unreadable images to name
 _IN_GALLERY = 1000  # images in the gallery
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if an argument is wrong, or if an output file is not ours."""
+def check(arguments: Arguments) -> tuple[list[str], "list[str | Pixels]", int]:
+    """Return the network with its settings, the images, and the number of classes to print.
+
+    Raises RecipeError if an argument is wrong, or if an output file is not ours.
+    """
     from resnet_recipes.inference.images import find_images
     from resnet_recipes.report.page.html import GALLERY_HEAD, require_own
 
-    network, images = _split_network_and_images(arguments.positional)
+    first = arguments.positional[:1]
+    others = arguments.positional[1:]
+    settings = [argument for argument in others if is_setting(argument)]
+    network = [*first, *settings]
+    images = [parse_path("IMAGE", argument) for argument in others if argument not in settings]
     top = arguments.flags.get("--top", "5")
     errors = ErrorCollector()
     with errors:
@@ -85,20 +91,17 @@ def check(arguments: Arguments) -> None:
         RecipeError.raise_if_any(_find_argument_problems(arguments, bool(images)))
         with errors:
             check_network(network, USAGE)
-        find_images(images)
+        paths = find_images(images)
     errors.raise_if_any()
+    return network, paths, int(top)
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments, opened: list[str], paths: "list[str | Pixels]", top: int) -> int:
     """Print one row per image, in the order of the arguments and, within a folder, by name."""
     from resnet_recipes.data.imagenet import find_english_name
-    from resnet_recipes.inference.images import find_images
     from resnet_recipes.inference.trained_network import predict_images
 
-    opened, images = _split_network_and_images(arguments.positional)
-    paths = find_images(images)
     network = open_network(opened, USAGE).to_device()
-    top = int(arguments.flags.get("--top", "5"))
     class_count = min(top, network.network.about.num_classes)
     bad: list[Prediction] = []
     counted: Iterable[Prediction] = _count(
@@ -124,15 +127,6 @@ def run(arguments: Arguments) -> int:
         text = "\n".join(_describe_unread(bad, len(paths)))
         say(f"error: {text}\n\n[exit {ExitCode.NOT_READY}]" if failed else text)
     return ExitCode.NOT_READY if failed else ExitCode.DONE
-
-
-def _split_network_and_images(positional: Sequence[str]) -> tuple[list[str], list[Path]]:
-    """Return the network with its settings, and the paths of images."""
-    first = positional[:1]
-    rest = positional[1:]
-    settings = [argument for argument in rest if is_setting(argument)]
-    images = [parse_path("IMAGE", argument) for argument in rest if argument not in settings]
-    return [*first, *settings], images
 
 
 def _find_argument_problems(arguments: Arguments, has_images: bool) -> Iterator[Problem]:

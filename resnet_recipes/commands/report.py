@@ -35,13 +35,16 @@ _PAGE = "report.html"  # the default of --out
 _PUBLISHED = Command("resnet-recipes report --published")
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if a flag is wrong, a run is missing or an output file is not ours."""
+def check(arguments: Arguments) -> tuple[list[RunRecord], float | None]:
+    """Return the runs to plot and the price per hour.
+
+    Raises RecipeError if a flag is wrong, a run is missing or an output file is not ours.
+    """
     flags = arguments.flags
     errors = ErrorCollector()
     is_new = not is_ours(parse_path("--out", flags.get("--out", _PAGE)), REPORT_HEAD)
     with errors:
-        read_price(flags.get("--price"))
+        price = read_price(flags.get("--price"))
     with errors:
         if is_new:
             parse_new_path("--out", flags.get("--out", _PAGE))
@@ -59,8 +62,9 @@ def check(arguments: Arguments) -> None:
             clause = "cannot be combined with runs"
             fix = (_PUBLISHED, Command.of("resnet-recipes", "report", *arguments.positional))
             raise RecipeError.of("--published", None, clause, fix)
-        _find_runs(arguments)
+        runs = _find_runs(arguments)
     errors.raise_if_any()
+    return runs, price
 
 
 def _find_runs(arguments: Arguments) -> list[RunRecord]:
@@ -77,10 +81,8 @@ def _find_runs(arguments: Arguments) -> list[RunRecord]:
     return runs
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments, runs: list[RunRecord], price: float | None) -> int:
     """Write the page; with --png also write each plot as an image."""
-    price = read_price(arguments.flags.get("--price"))
-    runs = _find_runs(arguments)
     sections = list(build_sections(runs, price))
     title = format_count(len(runs), "run")
     if "--published" in arguments:

@@ -20,28 +20,25 @@ USAGE = Usage(
 )
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if the recipe or one of its parents cannot be read."""
-    _read_chain(arguments)
-
-
-def _read_chain(arguments: Arguments) -> list[Link]:
+def check(arguments: Arguments) -> tuple[list[Link]]:
+    """Return the recipe and its parents. Raises RecipeError if one of them cannot be read."""
     name = arguments.flags.get("--describe") or arguments.positional[0].removeprefix("recipe=")
-    return Library(arguments.recipes).read_valid_chain(name)
+    return (Library(arguments.recipes).read_valid_chain(name),)
 
 
-def run(arguments: Arguments) -> int:
+def run(_: Arguments, chain: list[Link]) -> int:
     """Print a recipe's file with its path, after the files that it inherits from.
 
     On a terminal, long lines are folded.
     """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for entry, document, _ in _read_chain(arguments):
+    for link in chain:
+        entry = link.entry
         hides = f", hides the packaged {entry.name}" if entry.shadows else ""
         print(f"# {entry.name}: {escape_controls(entry.path)} ({entry.origin}{hides})")
-        print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")
+        print(f"# sha256 {hashlib.sha256(link.document.raw).hexdigest()}")
         print()
-        for line in document.raw.decode("utf-8-sig").rstrip().splitlines():
+        for line in link.document.raw.decode("utf-8-sig").rstrip().splitlines():
             text = escape_controls(line.expandtabs())
             print(fold(text, width) if width else text)
         print()

@@ -5,6 +5,7 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError
 from resnet_recipes.command_line.arguments import Arguments
@@ -30,20 +31,18 @@ USAGE = Usage(
 _REASON = "`resnet-recipes stop`"
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError unless the argument is a run whose process can be stopped."""
+def check(arguments: Arguments) -> tuple[Path, int]:
+    """Return the folder of the run and its process. Raises RecipeError if it cannot be stopped."""
     folder = find_run(*arguments.positional)
     record = read_run(folder)
     if record and record.resumable:
         clause = f"is {record.state} at {record.progress}"
         raise NotReadyError.at(folder, clause, record.resume)
-    find_holder(folder)
+    return folder, find_holder(folder)
 
 
-def run(arguments: Arguments) -> int:
+def run(_: Arguments, folder: Path, process: int) -> int:
     """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
-    folder = find_run(*arguments.positional)
-    process = find_holder(folder)
     with suppress(OSError):  # a full disk must not prevent the stop
         (folder / STOP).write_text(_REASON)
     with suppress(ProcessLookupError):  # the run has just ended

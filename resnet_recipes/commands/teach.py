@@ -31,11 +31,15 @@ again.""",
 )
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if the value of a flag is wrong, with the problems of the teacher."""
+def check(arguments: Arguments) -> tuple[str, str, str]:
+    """Return the values of --top, --cycle and --out.
+
+    Raises RecipeError if one of them is wrong, with the problems of the teacher.
+    """
     from resnet_recipes.jobs.teach import check_options, plan_soft_labels
 
-    options = _read_store_options(arguments)
+    flags = arguments.flags
+    options = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
     errors = ErrorCollector()
     with errors:
         check_options(*options)
@@ -43,13 +47,14 @@ def check(arguments: Arguments) -> None:
         if errors.problems:
             plan_soft_labels(compose_recipe(arguments), *options, say)
     errors.raise_if_any()
+    return options
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments, top: str, cycle: str, out: str) -> int:
     """Print the cost; unless --dry-run is set, write the file and print the next command."""
     from resnet_recipes.jobs.teach import plan_soft_labels
 
-    labels = plan_soft_labels(compose_recipe(arguments), *_read_store_options(arguments), say)
+    labels = plan_soft_labels(compose_recipe(arguments), top, cycle, out, say)
     if "--dry-run" in arguments:
         return 0
     path = labels.write(say)
@@ -57,12 +62,6 @@ def run(arguments: Arguments) -> int:
     if command := _find_training_command(arguments, path):
         say(format_advice(command))
     return 0
-
-
-def _read_store_options(arguments: Arguments) -> tuple[str, str, str]:
-    """Return the values of --top, --cycle and --out."""
-    flags = arguments.flags
-    return flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
 
 
 def _find_training_command(arguments: Arguments, path: Path) -> str:

@@ -44,14 +44,14 @@ _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 READ_INTERVAL_SECONDS = 1.0
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError unless the argument is a run that can be read."""
-    read_runs(arguments.positional)
-
-
-def run(arguments: Arguments) -> int:
-    """Show the run until it ends or Ctrl-C is pressed."""
+def check(arguments: Arguments) -> tuple[RunRecord]:
+    """Return the run. Raises RecipeError if it cannot be read."""
     (record,) = read_runs(arguments.positional)
+    return (record,)
+
+
+def run(arguments: Arguments, record: RunRecord) -> int:
+    """Show the run until it ends or Ctrl-C is pressed."""
     folder = record.folder
     if "--once" in arguments:
         for line in _format_run(record, read_metrics(folder / METRICS)):
