@@ -19,7 +19,7 @@ wheel=$(ls "$work"/*.whl)
 
 "$python" -c 'import sys, zipfile; print(*zipfile.ZipFile(sys.argv[1]).namelist(), sep="\n")' "$wheel" | sort >"$work/contents"
 {
-    git ls-tree -r --name-only HEAD resnet_recipes hydra_plugins | grep -E '\.py$|/known/.*\.jpg$'
+    git ls-tree -r --name-only HEAD resnet_recipes hydra_plugins | grep -E '\.(py|csv)$|/known/.*\.jpg$'
     git ls-tree -r --name-only HEAD recipes | sed 's,^,resnet_recipes/,'
 } | sort >"$work/expected"
 missing_files=$(comm -13 "$work/contents" "$work/expected")

@@ -7,7 +7,7 @@ from resnet_recipes.base.errors import BrokenRuleError, Fix, Hint, Problem, Reci
 from resnet_recipes.base.field_types import convert, find_dataclasses, get_field_types
 from resnet_recipes.base.limits import IsDuration, find_broken_limits, get_limits
 from resnet_recipes.base.suggestions import find_closest
-from resnet_recipes.base.value_suggestions import add_likely_value
+from resnet_recipes.base.suggestions.values import add_likely_value
 
 
 class Section:

@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import Command, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.suggestions import guess_flag_value
-from resnet_recipes.base.value_suggestions import read_time
+from resnet_recipes.base.suggestions.values import read_time
 from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
     GPUS_KEYS,

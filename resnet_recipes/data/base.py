@@ -16,7 +16,7 @@ from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.reading import make_read_error, read_json
 from resnet_recipes.base.section import Section
-from resnet_recipes.base.value_suggestions import add_likely_value
+from resnet_recipes.base.suggestions.values import add_likely_value
 from resnet_recipes.data.root import find_address_problems
 
 #: Values of `sampling` by name: 0 is natural class frequencies, 1 is equal frequencies.

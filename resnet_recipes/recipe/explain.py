@@ -23,7 +23,7 @@ from resnet_recipes.base.suggestions import (
     suggest_printing_settings,
     translate,
 )
-from resnet_recipes.base.value_suggestions import ON, read_time
+from resnet_recipes.base.suggestions.values import ON, read_time
 from resnet_recipes.recipe.build import (
     build_recipe,
     find_owners,

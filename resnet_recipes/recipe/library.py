@@ -32,7 +32,7 @@ from resnet_recipes.base.errors import (
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import make_unknown_problem
-from resnet_recipes.base.value_suggestions import read_epochs
+from resnet_recipes.base.suggestions.values import read_epochs
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.strict_yaml import GROUPS, Document, parse_scalar, shorten_path
 from resnet_recipes.run_folder import CONFIG

@@ -20,7 +20,7 @@ from resnet_recipes.base.field_types import describe_type, find_dataclasses, is_
 from resnet_recipes.base.money import clean_price
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import EMPTY_CLAUSE, is_fetched, parse_path
-from resnet_recipes.base.value_suggestions import add_likely_value, read_epochs
+from resnet_recipes.base.suggestions.values import add_likely_value, read_epochs
 from resnet_recipes.recipe.build import find_owners, fit_sections, get_setting_type
 from resnet_recipes.recipe.hydra_compose import (
     OWN_APPLICATION,

@@ -21,7 +21,7 @@ from resnet_recipes.base.limits import (
     ZeroToOne,
 )
 from resnet_recipes.base.section import Section
-from resnet_recipes.base.value_suggestions import read_budget
+from resnet_recipes.base.suggestions.values import read_budget
 
 AUTO = "auto"  # batch.bn_size that a run finds by trying
 

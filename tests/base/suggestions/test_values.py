@@ -8,7 +8,7 @@ import pytest
 from resnet_recipes.base.errors import Kind, Problem, Value
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.suggestions import UNITS
-from resnet_recipes.base.value_suggestions import add_likely_value, read_epochs, read_time
+from resnet_recipes.base.suggestions.values import add_likely_value, read_epochs, read_time
 from resnet_recipes.recipe.sections import PrecisionConfig
 from tests.tables import parse_rows
 
