@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from resnet_recipes.jobs import heartbeat
-from resnet_recipes.jobs.heartbeat import RankMonitor
+from resnet_recipes.jobs.ranks import heartbeat
+from resnet_recipes.jobs.ranks.heartbeat import RankMonitor
 from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.training.checkpoint import Checkpoints
 

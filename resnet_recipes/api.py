@@ -23,13 +23,13 @@ from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.jobs import new_run
-from resnet_recipes.jobs.budget import plan_here, resolve_plan
 from resnet_recipes.jobs.checks import check_validation_images
-from resnet_recipes.jobs.heartbeat import HeartbeatWriter
 from resnet_recipes.jobs.lookup import find_network
-from resnet_recipes.jobs.measure import measure_time
-from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
-from resnet_recipes.jobs.signals import Interruption, handle_signals
+from resnet_recipes.jobs.machine.budget import plan_here, resolve_plan
+from resnet_recipes.jobs.machine.measure import measure_time
+from resnet_recipes.jobs.ranks.heartbeat import HeartbeatWriter
+from resnet_recipes.jobs.ranks.rank import LaunchFacts, RankProcess
+from resnet_recipes.jobs.ranks.signals import Interruption, handle_signals
 from resnet_recipes.planning.estimate import Estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe import compose as composing

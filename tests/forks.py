@@ -33,7 +33,7 @@ import torchvision
 
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.jobs import train
-from resnet_recipes.jobs.rank import die_with_parent
+from resnet_recipes.jobs.ranks.rank import die_with_parent
 from tests.tiny_networks import build_narrow_resnet18, build_shallow_resnet18
 
 #: Modules that are imported before processes are forked.

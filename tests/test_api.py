@@ -20,7 +20,7 @@ import resnet_recipes
 from resnet_recipes.api import RunResult
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.commands.methods import format_example
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.network import about
@@ -355,7 +355,7 @@ def test_teach_stores_outputs_that_a_run_uses(images, tmp_path, monkeypatch, for
         with pytest.raises(resnet_recipes.RecipeError, match="must be a whole number from"):
             resnet_recipes.teach(recipe, **mistake)
     monkeypatch.setattr(torchvision.models, "resnet18", build_shallow_resnet18)  # as in the program
-    monkeypatch.setattr("resnet_recipes.jobs.launcher.start", lambda *_: Ending(75))
+    monkeypatch.setattr("resnet_recipes.jobs.ranks.launcher.start", lambda *_: Ending(75))
     with pytest.raises(TrainingError, match="the same command continues") as stopped:
         resnet_recipes.teach(recipe, "stopped", cycle=1)
     assert stopped.value.exit_code == 75

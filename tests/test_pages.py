@@ -58,7 +58,8 @@ def test_tests_named_in_faults_exist():
     assert len(places) > 60
     missing = []
     for name, tests in places:
-        files = [ROOT / "tests" / folder / name for folder in FAULT_FOLDERS]
+        folders = [ROOT / "tests" / folder for folder in FAULT_FOLDERS]
+        files = [path for folder in folders for path in folder.rglob(name)]
         files = [ROOT / name] if name.startswith("tests/") else files
         text = "\n".join(path.read_text() for path in files if path.exists())
         missing += [name] if not text else []

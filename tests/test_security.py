@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.jobs.group import Group, build_environments
+from resnet_recipes.jobs.ranks.group import Group, build_environments
 from tests.checks import get_recipe_error
 
 #: Recipe files that try to run code, to read other files, or to take minutes. MARKER is a file that
@@ -142,7 +142,7 @@ def test_ranks_ignore_modules_of_current_folder(work_folder):
     for name in ("ctypes.py", "resnet_recipes/__init__.py", "hydra_plugins/evil.py", "torch.py"):
         (work_folder / name).parent.mkdir(exist_ok=True)
         (work_folder / name).write_text(plant)
-    command = [sys.executable, "-m", "resnet_recipes.jobs.rank"]
+    command = [sys.executable, "-m", "resnet_recipes.jobs.ranks.rank"]
     subprocess.run(command, env=build_environments(Group(), attempt=0)[0], check=True, timeout=60)
     assert not marker.exists()
     subprocess.run(command, capture_output=True, timeout=60)

@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from resnet_recipes.jobs import heartbeat
+from resnet_recipes.jobs.ranks import heartbeat
 from resnet_recipes.run_folder.ending import read_ending
 
 RECIPE = """

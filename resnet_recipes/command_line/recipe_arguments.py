@@ -30,7 +30,7 @@ from resnet_recipes.command_line.arguments import (
     select_arguments,
 )
 from resnet_recipes.command_line.printing import say
-from resnet_recipes.jobs import external_launcher
+from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
 
@@ -92,7 +92,7 @@ def plan_run(
     from resnet_recipes import data
     from resnet_recipes.data.demo import DEMO_FACTS
     from resnet_recipes.jobs import new_run
-    from resnet_recipes.jobs.group import count_ranks
+    from resnet_recipes.jobs.ranks.group import count_ranks
 
     config = result.recipe.data
     facts = {} if facts is None else facts
@@ -181,7 +181,7 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     """Return the best recipe for a budget, and report the reason."""
     from resnet_recipes.jobs.candidates import find_candidates
-    from resnet_recipes.jobs.measure import UNKNOWN_TIME
+    from resnet_recipes.jobs.machine.measure import UNKNOWN_TIME
 
     names = Library(arguments.recipes).list_names()
     candidates = find_candidates(changes, arguments.recipes, names)

@@ -44,8 +44,8 @@ from resnet_recipes.command_line.run_arguments import (
     resolve_weights,
 )
 from resnet_recipes.command_line.usage import Usage, format_row
-from resnet_recipes.jobs import external_launcher
 from resnet_recipes.jobs.lookup import LAST
+from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.recipe.library import Library, read
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a module in this

@@ -100,8 +100,8 @@ def check(arguments: Arguments) -> None:
 
 def run(arguments: Arguments) -> int:
     """Measure, or use an earlier measurement, and print the estimate."""
-    from resnet_recipes.jobs.budget import plan_here
-    from resnet_recipes.jobs.measure import measure_time, train_epochs
+    from resnet_recipes.jobs.machine.budget import plan_here
+    from resnet_recipes.jobs.machine.measure import measure_time, train_epochs
 
     price_flag = read_price(arguments.flags.get("--price"))
     count = _read_count(arguments)
@@ -209,7 +209,7 @@ def _format_parts(speeds: "Speeds", image_size: int) -> dict[str, str]:
 
 def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     """Yield the largest cost of the run, with settings that reduce it."""
-    from resnet_recipes.jobs.loading import note_loading
+    from resnet_recipes.jobs.machine.loading import note_loading
     from resnet_recipes.methods import ORDER
     from resnet_recipes.planning.estimate import note_contradiction, note_evaluations
 

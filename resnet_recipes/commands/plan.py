@@ -14,14 +14,14 @@ from resnet_recipes.command_line.printing import get_page_width, say, show
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, plan_run
 from resnet_recipes.command_line.run_arguments import find_resumed
 from resnet_recipes.command_line.usage import JSON, RECIPES, Scope, Usage
-from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.group import is_for_gpus, iterate_warnings
+from resnet_recipes.jobs.ranks import external_launcher
+from resnet_recipes.jobs.ranks.group import is_for_gpus, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder import CHECKPOINTS, METRICS
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 
 if TYPE_CHECKING:
-    from resnet_recipes.jobs.measure import MemoryForecast
+    from resnet_recipes.jobs.machine.measure import MemoryForecast
     from resnet_recipes.planning.estimate import RunForecast
     from resnet_recipes.planning.plan import Plan
 
@@ -51,7 +51,7 @@ def run(arguments: Arguments) -> int:
 
     Without data, the plan assumes ImageNet.
     """
-    from resnet_recipes.jobs.budget import fit_budget
+    from resnet_recipes.jobs.machine.budget import fit_budget
     from resnet_recipes.jobs.resume import check_resume
     from resnet_recipes.planning import outline
 
@@ -97,7 +97,7 @@ def format_plan(
 
     `seconds_left` replaces the time of the run. Warnings come last, where a terminal stops.
     """
-    from resnet_recipes.jobs import measure
+    from resnet_recipes.jobs.machine import measure
     from resnet_recipes.planning import outline
     from resnet_recipes.planning.estimate import note_evaluations
 
@@ -188,8 +188,8 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
 
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield images kept in memory, and the time lost to loading."""
-    from resnet_recipes.jobs.loading import note_loading
-    from resnet_recipes.jobs.memory import list_options, plan_memory
+    from resnet_recipes.jobs.machine.loading import note_loading
+    from resnet_recipes.jobs.machine.memory import list_options, plan_memory
 
     if options := list_options(plan):
         yield "in memory", str(plan_memory(plan) or f"none: {options[-1]}")

@@ -33,11 +33,11 @@ from resnet_recipes.command_line.run_arguments import replace_extend, resolve_we
 from resnet_recipes.commands.plan import format_plan
 from resnet_recipes.commands.runs import format_runs, rank_settings
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.budget import fit_duration
 from resnet_recipes.jobs.checks import check_validation_images
 from resnet_recipes.jobs.extension import find_stable_state
-from resnet_recipes.jobs.measure import explain_unknown_time, predict_time
+from resnet_recipes.jobs.machine.budget import fit_duration
+from resnet_recipes.jobs.machine.measure import explain_unknown_time, predict_time
+from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.estimate import RunForecast
 from resnet_recipes.planning.plan import Plan

@@ -12,8 +12,8 @@ from resnet_recipes.command_line.printing import get_line_width, say
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
 from resnet_recipes.command_line.run_arguments import find_resumed, find_run_root
 from resnet_recipes.command_line.usage import RECIPES, Scope, Usage
-from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.group import make_group
+from resnet_recipes.jobs.ranks import external_launcher
+from resnet_recipes.jobs.ranks.group import make_group
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.lock import LockedFolder
 
@@ -94,7 +94,7 @@ def run(arguments: Arguments) -> int:
         return ExitCode.DONE
     if "--check" in arguments:
         return _check(arguments)
-    from resnet_recipes.jobs import launcher
+    from resnet_recipes.jobs.ranks import launcher
 
     locked_folder = prepare_run(arguments)
     if locked_folder is None:
@@ -136,7 +136,7 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
 
 def _plan_run(result: "Composed", arguments: Arguments) -> "Plan":
     """Return the plan of a new run, after generating the demo images if it reads them."""
-    from resnet_recipes.jobs.budget import resolve_plan
+    from resnet_recipes.jobs.machine.budget import resolve_plan
 
     plan = plan_run(result, arguments)
     if generate_demo(result.recipe):

@@ -16,9 +16,9 @@ from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
-from resnet_recipes.jobs.budget import fit_duration
-from resnet_recipes.jobs.group import make_group
-from resnet_recipes.jobs.measure import predict_time
+from resnet_recipes.jobs.machine.budget import fit_duration
+from resnet_recipes.jobs.machine.measure import predict_time
+from resnet_recipes.jobs.ranks.group import make_group
 from resnet_recipes.network import pretrained
 from resnet_recipes.planning.estimate import Estimate, estimate
 from resnet_recipes.planning.plan import Plan

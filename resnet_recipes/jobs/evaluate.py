@@ -12,8 +12,8 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.inference.trained_network import EvaluationResult, TrainedNetwork
-from resnet_recipes.jobs.group import make_group
-from resnet_recipes.jobs.rank import RankProcess, read_task, show_progress
+from resnet_recipes.jobs.ranks.group import make_group
+from resnet_recipes.jobs.ranks.rank import RankProcess, read_task, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe.frozen_recipe import read_with_digest

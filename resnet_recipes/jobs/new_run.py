@@ -29,8 +29,8 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.demo import DEMO_FACTS
 from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.jobs.extension import find_stable_state
-from resnet_recipes.jobs.group import find_group_problems
 from resnet_recipes.jobs.initial_weights import find_initial_weights
+from resnet_recipes.jobs.ranks.group import find_group_problems
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.disk import Disk
 from resnet_recipes.planning.plan import IMAGENET_FACTS, InitialWeights, Plan

@@ -28,9 +28,9 @@ from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.data.tensors import read_tensors
-from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.group import count_ranks, find_group_problems
 from resnet_recipes.jobs.lookup import LIST
+from resnet_recipes.jobs.ranks import external_launcher
+from resnet_recipes.jobs.ranks.group import count_ranks, find_group_problems
 from resnet_recipes.planning.disk import find_lack_of_space
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan

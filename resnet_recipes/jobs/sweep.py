@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import REJECTED_CODES, STOPPED_CODES, ExitCode
 from resnet_recipes.base.text import Say, format_minutes
-from resnet_recipes.jobs.rank import die_with_parent
-from resnet_recipes.jobs.signals import handle_signals
+from resnet_recipes.jobs.ranks.rank import die_with_parent
+from resnet_recipes.jobs.ranks.signals import handle_signals
 from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, LOGS, SUMMARY
 from resnet_recipes.run_folder.lock import is_running
 from resnet_recipes.run_folder.runs import read_run

@@ -13,9 +13,10 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import REJECTED_CODES, ExitCode, TrainingError
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.jobs import launcher, new_run
-from resnet_recipes.jobs.group import Group, make_group
-from resnet_recipes.jobs.rank import RankProcess, Spans
+from resnet_recipes.jobs import new_run
+from resnet_recipes.jobs.ranks import launcher
+from resnet_recipes.jobs.ranks.group import Group, make_group
+from resnet_recipes.jobs.ranks.rank import RankProcess, Spans
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen_recipe import freeze_with_digest
 from resnet_recipes.recipe.schema import Recipe
@@ -47,7 +48,7 @@ class Task(NamedTuple):
 
         Raises NotDoneError if a rank fails or is stopped.
         """
-        module = self.run_task.__module__.rpartition(".")[2]
+        module = self.run_task.__module__.removeprefix("resnet_recipes.jobs.")
         files = {
             CONFIG: freeze_with_digest(recipe),
             TASK: json.dumps({"task": module, **self.values}),

@@ -16,9 +16,9 @@ from resnet_recipes.data.soft_labels import (
     map_soft_labels,
     open_for_writing,
 )
-from resnet_recipes.jobs.budget import plan_unresolved, resolve_plan
-from resnet_recipes.jobs.group import make_group
-from resnet_recipes.jobs.rank import RankProcess, read_task, show_progress
+from resnet_recipes.jobs.machine.budget import plan_unresolved, resolve_plan
+from resnet_recipes.jobs.ranks.group import make_group
+from resnet_recipes.jobs.ranks.rank import RankProcess, read_task, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.methods import ORDER
 from resnet_recipes.planning.network_facts import count_teacher_flops
@@ -133,7 +133,7 @@ def _add_teacher(plan: Plan) -> Plan:
 
 def run_task(process: RankProcess) -> int:
     """Store a rank's part of the outputs. Raises NotReadyError if the file was replaced."""
-    from resnet_recipes.jobs.prepare import prepare_rank
+    from resnet_recipes.jobs.ranks.prepare import prepare_rank
     from resnet_recipes.training.soft_labels import write_soft_labels
 
     if (rank_plan := prepare_rank(process)) is None:

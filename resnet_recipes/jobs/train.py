@@ -11,9 +11,9 @@ import torch
 from resnet_recipes.base.errors import ExitCode, Hint, TrainingError
 from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.text import format_count
-from resnet_recipes.jobs.measure import make_speed_key
-from resnet_recipes.jobs.prepare import prepare_rank
-from resnet_recipes.jobs.rank import RankProcess, Spans, read_task
+from resnet_recipes.jobs.machine.measure import make_speed_key
+from resnet_recipes.jobs.ranks.prepare import prepare_rank
+from resnet_recipes.jobs.ranks.rank import RankProcess, Spans, read_task
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.estimate import estimate, read_measurement

@@ -48,7 +48,7 @@ def run_folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])
     folders = []
     monkeypatch.setattr(
-        "resnet_recipes.jobs.launcher.start",
+        "resnet_recipes.jobs.ranks.launcher.start",
         lambda held, *_: release_and_record(held, folders) or Ending(75),
     )
     return folders

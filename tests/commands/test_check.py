@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.jobs import checks, launcher
+from resnet_recipes.jobs import checks
+from resnet_recipes.jobs.ranks import launcher
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.images import create_random_images

@@ -1,4 +1,4 @@
-"""The output of `resnet-recipes estimate`; tests/jobs/test_ranks.py tests the ranks."""
+"""The output of `resnet-recipes estimate`; tests/jobs/ranks/test_ranks.py tests the ranks."""
 
 import json
 import re
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.jobs import launcher, measure
+from resnet_recipes.jobs.machine import measure
+from resnet_recipes.jobs.ranks import launcher
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder

@@ -11,7 +11,7 @@ from resnet_recipes import cuda
 from resnet_recipes.base import cores
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
-from resnet_recipes.jobs import loading, memory
+from resnet_recipes.jobs.machine import loading, memory
 from resnet_recipes.planning import estimate
 from tests.run_folders import create_folder_with_weights
 from tests.tables import parse_rows, parse_values

@@ -131,7 +131,7 @@ train mild data=/data max_duration=1.5ba | 2 | a whole number of batches
 @pytest.fixture(autouse=True)
 def _forbid_starting_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "resnet_recipes.jobs.launcher.start", lambda *_: pytest.fail("a run was started")
+        "resnet_recipes.jobs.ranks.launcher.start", lambda *_: pytest.fail("a run was started")
     )
 
 

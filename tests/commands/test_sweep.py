@@ -12,7 +12,7 @@ import pytest
 from resnet_recipes import cuda
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.cuda import Gpus
-from resnet_recipes.jobs import measure
+from resnet_recipes.jobs.machine import measure
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.runs import iterate_runs
 from tests.images import create_random_images

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cuda
-from resnet_recipes.jobs import external_launcher
-from resnet_recipes.jobs.heartbeat import Beat
+from resnet_recipes.jobs.ranks import external_launcher
+from resnet_recipes.jobs.ranks.heartbeat import Beat
 from resnet_recipes.recipe.frozen_recipe import read
 from resnet_recipes.run_folder.ending import Ending
 from tests.images import create_random_images
@@ -23,7 +23,8 @@ def torchrun_folders(run_folders: list[Path], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, value)
     trained: list[Path] = []
     monkeypatch.setattr(
-        "resnet_recipes.jobs.rank.run_rank", lambda held, *_: release_and_record(held, trained)
+        "resnet_recipes.jobs.ranks.rank.run_rank",
+        lambda held, *_: release_and_record(held, trained),
     )
     return trained
 
@@ -77,7 +78,7 @@ def test_verbose_flag_is_passed_to_the_launcher(monkeypatch, run_command):
         passed.append(shows_all_times)
         return Ending(75)
 
-    monkeypatch.setattr("resnet_recipes.jobs.launcher.start", start)
+    monkeypatch.setattr("resnet_recipes.jobs.ranks.launcher.start", start)
     for flag in ("", "--verbose"):
         run_command(f"resnet-train mild {TINY} {flag}", 75)
     assert passed == [False, True]
@@ -171,7 +172,7 @@ def test_torchrun_rank_0_prepares_and_trains(torchrun_folders, run_command, run_
 def test_restarted_torchrun_resumes_its_run(torchrun_folders, run_command, tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\nrun: {root: shared}\n")
     beat = Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())
-    monkeypatch.setattr("resnet_recipes.jobs.heartbeat.read_beats", lambda folder: [beat])
+    monkeypatch.setattr("resnet_recipes.jobs.ranks.heartbeat.read_beats", lambda folder: [beat])
     for restarts in ("0", "1"):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
         run_command(f"resnet-train mine.yaml {TINY.removesuffix(' gpus=1')}")

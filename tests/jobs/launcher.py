@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.jobs import group, launcher
+from resnet_recipes.jobs.ranks import group, launcher
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.jobs import worker
 

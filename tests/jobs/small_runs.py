@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from resnet_recipes.jobs.heartbeat import RankMonitor
+from resnet_recipes.jobs.ranks.heartbeat import RankMonitor
 from resnet_recipes.network import archive
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure

@@ -12,8 +12,8 @@ import pytest
 
 from resnet_recipes import api, data
 from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
-from resnet_recipes.jobs import heartbeat
 from resnet_recipes.jobs.extension import find_stable_state
+from resnet_recipes.jobs.ranks import heartbeat
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.frozen_recipe import freeze_with_digest, read
 from resnet_recipes.recipe.schema import Recipe

@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from resnet_recipes.jobs import heartbeat
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks import heartbeat
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.jobs.train import run_task
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe

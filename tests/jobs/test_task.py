@@ -3,15 +3,15 @@
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.base.errors import ExitCode
-from resnet_recipes.jobs import evaluate, measure, micro_batch, task, teach
-from resnet_recipes.jobs.group import Group
-from resnet_recipes.jobs.rank import RankProcess, read_task
+from resnet_recipes.jobs import evaluate, task, teach
+from resnet_recipes.jobs.machine import measure, micro_batch
+from resnet_recipes.jobs.ranks.group import Group
+from resnet_recipes.jobs.ranks.rank import RankProcess, import_task
 from resnet_recipes.jobs.task import NotDoneError, Task
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import CONFIG, TASK
@@ -43,8 +43,7 @@ def start_task(
 @pytest.mark.parametrize("module", [evaluate, measure, micro_batch, teach])
 def test_ranks_find_the_function_of_a_task(module, task_folders):
     with start_task(ExitCode.DONE, module.run_task) as folder:
-        name = read_task(folder)["task"]  # as in the program of a rank
-    assert import_module(f"resnet_recipes.jobs.{name}").run_task is module.run_task
+        assert import_task(folder) is module.run_task
 
 
 @pytest.mark.parametrize("code", [code for code in ExitCode if code])

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from resnet_recipes.base.errors import ExitCode
-from resnet_recipes.jobs.rank import LaunchFacts, RankProcess, run_rank
+from resnet_recipes.jobs.ranks.rank import LaunchFacts, RankProcess, run_rank
 from resnet_recipes.run_folder.lock import HeldFolder
 
 #: The file that names the function.

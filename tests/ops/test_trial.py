@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tests.ops.cpu_operations  # noqa: F401
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.ops import MODULES, blur, trial
 
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from resnet_recipes import backbones
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.ops.wrong_gradients import avoid_wrong_gradients

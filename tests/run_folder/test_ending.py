@@ -61,7 +61,7 @@ def make_error_class(name: str, base: type[Exception] = RuntimeError) -> type[Ex
         ("torch.distributed.distributed_c10d", RuntimeError("[gloo/pair.cc:534] anything"), True),
         ("torch.autograd.graph", RuntimeError("anything"), True),
         (
-            "resnet_recipes.jobs.prepare",
+            "resnet_recipes.jobs.ranks.prepare",
             make_error_class("DistStoreError", make_error_class("DistError")),
             True,
         ),

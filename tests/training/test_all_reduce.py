@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.training import all_reduce, distributed
 from tests.checks import is_identical
 

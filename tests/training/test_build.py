@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from resnet_recipes import ops
 from resnet_recipes.data import synthetic
 from resnet_recipes.data.images.python import TrainImages
-from resnet_recipes.jobs.signals import Interruption
+from resnet_recipes.jobs.ranks.signals import Interruption
 from resnet_recipes.methods import ORDER
 from resnet_recipes.network.fuse import FusedBatchNorm2d
 from resnet_recipes.training.build import choose_searched_sizes

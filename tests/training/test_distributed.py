@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from resnet_recipes import data, ops
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.training import distributed
 from resnet_recipes.training.build import agree_on_operations
 from resnet_recipes.training.distributed import (

@@ -9,7 +9,7 @@ import torch
 import torchvision
 
 from resnet_recipes import data
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.frozen_recipe import freeze, read

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.jobs.signals import Interruption
+from resnet_recipes.jobs.ranks.signals import Interruption
 from resnet_recipes.methods.base import Now
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.soft_labels import make_header, map_soft_labels, open_for_writing
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.jobs.teach import run_task
 from resnet_recipes.methods import ORDER, Distill, MixUp
 from resnet_recipes.network import about

@@ -16,7 +16,7 @@ from resnet_recipes.jobs.engines.slurm import (
     format_script,
     parse_seconds,
 )
-from resnet_recipes.jobs.group import SAVE_SECONDS
+from resnet_recipes.jobs.ranks.group import SAVE_SECONDS
 from resnet_recipes.recipe.sections import RunConfig
 from tests.jobs.engines.strange_names import STRANGE_NAMES
 from tests.tables import parse_rows

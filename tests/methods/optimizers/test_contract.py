@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.methods.card import make_card
 from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.methods.optimizers.base import POLICIES, read_scaling

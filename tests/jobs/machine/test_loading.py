@@ -10,9 +10,9 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.cuda import Gpus
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
-from resnet_recipes.jobs import loading, memory
-from resnet_recipes.jobs.loading import Supply, add_loading, find_gain
-from resnet_recipes.jobs.memory import plan_memory
+from resnet_recipes.jobs.machine import loading, memory
+from resnet_recipes.jobs.machine.loading import Supply, add_loading, find_gain
+from resnet_recipes.jobs.machine.memory import plan_memory
 from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from tests.plans import plan_imagenet

@@ -23,8 +23,8 @@ from resnet_recipes.base.errors import (
     TrainingError,
 )
 from resnet_recipes.base.text import Say, format_long_time, get_first_line
-from resnet_recipes.jobs import heartbeat
-from resnet_recipes.jobs.group import (
+from resnet_recipes.jobs.ranks import heartbeat
+from resnet_recipes.jobs.ranks.group import (
     LOOPBACK_VARIABLES,
     find_temporary_folder_problems,
     get_allocator_settings,
@@ -33,7 +33,7 @@ from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.lock import HeldFolder, LockedFolder
 
 if TYPE_CHECKING:
-    from resnet_recipes.jobs.prepare import Rendezvous
+    from resnet_recipes.jobs.ranks.prepare import Rendezvous
 
 #: Settings that the launcher determines: the number of processes and how they start.
 LAUNCHER_SETTINGS = ("gpus", "launch.gpus", "launch.max_restarts")
@@ -105,11 +105,11 @@ def train_as_rank(
     if failure:
         raise failure
     if path:
-        from resnet_recipes.jobs.rank import LaunchFacts, run_rank
-        from resnet_recipes.jobs.train import run_task
+        from resnet_recipes.jobs.ranks.rank import LaunchFacts, import_task, run_rank
 
         held_folder = locked_folder or _open_folder(Path(path), rendezvous.rank)
-        run_rank(held_folder, run_task, LaunchFacts(start, "--verbose" in arguments))
+        facts = LaunchFacts(start, "--verbose" in arguments)
+        run_rank(held_folder, import_task(held_folder.path), facts)
     return code
 
 
@@ -284,7 +284,7 @@ def _join_rendezvous(topic: str) -> "Rendezvous":
     """Return the rendezvous of the ranks. Raises NotReadyError if they cannot connect."""
     from torch.distributed import DistError
 
-    from resnet_recipes.jobs.prepare import Rendezvous
+    from resnet_recipes.jobs.ranks.prepare import Rendezvous
     from resnet_recipes.training.distributed import read_rank
 
     try:

@@ -13,13 +13,14 @@ import pytest
 from resnet_recipes import cuda
 from resnet_recipes.base.errors import ExitCode, NotReadyError
 from resnet_recipes.base.text import do_nothing
-from resnet_recipes.jobs import external_launcher, heartbeat
-from resnet_recipes.jobs.heartbeat import Beat
+from resnet_recipes.jobs.ranks import external_launcher, heartbeat
+from resnet_recipes.jobs.ranks.heartbeat import Beat
 from resnet_recipes.run_folder.ending import read_ending
 from resnet_recipes.training import distributed
 from tests.checks import get_error
 from tests.forks import Command, ForkServer
 from tests.plans import TINY
+from tests.sources import ROOT
 from tests.tables import parse_rows
 
 #: A run of two steps with eight images each.
@@ -150,7 +151,8 @@ def test_train_as_rank_sets_allocator_like_our_launcher(bare_environment):
 
 def start_stand_in(forks: ForkServer, folder: Path, rank: int) -> Command:
     """Start a rank of two that behaves as in RUN/behavior."""
-    variables = {"PYTHONPATH": str(Path(__file__).parent), "WORLD_SIZE": "2", "RANK": str(rank)}
+    path = f"{Path(__file__).parent}:{ROOT}"
+    variables = {"PYTHONPATH": path, "WORLD_SIZE": "2", "RANK": str(rank)}
     return forks.run(folder, "stand_in", str(folder), environment=os.environ | variables)
 
 

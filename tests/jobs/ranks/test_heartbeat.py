@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.jobs import heartbeat
-from resnet_recipes.jobs.heartbeat import Beat, RankMonitor, read_beats
+from resnet_recipes.jobs.ranks import heartbeat
+from resnet_recipes.jobs.ranks.heartbeat import Beat, RankMonitor, read_beats
 from resnet_recipes.run_folder.ending import Ending, write_ending
 
 WATCHED = """
 import os, signal, sys, time
 from pathlib import Path
 from resnet_recipes.run_folder.lock import HeldFolder
-from resnet_recipes.jobs.heartbeat import HeartbeatWriter
+from resnet_recipes.jobs.ranks.heartbeat import HeartbeatWriter
 
 def stuck_in_a_collective():
     time.sleep({seconds})

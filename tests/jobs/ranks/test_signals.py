@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from resnet_recipes.jobs import signals as module
-from resnet_recipes.jobs.signals import Interruption
+from resnet_recipes.jobs.ranks import signals as module
+from resnet_recipes.jobs.ranks.signals import Interruption
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 

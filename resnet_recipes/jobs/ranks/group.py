@@ -30,7 +30,7 @@ from resnet_recipes.doctor.unused_gpu import (
     find_unused_gpu,
     make_missing_gpu_problem,
 )
-from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
+from resnet_recipes.jobs.ranks.rank import LaunchFacts, die_with_parent
 
 if TYPE_CHECKING:  # it imports torch, which a launcher does not need
     from resnet_recipes.recipe.sections import LaunchConfig

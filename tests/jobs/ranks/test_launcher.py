@@ -16,15 +16,16 @@ import pytest
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.jobs import group as group_module
-from resnet_recipes.jobs import heartbeat
-from resnet_recipes.jobs import launcher as launching
-from resnet_recipes.jobs.group import Group
-from resnet_recipes.jobs.launcher import start
-from resnet_recipes.jobs.rank import LaunchFacts
+from resnet_recipes.jobs.ranks import group as group_module
+from resnet_recipes.jobs.ranks import heartbeat
+from resnet_recipes.jobs.ranks import launcher as launching
+from resnet_recipes.jobs.ranks.group import Group
+from resnet_recipes.jobs.ranks.launcher import start
+from resnet_recipes.jobs.ranks.rank import LaunchFacts
 from resnet_recipes.run_folder import LAUNCH
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder, is_running
+from tests.sources import ROOT
 from tests.tables import parse_rows
 
 
@@ -33,7 +34,7 @@ def _start_stand_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the launcher start the stand-in, and wait less for a repeated signal."""
     monkeypatch.setattr(group_module, "RANK_MODULE", "stand_in")
     monkeypatch.setattr(launching, "ECHO_SECONDS", 0.1)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent}:{ROOT}")
 
 
 class StandInRun:

@@ -20,8 +20,8 @@ from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.jobs import prepare
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks import prepare
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.jobs.train import run_task
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights

@@ -6,8 +6,8 @@ import pytest
 
 from resnet_recipes import api
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.jobs import micro_batch
-from resnet_recipes.jobs.micro_batch import RESULT
+from resnet_recipes.jobs.machine import micro_batch
+from resnet_recipes.jobs.machine.micro_batch import RESULT
 from resnet_recipes.recipe.compose import compose
 from tests.plans import TINY
 

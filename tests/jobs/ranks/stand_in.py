@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, TrainingError
-from resnet_recipes.jobs.rank import LaunchFacts, RankProcess, run_rank
+from resnet_recipes.jobs.ranks.rank import LaunchFacts, RankProcess, run_rank
 from resnet_recipes.run_folder import LAUNCH
 from resnet_recipes.run_folder.lock import HeldFolder
 

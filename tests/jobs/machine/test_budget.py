@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from resnet_recipes.jobs.budget import find_longest, find_min_epochs
+from resnet_recipes.jobs.machine.budget import find_longest, find_min_epochs
 from tests.plans import plan_recipe
 from tests.tables import parse_rows
 

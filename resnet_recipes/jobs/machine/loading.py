@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import Command, Note, TrainingError
 from resnet_recipes.data.loading.slots import count_workers
 from resnet_recipes.data.native import find_engine_fault
 from resnet_recipes.data.sample import Sample
-from resnet_recipes.jobs.memory import InMemory, plan_memory, set_memory_pixels
+from resnet_recipes.jobs.machine.memory import InMemory, plan_memory, set_memory_pixels
 from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO

@@ -6,8 +6,8 @@ from resnet_recipes import cuda
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.base.text import Say
-from resnet_recipes.jobs.group import Group
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.ranks.group import Group
+from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
@@ -49,7 +49,7 @@ def run_task(process: RankProcess) -> int:
     """Find the largest micro-batch on this rank, and write it to the task's folder."""
     import torch
 
-    from resnet_recipes.jobs.prepare import prepare_rank
+    from resnet_recipes.jobs.ranks.prepare import prepare_rank
     from resnet_recipes.training import distributed, micro_batch
 
     if (rank_plan := prepare_rank(process)) is None:

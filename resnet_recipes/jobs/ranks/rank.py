@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, TextIO
 
@@ -18,8 +19,8 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import REJECTED_CODES, NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Progress
-from resnet_recipes.jobs.heartbeat import HeartbeatWriter, RankMonitor
-from resnet_recipes.jobs.signals import Interruption
+from resnet_recipes.jobs.ranks.heartbeat import HeartbeatWriter, RankMonitor
+from resnet_recipes.jobs.ranks.signals import Interruption
 from resnet_recipes.report.progress import ProgressLine
 from resnet_recipes.report.terminal import make_lasting, protect_output
 from resnet_recipes.run_folder import ENDINGS, EXIT, LAUNCH, TASK
@@ -85,6 +86,12 @@ class RankProcess(NamedTuple):
 def read_task(folder: Path) -> dict[str, Any]:
     """Return the task of the ranks of a folder; empty if they train a run."""
     return read_json(folder / TASK, may_be_absent=True)
+
+
+def import_task(folder: Path) -> Callable[[RankProcess], int]:
+    """Return the function of the task of a folder: `run_task` of a module in jobs."""
+    name = read_task(folder).get("task", "train")
+    return import_module(f"resnet_recipes.jobs.{name}").run_task
 
 
 @contextmanager

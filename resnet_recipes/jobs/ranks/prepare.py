@@ -15,7 +15,7 @@ from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.remote import get_version
-from resnet_recipes.jobs.rank import RankProcess, show_progress
+from resnet_recipes.jobs.ranks.rank import RankProcess, show_progress
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.frozen_recipe import read_with_digest

@@ -13,9 +13,9 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.errors import ExitCode, RecipeError, Statement
 from resnet_recipes.base.text import Say
-from resnet_recipes.jobs.group import Group, count_threads, is_for_gpus, make_group
-from resnet_recipes.jobs.loading import add_loading
-from resnet_recipes.jobs.rank import RankProcess, show_progress
+from resnet_recipes.jobs.machine.loading import add_loading
+from resnet_recipes.jobs.ranks.group import Group, count_threads, is_for_gpus, make_group
+from resnet_recipes.jobs.ranks.rank import RankProcess, show_progress
 from resnet_recipes.jobs.task import Task, run_sample
 from resnet_recipes.planning.estimate import (
     RunForecast,
@@ -176,7 +176,7 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
 
 def run_task(process: RankProcess) -> int:
     """Measure the speeds of a run together with the other ranks; rank 0 writes them."""
-    from resnet_recipes.jobs.prepare import prepare_rank
+    from resnet_recipes.jobs.ranks.prepare import prepare_rank
     from resnet_recipes.training import distributed, measurement
 
     if (rank_plan := prepare_rank(process)) is None:

@@ -16,10 +16,10 @@ from typing import TextIO
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
-from resnet_recipes.jobs.group import SAVE_SECONDS, Group, Ranks, build_environments
-from resnet_recipes.jobs.heartbeat import RankMonitor
-from resnet_recipes.jobs.rank import LaunchFacts, read_task
-from resnet_recipes.jobs.signals import handle_signals
+from resnet_recipes.jobs.ranks.group import SAVE_SECONDS, Group, Ranks, build_environments
+from resnet_recipes.jobs.ranks.heartbeat import RankMonitor
+from resnet_recipes.jobs.ranks.rank import LaunchFacts, read_task
+from resnet_recipes.jobs.ranks.signals import handle_signals
 from resnet_recipes.report.terminal import SHOW_CURSOR, format_interjection, is_live
 from resnet_recipes.run_folder import EXIT, LOGS, ending
 from resnet_recipes.run_folder.ending import Ending

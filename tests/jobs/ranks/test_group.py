@@ -15,8 +15,8 @@ from resnet_recipes import cuda
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.cuda import Gpus
 from resnet_recipes.doctor import Finding, unused_gpu
-from resnet_recipes.jobs import group
-from resnet_recipes.jobs.group import (
+from resnet_recipes.jobs.ranks import group
+from resnet_recipes.jobs.ranks.group import (
     ALLOCATOR_VARIABLES,
     MAX_TMPDIR,
     Group,

@@ -17,7 +17,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.jobs.prepare import Rendezvous
+from resnet_recipes.jobs.ranks.prepare import Rendezvous
 from resnet_recipes.recipe.frozen_recipe import read
 from tests.data.remote.web_server import serve_folder
 from tests.images import create_random_images

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.jobs import memory
-from resnet_recipes.jobs.memory import plan_memory, resolve_memory_pixels
+from resnet_recipes.jobs.machine import memory
+from resnet_recipes.jobs.machine.memory import plan_memory, resolve_memory_pixels
 from resnet_recipes.planning.plan import Plan
 from tests.plans import plan_imagenet
 

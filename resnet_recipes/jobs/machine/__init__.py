@@ -1,0 +1,1 @@
+"""What a run costs on this machine, and the durations and sizes that fit it."""

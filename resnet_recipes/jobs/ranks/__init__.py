@@ -1,0 +1,1 @@
+"""Start and join the processes of a run, watch them, and pass requests to stop to them."""
