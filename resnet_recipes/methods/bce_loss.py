@@ -21,8 +21,8 @@ class BCELoss(Method):
 
     The loss is summed over classes and divided by N, not by N * K. The classifier bias starts at
     -ln K, so that every class starts with probability 1 / (K + 1). The recipes of timm, with LAMB,
-    do neither (`reduction: mean`, `bias_init: false`); their `threshold` turns mixed targets into 0
-    or 1.
+    average over classes and keep the initial bias of the network (`reduction: mean`, `bias_init:
+    false`). Their `threshold` turns mixed targets into 0 or 1.
 
     Evaluation still reports softmax cross-entropy, so a run's training and evaluation losses are
     not comparable.
