@@ -113,12 +113,9 @@ def check_network(arguments: Sequence[str], usage: Usage) -> None:
         )
     weights = get_value(arguments[1:], "model.weights")
     if weights and names.PUBLISHED_WEIGHTS.fullmatch(arguments[0]):
-        rest = drop_arguments(arguments[1:], "model.weights")
-        name = f"model.name={arguments[0]}"
         clause = "is the file of the network, and comes first"
-        fix: str = Command.of(*usage.command, weights, name, *rest)
-        fix = Hint(f"{fix} IMAGE ...") if usage.takes_images else fix
         with errors:
+            fix = f"{weights} model.name={arguments[0]}"
             raise RecipeError.of("model.weights", weights, clause, fix)
     errors.raise_if_any()
 

@@ -106,7 +106,7 @@ def test_eval_wraps_lines_on_narrow_terminals(folder_with_weights, run_command, 
 def test_eval_rejects_weights_of_a_published_network(run_command):
     message = run_command("resnet-recipes eval timm:resnet18 model.weights=my.pth data=a", 2).err
     assert "model.weights=my.pth is the file of the network" in message
-    assert "resnet-recipes eval my.pth model.name=timm:resnet18 data=a\n" in message
+    assert "use:   my.pth model.name=timm:resnet18\n" in message
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--images"])
