@@ -27,8 +27,10 @@ _SQUARE = re.compile(rf"[\[(]?{_NUMBER}(?:, ?|x){_NUMBER}[\])]?")
 _TYPED_AMOUNT = re.compile(
     rf"(?:\$|usd|eur|\u20ac) ?{_NUMBER}|{_NUMBER} ?(?:\$|usd|eur|\u20ac|dollars?)"
 )
-_CLOCK_TIME = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
-_HOURS = re.compile(r"(\d{1,3}) ?h(?:ours?)? ?([0-5]?\d) ?(?:m(?:in(?:utes)?)?)?")
+#: 1:30:00 or 1h30m
+_CLOCK_TIME = re.compile(
+    r"(\d{1,3})(?: ?h(?:ours?)? ?|:)([0-5]?\d) ?(?:m(?:in(?:utes)?)?|:([0-5]\d))?"
+)
 
 
 def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> Problem:
@@ -54,7 +56,7 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
 def read_time(text: str) -> str:
     """Return a time in the format of settings: "90m" for "1h30m" or "1:30:00"; "" if invalid."""
     text = text.strip("'\" ").lower()
-    if clock := _CLOCK_TIME.fullmatch(text) or _HOURS.fullmatch(text):
+    if clock := _CLOCK_TIME.fullmatch(text):
         hours, minutes, *seconds = (int(part or 0) for part in clock.groups())
         return f"{60 * hours + minutes + any(seconds)}m"
     number, unit = _split_unit(text)
