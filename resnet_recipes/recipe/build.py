@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.errors import Hint, Problem, RecipeError, Value
+from resnet_recipes.base.errors import Change, Hint, Problem, RecipeError
 from resnet_recipes.base.field_types import (
     describe_type,
     find_dataclasses,
@@ -168,9 +168,11 @@ def _choose_section(
         return sections[0], tree
     names = {section.name: section for section in sections}
     name = tree.get("name", sections[0].name)
+    likely_name = ""
     if not isinstance(name, str) or name not in names:
         likely_name = find_closest(str(name), names)
-        problems.append(Problem(f"{key}.name", name, "", Value(likely_name), tuple(names)))
+        fix = likely_name and Change(f"{key}={likely_name}")
+        problems.append(Problem(f"{key}.name", name, "", fix, tuple(names)))
         if not likely_name:
             return sections[0], {}
         name = likely_name
@@ -181,7 +183,7 @@ def _choose_section(
         readers = [option for option in names if setting in get_field_types(names[option])]
         if setting in field_types or not readers:
             settings[setting] = value
-        elif value is not None:
+        elif value is not None and not likely_name:
             clause = f"is not a setting of {name}"
             fix = Hint(f"{setting} is a setting of {', '.join(readers)}; null removes it")
             problems.append(Problem(f"{key}.{setting}", value, clause, fix))
