@@ -226,7 +226,7 @@ def is_argument(key: str, usage: Usage) -> bool:
     is_target = key in FLAGS and "--out" in FLAGS[key].words
     if "DST" in usage.line:
         return is_target or key in IMAGE_FLAGS or format_setting(key, []) == "data="
-    names = RUN_FLAGS if usage.opens_network else {**RUN_FLAGS, **ARGUMENT_FLAGS}
+    names = RUN_FLAGS if usage.opens_network else ARGUMENT_FLAGS
     takes_run = usage.opens_network or ("RUN" in usage.line and not usage.settings)
     return (takes_run and key in names) or (usage.takes_images and key in IMAGE_FLAGS)
 

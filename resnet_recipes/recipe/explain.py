@@ -271,7 +271,9 @@ def _read_malformed(argument: str, context: Context) -> Translation | None:
     key, _, value = map(str.strip, argument.partition(":"))
     if argument[0] == "+":
         setting = argument.lstrip("+").replace("/", ".", 1)
-        wrong = _check_setting(setting) if "=" in setting else None
+        if "=" not in setting:
+            return _read_malformed(setting, context) if setting else None
+        wrong = _check_setting(setting)
         return (wrong and _translate(setting, wrong, context)) or Translation((setting,))
     if argument[0] == "~":
         method = _find_method(argument[1:].removeprefix("methods."), context.methods)

@@ -232,6 +232,10 @@ resnet-recipes export first out --to onnx | error: --out is missing
 resnet-train fit finetune data=images | resnet-train finetune data=images
 resnet-train mild data=images optimizer=adma | did you mean adamw?
 resnet-train finetune data=images momentum=0.9 | momentum is a setting of decoupled_sgdw, sgd
+resnet-train mode=train task=classify data=images | remove it: resnet-train trains
+resnet-train mild data=images --include-top false | auto counts the classes of the images
+resnet-train finetune data=images lr=x model.weights=resnet50 | model.weights=torchvision
+resnet-recipes eval timm:resnet50 model.weights=my.pth | my.pth model.name=timm:resnet50
 resnet-recipes cp mild recipes/new.yaml data=images | remove data=images
 resnet-train mild data=images train=images | data.val_share=0.1 splits a folder without val/
 """

@@ -93,7 +93,10 @@ decay_milestones=[30,60] | schedule=step 'schedule.milestones=[30ep,60ep]'
 time_limit=600 | budget=600s
 time=2 | budget=2h
 auto_augment=ta_wide | 'methods.trivial_augment={}'
-auto_augment=rand-m9-mstd0.5 | 'methods.randaugment={}'
+cos_lr=true | schedule=cosine
+input_shape=[224,224,3] | data.train_size=224 data.eval_size=224
++methods.mixup | 'methods.mixup={}'
+optimizer.name=adam | optimizer=adamw
 save_best=true | checkpoint.best=top1
 recovery_interval=1000 | checkpoint.interval=1000ba
 num_labels=3 | model.num_classes=auto
@@ -151,6 +154,20 @@ def test_unsupported_settings_of_other_tools_suggest_none(typed):
     assert problem.fixes == ()
     assert problem.kind is Kind.UNKNOWN
     assert problem.advice or problem.valid
+
+
+@pytest.mark.parametrize(
+    ("typed", "fix"),
+    parse_rows(
+        """
+aa=rand-m9-mstd0.5 | methods.randaugment.severity=9 methods.randaugment.depth=2
+aa=rand-m7-n3 | methods.randaugment.severity=7 methods.randaugment.depth=3
+aa=rand | methods.randaugment={}
+"""
+    ),
+)
+def test_randaugment_of_timm_keeps_its_numbers(typed, fix):
+    assert get_recipe_error("mild", typed).problems[0].fixes == (fix,)
 
 
 def test_unsupported_tracker_lists_supported_ones():

@@ -92,7 +92,7 @@ TRAIN_FLAGS = FOREIGN_NAMES["train"]
 RUN_FLAGS = FOREIGN_NAMES["run"]
 
 #: Foreign flags for the run of a command without settings, such as `stop`.
-ARGUMENT_FLAGS = FOREIGN_NAMES["argument"]
+ARGUMENT_FLAGS = RUN_FLAGS | FOREIGN_NAMES["argument"]
 
 IMAGE_FLAGS = FOREIGN_NAMES["images"]
 
@@ -293,6 +293,11 @@ def translate(
     setting = get_full_name(re.split("[ =]", text)[0])
     values = FOREIGN_VALUES.get(word, FOREIGN_VALUES.get(setting, {}))
     ours = values.get(value.lower()) if "{" in text else None
+    if setting == "methods.randaugment" and (magnitude := re.search(r"-m(\d+)", value)):
+        layers = re.search(r"-n(\d+)", value)  # rand-m9-n3-mstd0.5 of timm, with 2 by default
+        depth = layers[1] if layers else 2
+        words = [f"{setting}.severity={magnitude[1]}", f"{setting}.depth={depth}"]
+        return Translation(tuple(words), note)
     value = value.strip("[]()") if "[{}]" in text else value
     if ours:
         return Translation(ours.words, ours.note or note)
