@@ -86,7 +86,7 @@ def read_normalized(inputs: LoaderInput) -> Iterator:
 
 
 def augment_in_pillow(augment: Callable, image: object, rng: object) -> object:
-    """Augment with Pillow only, without the engine."""
+    """Augment with Pillow only, without the native decoder."""
     return augment(image, rng)
 
 

@@ -303,10 +303,10 @@ class RawBatch(NamedTuple):
 
 #: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Defined here so that data
 #: does not import methods. With a method `sample_operations(image_size, generator)`, which returns
-#: a list of ImageOperation, it also runs in the native engine, with the same pixels.
+#: a list of ImageOperation, it also runs in the native decoder, with the same pixels.
 Augment = Callable[..., object]
 
-#: One operation of the native engine: a name from data.native.rows.OPERATIONS and its parameters.
+#: One operation of the native decoder: a name from data.native.rows.OPERATIONS and its parameters.
 ImageOperation = tuple[str, tuple[float, ...]]
 
 

@@ -109,7 +109,7 @@ class TrainCrop:
         return RandomCrops(crops(uniforms, sizes, self.scale, self.ratio), flipped)
 
     def sample_attempts(self, rows: Rows) -> "RandomCrops":
-        """Return the random numbers from which the engine computes the boxes of `sample_boxes`.
+        """Return random numbers; the native decoder computes the boxes of `sample_boxes` from them.
 
         They are float64 [N, 42]: ten attempts and the ratio. With TensorFlow's rule they are [N,
         404]: random numbers, scale and ratio.

@@ -181,7 +181,7 @@ class _Chain:
 
 
 class _EngineChain(_Chain):
-    """Augmentations that the native engine can run."""
+    """Augmentations that the native decoder can run."""
 
     augments: tuple[Any, ...]  # augmentations with a method sample_operations
 

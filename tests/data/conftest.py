@@ -70,7 +70,7 @@ def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=[pytest.param("engine", marks=requires_engine), "python"])
 def decoder_name(request: pytest.FixtureRequest) -> str:
-    """Decode with the native engine, or in Python."""
+    """Decode with the native decoder, or in Python."""
     if request.param == "python":
         request.getfixturevalue("without_engine")
     return request.param

@@ -31,7 +31,7 @@ def beton_folder(image_folder: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run each test with and without the native engine."""
+    """Run each test with and without the native decoder."""
     if request.param == "python":
         monkeypatch.setattr(images, "find_engine_fault", lambda: "was not built")
 

@@ -19,9 +19,9 @@ from resnet_recipes.data.root import CONVERT_HINT
 class Samples:
     """A Source of the samples of a .beton file.
 
-    If the file has a sidecar, the engine checks each sample's CRC-32 when it is first read. The
-    header and the decoder's result are checked every time. If the file does not fit into memory,
-    samples are requested from disk before they are decoded.
+    If the file has a sidecar, the native decoder checks each sample's CRC-32 when it is first read.
+    The header and the decoder's result are checked every time. If the file does not fit into
+    memory, samples are requested from disk before they are decoded.
     """
 
     is_mostly_jpeg, can_skip = True, False

@@ -13,7 +13,7 @@ from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, Pixels, read_file
 from resnet_recipes.data.shared_arrays import SharedArrays
 
-#: Minimum fraction of JPEGs for the engine's threads; Python decodes the other images, one by one.
+#: Minimum fraction of JPEGs for the native decoder; Python decodes the other images, one by one.
 _MIN_JPEG_FRACTION = 0.9
 
 

@@ -1,4 +1,4 @@
-"""Pipelines for encoded images, which use the native engine where possible."""
+"""Pipelines for encoded images, which use the native decoder where possible."""
 
 import numpy as np
 
@@ -50,9 +50,9 @@ def _shrink(source: Source, config: DataConfig, name: str) -> Source:
 
 
 def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
-    """Return images that the engine reads, if it is built and suitable; else the same images.
+    """Return images that the native decoder reads, if it is built and suitable; else `images`.
 
-    If most images are not JPEGs, processes are faster than the engine's threads.
+    If most images are not JPEGs, processes are faster than the native decoder's threads.
     """
     if find_engine_fault() or not images.source.is_mostly_jpeg or not images.suits_engine:
         return images
@@ -60,11 +60,11 @@ def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
 
 
 class NativeImages:
-    """A storage with the crops, random numbers and augmentation of another, read by the engine.
+    """A storage with the crops and augmentation of another, read by the native decoder.
 
     Evaluation pixels are equal, except for images of six squares or more; see _find_center_box.
     Nearly all training pixels are within one gray level, with bicubic filters within two. Python
-    fills the rows that the engine rejects, and reports their errors.
+    fills the rows that the native decoder rejects, and reports their errors.
     """
 
     in_threads = True
@@ -96,7 +96,7 @@ class NativeImages:
                 self._images.fill(part)
 
     def _is_read_again(self, rows: Rows, engine_rows: np.ndarray) -> bool:
-        """Return whether the engine can now read a file that it could not read before.
+        """Return whether the native decoder can now read a file that it could not read before.
 
         This happens on network disks; Python would decode slightly different pixels. Raises
         UnreadableError if the file still cannot be read.
@@ -105,7 +105,7 @@ class NativeImages:
         return not self._engine.fill(engine_rows, rows.reading).size
 
     def _crop_decoded(self, rows: Rows, engine_rows: np.ndarray) -> None:
-        """Let the engine crop an image that Python decodes, as it later crops it from memory."""
+        """Let the native decoder crop an image that Python decodes, as later from memory."""
         pixels = self._images.open(rows, 0).pixels()
         engine_rows["data"], engine_rows["length"] = pixels.ctypes.data, pixels.size
         engine_rows["size"] = pixels.shape[:2]

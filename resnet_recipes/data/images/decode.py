@@ -47,7 +47,7 @@ _TOO_LARGE = f"has more than {MAX_PIXELS // 10**6} million pixels; save it small
 #: Limit of bytes; larger files are rejected unread.
 MAX_IMAGE_BYTES = 1 << 28
 
-#: Limits of a progressive JPEG, as in the engine. Each scan is a pass over all coefficients.
+#: Limits of a progressive JPEG, also in the native decoder. A scan passes over all coefficients.
 MAX_SCANS = 100
 MAX_PASSES = 256_000_000  # scans times pixels
 USUAL_SCANS = 10  # scans of most files; fewer count as ten
@@ -144,7 +144,7 @@ class Picture(Pixels):
         return to_rgb(self._image, (left, top, left + width, top + height))
 
     def shrink(self, height: int, width: int) -> np.ndarray:
-        """Shrink by area averaging; the engine decodes the JPEGs that it supports.
+        """Shrink by area averaging; the native decoder reads the JPEGs that it supports.
 
         Raises BadImageError if the image cannot be decoded.
         """

@@ -36,7 +36,7 @@ class ShrunkImages:
     same name. Other images are decoded every time, and so are those that Python decodes and crops.
     """
 
-    is_mostly_jpeg = True  # the engine also crops images that only Python can decode
+    is_mostly_jpeg = True  # the native decoder also crops images that only Python can decode
 
     def __init__(self, source: Source, longest: int, name: str):
         self.labels, self.path, self.fix = source.labels, source.path, source.fix
@@ -72,7 +72,7 @@ class ShrunkImages:
         return Pixels(picture.shrink(*size))
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Point the engine rows [n] to the images, and to their places in memory."""
+        """Point the native decoder's rows [n] to the images, and to their places in memory."""
         self._source.locate(indices, engine_rows)
         engine_rows["small"]["data"] = 0
         engine_rows["longest"] = self._longest

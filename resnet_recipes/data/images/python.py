@@ -1,4 +1,4 @@
-"""Fill rows of a batch from encoded images in Python, or prepare the rows for the engine."""
+"""Fill rows of a batch from encoded images in Python, or prepare them for the native decoder."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -39,11 +39,11 @@ class LabeledImages(Protocol):
 
 
 class Source(LabeledImages, Protocol):
-    """The images of one split, for Python and for the engine."""
+    """The images of one split, for Python and for the native decoder."""
 
     @property
     def is_mostly_jpeg(self) -> bool:
-        """Whether most of the images are JPEGs, which the engine decodes."""
+        """Whether most of the images are JPEGs, which the native decoder reads."""
 
     @property
     def can_skip(self) -> bool:
@@ -56,14 +56,14 @@ class Source(LabeledImages, Protocol):
         """Return the fix for an unreadable image."""
 
     def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-        """Point the engine rows [n] to the images, in memory that this source keeps."""
+        """Point the native decoder's rows [n] to the images, in memory that this source keeps."""
 
     def mark_verified(self, indices: np.ndarray) -> None:
         """Record that the checksums of these images need not be checked again."""
 
 
 class EngineRows(NamedTuple):
-    """Rows for the native engine, without input images and output pixels."""
+    """Rows for the native decoder, without input images and output pixels."""
 
     rows: np.ndarray
     memory: Sequence[np.ndarray] = ()  # arrays that the rows point to
@@ -75,7 +75,7 @@ class PythonRows:
     in_threads = False
     #: Error that ends the run if an image is damaged.
     ends_with: type[TrainingError] = BadValidationImageError
-    suits_engine: bool  # whether the engine supports everything that these images need
+    suits_engine: bool  # whether the native decoder supports everything that these images need
 
     def __init__(self, source: Source):
         self.source, self.labels = source, source.labels
@@ -138,7 +138,7 @@ class TrainImages(PythonRows):
             rows.pixels[row] = pixels
 
     def make_engine_rows(self, rows: Rows) -> EngineRows:
-        """Return the engine rows, without input images and output pixels."""
+        """Return the native decoder's rows, without input images and output pixels."""
         crop = self.crop
         engine_rows = make_blank_rows(len(rows.indices))
         crops = crop.sample_attempts(rows)
@@ -163,7 +163,7 @@ class TrainImages(PythonRows):
 class EvalImages(PythonRows):
     """The center of an image that is resized to a shorter side of `resize`.
 
-    Matches torchvision Resize and CenterCrop, as the engine does; `fit` selects other rules.
+    Matches torchvision Resize and CenterCrop, also in the native decoder. `fit` selects others.
     """
 
     def __init__(

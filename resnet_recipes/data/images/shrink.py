@@ -23,13 +23,13 @@ def compute_shrunk_size(height: int, width: int, longest: int | None) -> ImageSi
 
 
 def shrink_by_area(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Shrink uint8 [h, w, 3] to [height, width, 3]; bit-identical in the engine and in Python."""
+    """Shrink uint8 [h, w, 3] to [height, width, 3], with the bits of the native decoder."""
     if pixels.shape[:2] == (height, width):
         return pixels
     if not native.find_engine_fault():
         pixels = np.ascontiguousarray(pixels)
         shrunk = native.shrink(pixels, pixels.shape[:2], (height, width), raw=True)
-        assert shrunk is not None  # the engine rejects only damaged JPEGs
+        assert shrunk is not None  # the native decoder rejects only damaged JPEGs
         return shrunk
     rows = _shrink_axis(pixels.astype(np.float32), height)
     return np.rint(_shrink_axis(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The C++ decoder: crops of JPEGs and .beton samples, in threads without the interpreter.
+"""The native decoder, in C++: crops of JPEGs and .beton samples, without the interpreter.
 
 Installation builds the library if a compiler and libjpeg-turbo are available. The library is used
 only if it decodes a few JPEGs bit-identically to known pixels.
@@ -107,8 +107,8 @@ def shrink(
 ) -> np.ndarray | None:
     """Shrink an image of `size` (height, width), uint8, to [*to, 3] by area averaging.
 
-    `data` is a JPEG file or raw pixels. Returns None if the engine rejects it. If `to` is (0, 0), a
-    JPEG is only checked.
+    `data` is a JPEG file or raw pixels. Returns None if the native decoder rejects it. If `to` is
+    (0, 0), a JPEG is only checked.
     """
     row = make_blank_rows(1)
     pixels = np.empty((*to, 3), np.uint8)
@@ -118,7 +118,7 @@ def shrink(
 
 
 def read_shrunk(row: np.ndarray) -> np.ndarray | None:
-    """Return the shrunk image of a row [1], uint8 [h, w, 3]; None if the engine rejects it."""
+    """Return the shrunk image of a row [1], uint8 [h, w, 3]; None if it is rejected."""
     pixels = np.empty(3 * row["longest"][0] ** 2, np.uint8)
     row["geometry"], row["pixels"] = WHOLE, pixels.ctypes.data
     load_library().engine_try(row.ctypes.data, 1)
@@ -206,7 +206,7 @@ class Engine:
 
     def _open(self) -> int:
         if not self._engine:
-            raise RuntimeError("the engine is closed")
+            raise RuntimeError("the native decoder is closed")
         return self._engine
 
     def _check(self, result: int) -> int:
@@ -214,7 +214,7 @@ class Engine:
             raise MemoryError
         if result < 0:
             raise RuntimeError(
-                f"process {os.getpid()} is a fork of the process that created this engine, "
+                f"process {os.getpid()} is a fork of the process that created this decoder, "
                 "and does not have its threads"
             )
         return result

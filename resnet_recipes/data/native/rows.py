@@ -1,4 +1,4 @@
-"""The rows that the native engine fills: a mirror of the struct in src/row.h."""
+"""The rows that the native decoder fills: a mirror of the struct in src/row.h."""
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum

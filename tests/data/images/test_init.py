@@ -1,4 +1,4 @@
-"""The native engine gives the pixels and the errors of the Python decoder."""
+"""The native decoder gives the pixels and the errors of the Python decoder."""
 
 import shutil
 from dataclasses import replace

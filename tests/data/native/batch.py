@@ -1,4 +1,4 @@
-"""Batches of rows and kinds of JPEGs, for tests of the native engine and its callers."""
+"""Batches of rows and kinds of JPEGs, for tests of the native decoder and its callers."""
 
 import io
 import struct

@@ -1,4 +1,4 @@
-"""The native engine, if it was built."""
+"""The native decoder, if it was built."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Operations of the native engine against Pillow, sampled by the methods."""
+"""Operations of the native decoder against Pillow, sampled by the methods."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Pixels of the native engine against Pillow; test_property.py uses random cases."""
+"""Pixels of the native decoder against Pillow; test_property.py uses random cases."""
 
 from contextlib import closing
 from pathlib import Path
