@@ -71,8 +71,8 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
     "top1": lambda run: -(run.top1_percent or 0.0),
     "minutes": lambda run: float("inf") if run.minutes is None else run.minutes,
     "epochs": lambda run: run.epochs or 0.0,
-    "recipe": lambda run: (run.recipe, run.epochs or 0.0, run.name),
-    "state": lambda run: (run.state, run.name),
+    "recipe": lambda run: (run.recipe, run.epochs or 0.0),
+    "state": lambda run: run.state,
 }
 
 #: Words that mean to delete runs.
@@ -245,18 +245,18 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
     yield head
     for run, line in zip(runs, lines, strict=True):
         yield line
-        changes = [change for change in run.shown_changes if change not in shared]
-        yield from wrap_text("  ".join(changes), get_width(), "    ", "    ") if changes else ()
+        texts = ["  ".join(change for change in run.shown_changes if change not in shared)]
         if run.extends:
-            text = f"extends: {escape_controls(run.extends)}"
-            yield from wrap_text(text, get_width(), "    ", "    ")
+            texts.append(f"extends: {escape_controls(run.extends)}")
         if run.better_raw:
-            yield f"    the raw weights reach {run.better_raw:.2f}%, more than EMA"
+            texts.append(f"the raw weights reach {run.better_raw:.2f}%, more than EMA")
         if run.best_top1_percent is not None:
             best = f"{run.best_top1_percent:.2f}% at epoch {run.best_epoch or 0:.4g}"
-            yield f"    best evaluation: {best} (optimistic); weights-best.safetensors"
+            texts.append(f"best evaluation: {best} (optimistic); weights-best.safetensors")
         if run.reason:
-            yield from wrap_text(f"reason: {run.shown_reason}", get_width(), "    ", "    ")
+            texts.append(f"reason: {run.shown_reason}")
+        for text in filter(None, texts):
+            yield from wrap_text(text, get_width(), "    ", "    ")
         if run.resumable:
             name = run.name if run.folder.parent == ROOT else run.folder
             yield f"    resume: {escape_controls(format_resume(name, run.resume_settings))}"
