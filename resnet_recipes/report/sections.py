@@ -47,9 +47,6 @@ _FRONT_CAPTION = "Pareto front of the means over seeds: no others are more accur
 #: How the tables of runs print numbers, by column.
 _FORMATS = {"minutes": format_minutes, "wall_minutes": format_minutes, "cost": format_amount}
 
-#: Maximum rows in the table of means on the Pareto front; the table of all runs is complete.
-MAX_FRONT_ROWS = 8
-
 #: Maximum unfinished runs in the headline.
 MAX_RESUMABLE = 4
 
@@ -209,9 +206,7 @@ def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
         yield f"Next: {run.resume} ({run.state} at {run.progress})"
     if len(resumable) > MAX_RESUMABLE:
         yield f"{len(resumable) - MAX_RESUMABLE} more runs can be resumed: resnet-recipes runs"
-    finished_runs = [
-        run for run in runs if run.state == "finished" and run.top1_percent is not None
-    ]
+    finished_runs = [run for run in runs if run.state == "finished"]
     if finished_runs:
         best = max(finished_runs, key=lambda run: (run.top1_percent or 0.0, -(run.minutes or 0.0)))
         yield f"Next: resnet-recipes predict {shlex.quote(str(best.folder))} IMAGES"
@@ -253,7 +248,7 @@ def _describe_best(
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training"} | ({} if price is None else {"cost": "cost"})
-    return Table(_FRONT_CAPTION, columns, front[-MAX_FRONT_ROWS:], _FORMATS)
+    return Table(_FRONT_CAPTION, columns, front, _FORMATS)
 
 
 def _check_run(run: RunRecord) -> RunRecord:
