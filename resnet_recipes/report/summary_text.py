@@ -47,12 +47,11 @@ def _describe_accuracy(summary: Summary, full: bool) -> Iterator[LabeledText]:
         correct = round(metrics.top1 * metrics.examples / 100)
         low, high = compute_accuracy_interval(correct, metrics.examples)
         yield "", f"95% interval of top-1: {low:.1f} to {high:.1f}%"
-    if summary.best and summary.best_weights:
-        name = Path(summary.best_weights).name
-        epoch = f"{summary.best_epoch:.4g}"
-        yield "", f"{_format_metrics(summary.best)}   {name}, of epoch {epoch}:"
-        note = f"best of {summary.evaluations} evaluations; optimistic, chosen on these images"
-        yield "", note
+    if summary.best:
+        source = f"epoch {summary.best_epoch:.4g}, best of {summary.evaluations} evaluations"
+        yield "", f"{_format_metrics(summary.best)}   {source}"
+        if summary.best_weights:
+            yield "", f"{Path(summary.best_weights).name} (optimistic: chosen on these images)"
     if ema is None or raw is None:
         return
     is_far_behind = raw.top1 - ema.top1 > MAX_POINTS_BEHIND

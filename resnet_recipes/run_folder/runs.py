@@ -194,13 +194,14 @@ def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
     Raises ValueError if a value has another type.
     """
     epochs = _get_number(summary, "epochs")
+    best = summary if summary.get("best_weights") else {}
     return {
         "state": "finished",
         "recipe": _get_text(summary, "recipe"),
         "epochs": epochs,
         "epochs_done": epochs or 0.0,
         **_get_top1(summary),
-        **{key: _get_number(summary, key) for key in ("best_top1_percent", "best_epoch")},
+        **{key: _get_number(best, key) for key in ("best_top1_percent", "best_epoch")},
         "pflops": _get_number(summary, "training_pflops"),
         "price_per_hour": _get_number(summary, "price_per_hour"),
         **{name: _get_minutes(summary, key) for name, key in _CLOCK_KEYS.items()},

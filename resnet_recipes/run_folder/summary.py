@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.money import compute_cost
 from resnet_recipes.run_folder.facts import Published, RunFacts, find_nearest
-from resnet_recipes.run_folder.metrics import Metrics, Record, filter_kind
+from resnet_recipes.run_folder.metrics import Metrics, Record, filter_kind, get_top1
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Summary:
     weights: str  # file with the trained weights: EMA weights if the recipe uses EMA
     raw_weights: str | None  # file with the raw weights, if there are EMA weights
     best_weights: str | None  # file with the weights of the best evaluation, with checkpoint.best
-    best: Metrics | None  # the best of several evaluations, which is optimistic
+    best: Metrics | None  # the best of several, unless it is the last and checkpoint.best is off
     best_epoch: float | None
     evaluations: int
     ema: Metrics | None  # last evaluation of the EMA weights, if the recipe uses EMA
@@ -164,8 +164,10 @@ def summarize(
     begins = filter_kind(records, "begin")
     evaluations = filter_kind(records, "evaluation")
     last = evaluations[-1] if evaluations else {}
-    best = next((r for r in reversed(evaluations) if r.get("is_best")), {})
-    best = best if files.best and len(evaluations) > 1 else {}
+    newest = evaluations[::-1]
+    most_accurate = max(newest, key=lambda record: get_top1(record) or 0.0, default=last)
+    best = next((record for record in newest if record.get("is_best")), most_accurate)
+    best = best if len(evaluations) > 1 and (files.best or best is not last) else {}
     wall_seconds = records[-1]["wall_seconds"]
     price = facts.price_per_hour
     done = records[-1]["step"]  # fewer than planned if the run reached its target

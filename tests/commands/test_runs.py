@@ -85,7 +85,10 @@ def test_runs_show_the_cost_at_their_own_price(run_command, run_json, tmp_path):
 def test_runs_marks_best_evaluation_as_optimistic(three_runs, run_command):
     path = three_runs / "first/summary.json"
     best = {"best_top1_percent": 71.5, "best_epoch": 3.0}
-    path.write_text(json.dumps(json.loads(path.read_text()) | best))
+    summary = json.loads(path.read_text()) | best
+    path.write_text(json.dumps(summary))
+    assert "best evaluation" not in run_command(f"resnet-recipes runs {three_runs}").out
+    path.write_text(json.dumps(summary | {"best_weights": "weights-best.safetensors"}))
     output = run_command(f"resnet-recipes runs {three_runs}").out
     assert output.count("best evaluation") == 1
     assert "    best evaluation: 71.50% at epoch 3 (optimistic); weights-best.safetensors" in output

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from resnet_recipes.report.summary_text import describe_run, format_title
 from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics
@@ -66,9 +68,23 @@ def test_best_weights_are_listed_as_optimistic(recorder, simulator):
     summary = recorder.finish(40, 9, files)
     text = format_page(summary)
     assert "accuracy|top-1 90.00%" in text
-    assert "|top-1 91.00%   top-5 95.00%   weights-best.x, of epoch 3:" in text
-    assert f"|best of {summary.evaluations} evaluations; optimistic" in text
+    assert (
+        f"|top-1 91.00%   top-5 95.00%   epoch 3, best of {summary.evaluations} evaluations" in text
+    )
+    assert "|weights-best.x (optimistic: chosen on these images)\n" in text
     assert summary.as_json()["best_top1_percent"] == 91
+
+
+@pytest.mark.parametrize("tops", [(91.0, 91.5, 91.0), (90.0, 91.0, 91.0)])
+def test_best_evaluation_is_listed_unless_it_is_last(tops, recorder, simulator):
+    recorder.begin()
+    simulator.run(0, 40)
+    for step, top1 in zip((20, 30, 40), tops, strict=True):
+        recorder.log_evaluation(step, averaged=None, raw=Metrics(top1, 95.0, 1.0, 500), seconds=1)
+    summary = recorder.finish(40, 9, WeightFiles(Path("weights.safetensors")))
+    text = format_page(summary)
+    row = f"|top-1 91.50%   top-5 95.00%   epoch 3, best of {summary.evaluations} evaluations\n"
+    assert (row in text) == ("best of" in text) == (max(tops) > 91)
 
 
 def test_summary_ends_with_the_next_commands(summary):
