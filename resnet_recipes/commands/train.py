@@ -99,7 +99,7 @@ def run(arguments: Arguments) -> int:
     locked_folder = prepare_run(arguments)
     if locked_folder is None:
         return ExitCode.DONE
-    group = make_group(frozen_recipe.read_with_digest(locked_folder.path / CONFIG).launch)
+    group = make_group(frozen_recipe.read(locked_folder.path / CONFIG).launch)
     return launcher.start(locked_folder, group, say, "--verbose" in arguments).code
 
 

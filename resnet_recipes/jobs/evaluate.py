@@ -16,7 +16,7 @@ from resnet_recipes.jobs.ranks.group import make_group
 from resnet_recipes.jobs.ranks.rank import RankProcess, read_task, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.network.open import open_network
-from resnet_recipes.recipe.frozen_recipe import read_with_digest
+from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.report.progress import ProgressLine
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.metrics import Metrics
@@ -67,7 +67,7 @@ def get_result_path(folder: Path, number: int, rank: int) -> Path:
 def run_task(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write the results to files."""
     task = read_task(process.folder)
-    recipe = read_with_digest(process.folder / CONFIG)
+    recipe = frozen_recipe.read(process.folder / CONFIG)
     # this comes first, because kernels are compared on the current GPU
     distributed.join_group(distributed.read_rank(recipe.launch.device, process.launch.store_path))
     path = Path(task["path"])

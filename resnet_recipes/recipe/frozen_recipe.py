@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import Kind, NotReadyError, Problem
 from resnet_recipes.base.field_types import to_plain
 from resnet_recipes.base.suggestions import add_key_meaning
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.build import build, build_recipe, drop_removed
+from resnet_recipes.recipe.build import build_recipe, drop_removed
 from resnet_recipes.recipe.schema import Recipe
 
 
@@ -35,7 +35,7 @@ def freeze(recipe: Recipe) -> str:
 
 
 def freeze_with_digest(recipe: Recipe) -> str:
-    """Return the result of `freeze` after a digest, so that ranks need not check it again."""
+    """Return the result of `freeze` after a digest, which shows whether it was edited."""
     text = freeze(recipe)
     return f"{_format_digest(text.encode())}\n{text}"
 
@@ -48,19 +48,6 @@ def _is_unedited(document: strict_yaml.Document) -> bool:
     """Return whether a file has the digest of its content in its first line."""
     digest, _, text = document.raw.partition(b"\n")
     return digest.decode(errors="replace") == _format_digest(text)
-
-
-def read_with_digest(path: Path) -> Recipe:
-    """Read the output of `freeze_with_digest` without the checks of `read`.
-
-    The checks run only if the file was edited or does not fit this version.
-    """
-    document = strict_yaml.load_frozen(path)
-    problems = list[Problem]()
-    if not _is_unedited(document):
-        return read(path)
-    recipe: Recipe = build(Recipe, document.tree, "", problems)
-    return read(path) if problems else recipe
 
 
 def read(path: Path) -> Recipe:

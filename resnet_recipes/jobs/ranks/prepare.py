@@ -18,7 +18,7 @@ from resnet_recipes.data.remote import get_version
 from resnet_recipes.jobs.ranks.rank import RankProcess, show_progress
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.recipe.frozen_recipe import read_with_digest
+from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.run_folder import CONFIG, DATA
 from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
@@ -36,7 +36,7 @@ def prepare_rank(process: RankProcess) -> RankPlan | None:
 
     Raises NotReadyError, the same on every rank, if recipe, software, images or teachers differ.
     """
-    recipe = read_with_digest(process.folder / CONFIG)
+    recipe = frozen_recipe.read(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.launch.started_at)
     rank = distributed.read_rank(recipe.launch.device, process.launch.store_path)
     software = {
