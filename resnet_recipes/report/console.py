@@ -161,7 +161,7 @@ class LiveConsole:
     def begin(self, done: int) -> None:
         """Start the display after `done` steps."""
         self._live.start()
-        self._live.update(self._display(done, None, self._figures), refresh=True)
+        self._live.update(self._display(done, self._figures), refresh=True)
 
     def show_step(self, progress: StepMetrics, seconds_left: float | None) -> None:
         """Redraw the display, at most ten times a second."""
@@ -173,38 +173,26 @@ class LiveConsole:
             style="yellow" if progress.data_wait_share > 0.1 else "",
         )
         self._figures = figures
-        now = time.monotonic()
-        self._ends_at = None if seconds_left is None else now + seconds_left
-        is_due = now - self._drawn_at > 0.1
-        self._live.update(self._display(progress.done, seconds_left, figures), refresh=is_due)
-        if is_due:
-            self._drawn_at = now
+        self._ends_at = None if seconds_left is None else time.monotonic() + seconds_left
+        self._draw(progress.done, figures, 0.1)
 
     def show_done(self, done: int) -> None:
         """Redraw the bar after a step, at most once a second."""
-        now = time.monotonic()
-        if now - self._drawn_at <= 1:
-            return
-        self._drawn_at = now
         if not self._steps and self._ends_at is None:
             self._figures = Text("training", style="dim")
-        left = self._find_seconds_left(now)
-        self._live.update(self._display(done, left, self._figures), refresh=True)
+        self._draw(done, self._figures, 1.0)
 
     def show_evaluating(self, done: int, images: int, total: int) -> None:
         """Show that an evaluation has read `images` of `total`; redraw ten times a second."""
-        now = time.monotonic()
-        if images and now - self._drawn_at <= 0.1:
-            return
-        self._drawn_at = now
         text = Text(f"evaluating: {images:,} of {total:,} images")
-        left = self._find_seconds_left(now)
-        self._live.update(self._display(done, left, text), refresh=True)
+        self._draw(done, text, 0.1 if images else 0.0)
 
-    def _find_seconds_left(self, now: float) -> float | None:
-        """Return the estimated seconds left; None if unknown, or if they would show as 0:00."""
-        is_known = self._ends_at is not None and self._ends_at - now >= 0.5
-        return self._ends_at - now if is_known else None
+    def _draw(self, done: int, figures: Text, every: float) -> None:
+        """Redraw the display, at most every `every` seconds."""
+        now = time.monotonic()
+        if now - self._drawn_at > every:
+            self._drawn_at = now
+            self._live.update(self._display(done, figures), refresh=True)
 
     def show_evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
@@ -233,9 +221,7 @@ class LiveConsole:
             before = (str(self._steps[-1].pixels), f"{loss:.3f}")
             after = (format_number(speed), format_clock(self._steps[-1].training_seconds))
         self._steps.clear()
-        self._live.update(
-            self._display(done, self._find_seconds_left(time.monotonic()), self._figures)
-        )
+        self._live.update(self._display(done, self._figures))
         epoch = f"{self._facts.epoch(done):.2f}"
         self._console.print(
             Text(self._format_row(epoch, *before, *cells, *after, format_clock(seconds)))
@@ -267,12 +253,13 @@ class LiveConsole:
         """Remove the display and restore the cursor."""
         self._live.stop()
 
-    def _display(self, done: int, seconds_left: float | None, figures: Text) -> Group:
+    def _display(self, done: int, figures: Text) -> Group:
         facts = self._facts
         head = Table.grid(padding=(0, 2), expand=True)
         for ratio in (None, 1, None, None):
             head.add_column(ratio=ratio, no_wrap=True)
-        left = "" if seconds_left is None else f"{format_clock(seconds_left)} left"
+        seconds_left = 0.0 if self._ends_at is None else self._ends_at - time.monotonic()
+        left = f"{format_clock(seconds_left)} left" if seconds_left >= 0.5 else ""
         digits = 1 if facts.epochs >= 1 else 2
         head.add_row(
             f"epoch {facts.epoch(done):.{digits}f} of {format_epochs(facts.epochs)}",
