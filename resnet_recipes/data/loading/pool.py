@@ -2,11 +2,10 @@
 
 import signal
 import warnings
-from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 
@@ -50,28 +49,24 @@ class WorkerContext(NamedTuple):
 #: negligible.
 _TASK_SIZE = 32
 
-Result = TypeVar("Result")
-
 
 class WorkerPool:
     """Workers that share one queue: threads or processes, as the storage requires.
 
-    With 0 workers, the caller does the work. The first processes take 3 s to start, later ones a
-    few milliseconds.
+    With 0 workers, a thread does the work. The first processes take 3 s to start, later ones a few
+    milliseconds.
     """
 
     def __init__(self, context: WorkerContext, workers: int):
         self._workers = max(1, workers)
         self._fill = context.fill
         self._is_stuck = False
-        if not workers:
-            self._executor: Executor = _SynchronousExecutor()
-        elif context.storage.in_threads:
-            self._executor = ThreadPoolExecutor(workers, "loader")
-        else:
+        if workers and not context.storage.in_threads:
             preload = "resnet_recipes.data.loading.server", type(context.storage).__module__
-            self._executor = ProcessPool(workers, preload, context, prepare_worker)
+            self._executor: Executor = ProcessPool(workers, preload, context, prepare_worker)
             self._fill = WorkerContext.fill
+        else:
+            self._executor = ThreadPoolExecutor(self._workers, "loader")
 
     @property
     def processes(self) -> list[ForkServerProcess]:
@@ -108,15 +103,6 @@ class WorkerPool:
         for process in self.processes if self._is_stuck else ():
             process.join(5)
         self._executor.shutdown(wait=not self._is_stuck, cancel_futures=True)
-
-
-class _SynchronousExecutor(Executor):
-    """Runs submitted work immediately."""
-
-    def submit(self, fn: Callable[..., Result], /, *arguments: object) -> Future[Result]:
-        future: Future[Result] = Future()
-        future.set_result(fn(*arguments))
-        return future
 
 
 def prepare_worker() -> None:
