@@ -23,7 +23,6 @@ class Gpu:
     pattern: str  # regular expression for the name reported by the driver
     teraflops: float  # bf16 or fp16 with fp32 sums, dense, 10^12 per second
     terabytes: float  # memory bandwidth, 10^12 bytes per second
-    gigabytes: float  # memory, 10^9 bytes
     sustained: float  # fraction of `teraflops` that a large matrix product sustains
     convolution: float  # fraction of the roofline that cuDNN convolutions reach
     plain: float  # fraction of `traffic` that elementwise torch kernels reach
