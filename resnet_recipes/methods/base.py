@@ -97,11 +97,6 @@ class Now(NamedTuple):
         """Epochs completed."""
         return self.step // self.horizon.steps_per_epoch
 
-    @property
-    def elapsed(self) -> Fraction:
-        """Fraction of the run completed, constant within an epoch."""
-        return Fraction(self.epoch * self.horizon.steps_per_epoch, self.horizon.total_steps)
-
 
 class Compute(Protocol):
     """A function that adds the gradient of this step's batch to `.grad`."""
