@@ -54,10 +54,7 @@ class SoftLabelStorage:
 
 
 def _open_checked(soft_labels: SoftLabels) -> "SoftLabelArrays":
-    """Map a file.
-
-    Raises NotReadyError if it cannot be read, or its outputs changed since they were checked.
-    """
+    """Map a file, which must still have the checksum of the check before the run."""
     try:
         arrays = map_soft_labels(soft_labels.path).arrays
         if arrays.checksum != soft_labels.checksum:

@@ -173,10 +173,7 @@ class DecodedImages(NamedTuple):
 def decode_some(
     config: DataConfig, seconds: float, splits: Sequence[str] = SPLITS
 ) -> DecodedImages:
-    """Decode images of the splits in random order, for about `seconds`.
-
-    Raises like `list_split`.
-    """
+    """Decode images of the splits in random order, for about `seconds`."""
     files = [(split, path) for split in splits for path in list_split(config, split).paths]
     random.Random(0).shuffle(files)
     bad: dict[str, list[str]] = {split: [] for split in splits}

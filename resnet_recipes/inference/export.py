@@ -217,11 +217,7 @@ def _generate_images() -> list[Image.Image]:
 
 
 def _load_images(trained: TrainedNetwork, is_required: bool) -> tuple[Tensor, str]:
-    """Return normalized images [N, 3, S, S] for the comparison, and a description of them.
-
-    N is at most COMPARED_IMAGES. Raises NotReadyError if validation images are required and cannot
-    be read.
-    """
+    """Return normalized images [N, 3, S, S] for the comparison, and a description of them."""
     try:
         with closing(trained.open_images(fetches=is_required)) as loader:
             batches = loader.eval_batches(_choose_images(loader.examples))

@@ -188,10 +188,7 @@ def find_images(sources: Sequence[Path | Pixels]) -> list[str | Pixels]:
 
 
 def _list_folder(folder: Path) -> list[str]:
-    """Return the paths of the images in a folder, sorted.
-
-    Raises NotReadyError if there are none, or if the folder cannot be read.
-    """
+    """Return the paths of the images in a folder, sorted; at least one."""
     try:
         names = sorted(iterate_images(folder))
     except OSError as error:

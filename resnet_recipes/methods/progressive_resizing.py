@@ -186,10 +186,7 @@ class ProgressiveResizing(Method):
 
 @cache
 def _parse_run_fraction(text: str) -> Fraction:
-    """Return a duration given as a fraction of the run.
-
-    Raises BrokenRuleError if it has another unit or is not valid.
-    """
+    """Return a duration that must be a fraction of the run."""
     duration = Duration.parse(text)
     if duration.unit != "dur":
         raise BrokenRuleError("must be a fraction of the run, as in 0.4dur")

@@ -104,10 +104,7 @@ class Stack:
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore the tensors returned by `state_dict`.
-
-        Raises ValueError if a tensor belongs to a disabled method.
-        """
+        """Restore the tensors returned by `state_dict`."""
         parts: dict[str, dict[str, Tensor]] = {name: {} for name in self.methods}
         for key, tensor in state.items():
             name, _, rest = key.partition(".")

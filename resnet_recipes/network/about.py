@@ -180,10 +180,7 @@ def from_json(text: str) -> NetworkDescription:
 
 
 def _read_field(value: Any, field_type: Any) -> Any:
-    """Return the value of a field; class names may have any characters.
-
-    Raises BrokenRuleError if the value has another type.
-    """
+    """Return the value of a field; class names may have any characters."""
     if field_type == tuple[str, ...] and type(value) is list:
         return tuple(_read_field(item, str) for item in value)
     return value if field_type is str and type(value) is str else convert(value, field_type)

@@ -112,10 +112,7 @@ def _list_choices(argument: str) -> list[str]:
 
 
 def _list_texts(override: str, max_texts: int) -> list[str]:
-    """Return at most `max_texts` values of a sweep such as "seed=1,2,3"; empty without a sweep.
-
-    Raises BrokenRuleError for a sweep without a list of values.
-    """
+    """Return at most `max_texts` values of a sweep such as "seed=1,2,3"; empty without a sweep."""
     try:
         parsed = _parse_override(override)
     except (HydraException, ValueError, RecursionError):

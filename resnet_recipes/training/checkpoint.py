@@ -163,11 +163,7 @@ class Checkpoints:
         return self.folder / CHECKPOINT.format(step)
 
     def _read_verified(self, step: int) -> State:
-        """Return the state of one checkpoint.
-
-        Raises ArchiveError if it is damaged, OSError if it cannot be read, and TrainingError if a
-        newer version wrote it.
-        """
+        """Return the state of one checkpoint that is intact and not newer than this version."""
         path = self._path(step)
         with _open_file(path.with_suffix(".json"), _MAX_MANIFEST_BYTES) as file:
             text = file.readall()
@@ -221,10 +217,7 @@ class Checkpoints:
         return value
 
     def _write(self, step: int, state: State) -> None:
-        """Write one checkpoint, then delete outdated checkpoints. Runs in the writer thread.
-
-        Raises OSError if the checkpoint cannot be written.
-        """
+        """Write one checkpoint, then delete outdated checkpoints. Runs in the writer thread."""
         path = self._path(step)
         self.folder.mkdir(parents=True, exist_ok=True)
         memory = BytesIO()  # torch.save to a file hides the cause of a failed write

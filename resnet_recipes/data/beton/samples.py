@@ -47,10 +47,7 @@ class Samples:
         return f"{self.beton.path}: sample {index}"
 
     def read(self, index: int) -> Pixels:
-        """Read a sample, bypassing the mapping, so that a truncated file is reported.
-
-        Raises BadImageError if it is damaged, OSError if the file cannot be read.
-        """
+        """Read a sample, bypassing the mapping, so that a truncated file is reported."""
         data = self.beton.sample(index)
         if complaint := self.beton.describe_damage(index, data):
             raise BadImageError(f"is damaged: {complaint}")

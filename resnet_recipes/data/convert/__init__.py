@@ -61,10 +61,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
-    """Return a forecast from up to 500 encoded images of SRC; takes seconds, writes nothing.
-
-    Raises like `plan_files`.
-    """
+    """Return a forecast from up to 500 encoded images of SRC; takes seconds, writes nothing."""
     files = plan_files(src, dst, options)
     ends = np.cumsum([len(levels[0]) for levels in files])
     total = int(ends[-1])

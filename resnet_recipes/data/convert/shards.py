@@ -72,10 +72,7 @@ class TarShards(Shards):
         return f"{path}: {tarfile.TarInfo.frombuf(header, 'utf-8', 'surrogateescape').name}"
 
     def read(self, index: int) -> decode.Picture:
-        """Read one image.
-
-        Raises BadImageError if it is not an image, and OSError if the file cannot be read.
-        """
+        """Read one image."""
         return decode.Picture(_read_bytes(*self._find(index)))
 
 
@@ -210,11 +207,7 @@ def _split_name(member: Member) -> tuple[str, str]:
 
 
 def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
-    """Return the only image of a sample's members, and its label.
-
-    A label in .cls takes precedence over .json. Raises NotReadyError if there is no label, or not
-    exactly one image.
-    """
+    """Return the only image of a sample's members, and its label, from .cls before .json."""
     by_suffix = {_split_name(member)[1]: member for member in group}
     images = [member for suffix, member in by_suffix.items() if f".{suffix}" in decode.SUFFIXES]
     if len(by_suffix) < len(group) or len(images) > 1:

@@ -131,10 +131,7 @@ def count_finished(files: list[list[Split]]) -> int:
 
 
 def _find_sources(src: Path, options: ConvertOptions) -> dict[str, OriginalImages]:
-    """Return the images under "train" and "val", or all under "".
-
-    Raises NotReadyError if there are none, or if their classes are doubtful.
-    """
+    """Return the images under "train" and "val", or all under ""."""
     if src.suffix == ".beton":
         return {"": OriginalImages.from_beton(src)}
     config = DataConfig(

@@ -144,10 +144,7 @@ class Picture(Pixels):
         return to_rgb(self._image, (left, top, left + width, top + height))
 
     def shrink(self, height: int, width: int) -> np.ndarray:
-        """Shrink by area averaging; the native decoder reads the JPEGs that it supports.
-
-        Raises BadImageError if the image cannot be decoded.
-        """
+        """Shrink by area averaging; the native decoder reads the JPEGs that it supports."""
         pixels = self._shrink_natively(height, width)
         return super().shrink(height, width) if pixels is None else pixels
 

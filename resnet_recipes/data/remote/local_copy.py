@@ -196,10 +196,7 @@ class Copy:
             self._journal.write_bytes(self._key)
 
     def _check(self, progress: Progress, stopped: IsStopped) -> bool:
-        """Compare files with their digests, and large files with the store; False if stopped.
-
-        Raises NotReadyError for the first file that differs.
-        """
+        """Compare files with their digests, and large files with the store; False if stopped."""
         for remote in self.contents.files:
             expected = self.contents.sums.get(remote.name, remote.md5)
             kind = "sha256" if remote.name in self.contents.sums else "md5"
