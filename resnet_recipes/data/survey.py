@@ -61,8 +61,13 @@ def survey_files(
     """
     try:
         facts, train, val = _survey_listings(config, on_progress)
-        notes = _note_copies(config, train, val) if compares else ()
-        return replace(facts, notes=(*facts.notes, *notes))
+        if compares and (copies := find_copies(train, val)):
+            compared = min(len(val), MAX_VAL_IMAGES)
+            share = f"{len(copies)} of {compared} compared, such as {copies[0]}"
+            command = Command.of("resnet-recipes", "doctor", "data", config.root)
+            note = Note(f"validation images identical to training images: {share}", command)
+            facts = replace(facts, notes=(*facts.notes, note))
+        return facts
     except OSError as error:  # a folder is unreadable or has just vanished
         raise NotReadyError([explain_unreadable(error)]) from None
 
@@ -288,15 +293,6 @@ def describe_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[Note]
     rare = f"; {few} of them fewer than {MIN_CLASS_IMAGES}" if few else ""
     text = f"classes have from {smallest:,} to {largest:,} training images{rare}"
     yield Note(text, "data.sampling=sqrt")
-
-
-def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[Note]:
-    """Yield a note if some validation images are training images."""
-    if copies := find_copies(train, val):
-        compared = min(len(val), MAX_VAL_IMAGES)
-        share = f"{len(copies)} of {compared} compared, such as {copies[0]}"
-        command = Command.of("resnet-recipes", "doctor", "data", config.root)
-        yield Note(f"validation images identical to training images: {share}", command)
 
 
 def _has_nested_classes(listing: Listing) -> bool:

@@ -124,19 +124,16 @@ def make_inputs(network: Network, any_size: bool) -> Inputs:
     if is_preprocessed(network):
         dimensions = {1: size("height", min=2), 2: size("width", min=2)}
         return Inputs(torch.zeros(2, 64, 96, 3, dtype=torch.uint8), (batch | dimensions,))
-    if any_size and not _depends_on_size(network.model):
+    # timm's layers with TensorFlow's padding depend on the size, and torch takes minutes to derive
+    # each layer's size from the images'
+    has_dynamic_padding = any(
+        type(module).__name__.endswith("Same") for module in network.model.modules()
+    )
+    if any_size and not has_dynamic_padding:
         dimensions = {2: size("height", min=8), 3: size("width", min=8)}
         return Inputs(torch.zeros(2, 3, 64, 96), (batch | dimensions,))
     image_size = network.about.eval_size
     return Inputs(torch.zeros(2, 3, image_size, image_size), (batch,))
-
-
-def _depends_on_size(model: nn.Module) -> bool:
-    """Return whether a network has timm layers with TensorFlow's padding.
-
-    It depends on the size, and torch takes minutes to derive each layer's size from the images'.
-    """
-    return any(type(module).__name__.endswith("Same") for module in model.modules())
 
 
 def is_preprocessed(network: Network) -> bool:

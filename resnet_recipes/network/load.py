@@ -219,7 +219,9 @@ class UnknownNetworkError(ArchiveError):
     """A file does not describe its network, and does not fit the assumed network."""
 
     def __init__(self, fault: str, state: Mapping[str, Any], path: Path):
-        super().__init__(f"{fault} ({_describe_tensors(state)})")
+        names = [name for name, item in state.items() if isinstance(item, Tensor)]
+        tensors = f"{len(names)} tensors, {names[0]} to {names[-1]}" if names else "no tensors"
+        super().__init__(f"{fault} ({tensors})")
         fitting = find_fitting_networks(state, path)
         self.fix: tuple[str, ...] = (
             *(Change(f"model.name={name}") for name in fitting),
@@ -231,18 +233,8 @@ class UnknownNetworkError(ArchiveError):
         ) or (_NAMING_HINT, Hint(_NAME_SOURCES))
 
 
-def _describe_tensors(state: Mapping[str, Any]) -> str:
-    """Return the number of tensors in a file, and the first and last name."""
-    names = [name for name, item in state.items() if isinstance(item, Tensor)]
-    return f"{len(names)} tensors, {names[0]} to {names[-1]}" if names else "no tensors"
-
-
 def _find_run_weights(folder: Path) -> Path:
-    """Return the weights file of a run.
-
-    Raises NotReadyError if it does not exist; the fix is the newest checkpoint, a run in the
-    folder, or its only weights file.
-    """
+    """Return the weights file of a run."""
     if (weights := folder / WEIGHTS).exists():
         return weights
     runs = sorted(path.parent for path in folder.glob(f"*/{WEIGHTS}"))
