@@ -58,7 +58,7 @@ class Recorder:
         self._folder = facts.folder
         self._path = self._folder / METRICS
         self._facts = facts
-        self._console = console
+        self.console = console
         self._started_at = time.monotonic() if started_at is None else started_at
         self._earlier_wall_seconds = 0.0  # wall seconds of earlier sessions
         self._records: list[Record] = []
@@ -89,7 +89,7 @@ class Recorder:
         if old:
             text = "".join(map(format_record, self._records))
             self._try_to_write(lambda: atomic.write_text(self._path, text))
-        self._console.begin(done)
+        self.console.begin(done)
         for tracker in self._trackers:
             tracker.begin(done)
         self._add(
@@ -116,7 +116,7 @@ class Recorder:
         self._add("step", done, **record, seconds_left=seconds_left)
         if done % self._facts.steps_per_epoch == 0:
             self._end_epoch(done, progress.training_seconds)
-        self._console.show_step(progress, seconds_left)
+        self.console.show_step(progress, seconds_left)
 
     def log_evaluation(
         self,
@@ -144,13 +144,7 @@ class Recorder:
                 values |= metrics.to_record(name)
         self._add("evaluation", done, **values)
         self._pace.add_evaluation(seconds)
-        self._console.show_evaluation(done, averaged, raw, seconds)
-
-    def show_done(self, done: int) -> None:
-        self._console.show_done(done)
-
-    def show_evaluating(self, done: int, images: int, total: int) -> None:
-        self._console.show_evaluating(done, images, total)
+        self.console.show_evaluation(done, averaged, raw, seconds)
 
     def write_correct_images(self, correct: CorrectImages) -> None:
         """Write which validation images the final network classifies correctly."""
@@ -173,12 +167,12 @@ class Recorder:
     def log_note(self, done: int, text: str) -> None:
         """Log and show a sentence."""
         self._add("note", done, text=text)
-        self._console.show_note(text)
+        self.console.show_note(text)
 
     def log_stop(self, done: int, reason: str, fix: str) -> None:
         """Log and show that the run stops early, with the reason and the command to resume it."""
         self._add("stopped", done, reason=reason)
-        self._console.show_stop(done, reason, fix)
+        self.console.show_stop(done, reason, fix)
 
     def finish(self, done: int, seconds: float, files: WeightFiles) -> Summary:
         """Log the end of the run, show the summary, and write it.
@@ -190,7 +184,7 @@ class Recorder:
         self._add("finish", done, training_seconds=seconds)
         summary = summarize(self._records, self._facts, seconds, files)
         text = json.dumps(replace_nonfinite(summary.as_json()), indent=2) + "\n"
-        self._console.show_result(summary)
+        self.console.show_result(summary)
         atomic.write_text(self._folder / SUMMARY, text)
         return summary
 
@@ -204,9 +198,9 @@ class Recorder:
             tracker.end(self._is_finished)
         ended_at = time.monotonic()
         for tracker in trackers:
-            tracker.wait(self._console.show_note, ended_at)
+            tracker.wait(self.console.show_note, ended_at)
             self._show_failures(tracker)
-        self._console.close()
+        self.console.close()
 
     def _end_epoch(self, done: int, seconds: float) -> None:
         """Log the training seconds of the epoch that ends now, if its start was recorded."""
@@ -246,7 +240,7 @@ class Recorder:
 
     def _show_failures(self, tracker: BackgroundTracker) -> None:
         for failure in tracker.take_failures():
-            self._console.show_note(failure)
+            self.console.show_note(failure)
 
     def _try_to_write(self, write: Callable[[], None]) -> None:
         try:
@@ -254,6 +248,6 @@ class Recorder:
         except OSError as error:
             if self._is_writable:
                 self._is_writable = False
-                self._console.show_note(
+                self.console.show_note(
                     f"cannot write results to {self._folder}: {error.strerror}; training continues"
                 )

@@ -75,7 +75,7 @@ class RunReporter:
         self._count += 1
         self.heartbeat.beat(done, "train")
         if self.recorder is not None:
-            self.recorder.show_done(done)
+            self.recorder.console.show_done(done)
 
     def log(self, done: int, stream: Stream) -> None:
         """Record the steps since the last call.
@@ -168,7 +168,7 @@ class RunReporter:
         if self.recorder is not None:
             total = self.run.eval_data.examples
             seen = min(total, images * self.run.rank.world_size)
-            self.recorder.show_evaluating(done, seen, total)
+            self.recorder.console.show_evaluating(done, seen, total)
 
     def _write_correct_images(self, correct: list[Tensor]) -> None:
         rank, images = self.run.rank, self.run.eval_data.examples

@@ -131,7 +131,7 @@ def test_evaluation_shows_images_of_every_rank(make_run):
     run.eval_data = Mock(examples=5)
     for images in (0, 2, 3):
         RunReporter(run, (recorder, Mock()), Interruption(), Mock())._show_evaluating(7, images)
-    calls = [call.args for call in recorder.show_evaluating.call_args_list]
+    calls = [call.args for call in recorder.console.show_evaluating.call_args_list]
     assert calls == [(7, 0, 5), (7, 4, 5), (7, 5, 5)]
 
 
