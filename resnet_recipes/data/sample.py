@@ -140,7 +140,6 @@ class Sample(NamedTuple):
 
 
 def _get_typical_crop_seconds(config: DataConfig, augment: Augment | None) -> CropSeconds:
-    """Return the CPU time of a training crop of a typical photograph."""
     row = CROP_MILLISECONDS["Python" if find_engine_fault() else "engine"]
     more = AUGMENT_MILLISECONDS if augment else 0.0
     files, later, first = ((milliseconds + more) / 1000 for milliseconds in row)

@@ -116,7 +116,6 @@ def _survey_listings(config: DataConfig, on_progress: Say) -> tuple[DataFacts, L
 
 
 def _find_part_problems(root: Path, parts: Mapping[str, Part]) -> Iterator[Problem]:
-    """Yield why parts cannot be read, as one problem."""
     flat = [part.path for part in parts.values() if not (part.is_table or list_classes(part.path))]
     if not flat:
         return
@@ -152,7 +151,6 @@ def _list_tables(folder: Path) -> list[Path]:
 def _find_split_problems(
     config: DataConfig, parts: dict[str, Part], on_progress: Say
 ) -> Iterator[Problem]:
-    """Yield a problem for each missing split, and for data.val_share if val/ exists."""
     if not parts.keys() - {"val"}:
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in parts and config.val_share:
@@ -221,7 +219,6 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
 
 
 def _list_used_classes(listing: Listing) -> set[str]:
-    """Return the classes that have images."""
     return {*compress(listing.classes, listing.counts)}
 
 
@@ -358,7 +355,6 @@ def _make_empty_problem(root: object, clause: str, others: Counter, hint: str) -
 
 
 def _describe_unread(others: Counter) -> str:
-    """Return the number of other files, for missing images."""
     return f" (not read: {_count_suffixes(others)})" if others else ""
 
 

@@ -26,7 +26,6 @@ def check_native() -> list[Finding]:
 
 
 def _find_missing() -> Iterator[Finding]:
-    """Yield the first missing requirement of the build."""
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         yield _make_finding("a C++ compiler (c++ or g++)", "g++", "compilers")

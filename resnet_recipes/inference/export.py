@@ -156,7 +156,6 @@ def _write(
 
 
 def _measure_top1(trained: TrainedNetwork, program: Program, progress: Progress) -> float:
-    """Return the top-1 accuracy of a program on all validation images, in percent."""
     model: Any = nn.Identity()
     model.forward = lambda images: program(images)  # exported programs reject train() and eval()
     network = Network(model, trained.about)
@@ -167,7 +166,6 @@ def _measure_top1(trained: TrainedNetwork, program: Program, progress: Progress)
 def _compare_probabilities(
     trained: TrainedNetwork, read: Program, decoded: Sequence[DecodedImage]
 ) -> float:
-    """Return the largest difference between the probabilities of the program and of `predict`."""
     model, precision, flip = trained.model, trained.precision, trained.recipe.evaluation.flip
     differences = [
         compute_logits(model, transformed[None], precision, flip).softmax(1)

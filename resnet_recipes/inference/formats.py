@@ -166,7 +166,6 @@ def quantize_onnx(network: Network, folder: Path, images: Tensor) -> Program:
 
 @contextmanager
 def _silence_libraries() -> Iterator[None]:
-    """Hide the warnings and the advice of exporters and quantizer."""
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(action="ignore"):

@@ -114,7 +114,6 @@ def list_files(config: DataConfig, root: Path) -> Listing:
 def _map_labels(
     root: Path, folders: Sequence[str], classes: Sequence[str], num_classes: int
 ) -> np.ndarray:
-    """Return the network's label of each class folder, int64."""
     if not classes and len(folders) == num_classes:
         return np.arange(num_classes)
     if not classes and num_classes == len(get_wordnet_ids()) and {*folders} <= {*get_wordnet_ids()}:

@@ -90,7 +90,6 @@ def cast_in_place(model: nn.Module, dtype: torch.dtype) -> None:
 
 
 def _find_cast_params(stage: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Return the module and name of each parameter that autocast would cast."""
     layers = [module for module in stage.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     return [(layer, name) for layer in layers for name, _ in layer.named_parameters(recurse=False)]
 

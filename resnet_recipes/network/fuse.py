@@ -65,7 +65,6 @@ def _fuse_pool(pool: nn.MaxPool2d, operations: Operations) -> None:
 
 
 def _fold_stem(conv: nn.Module) -> None:
-    """Replace the first convolution of a ResNet with a folded one."""
     sizes = conv.kernel_size, conv.stride, conv.padding, conv.dilation
     if type(conv) is nn.Conv2d and sizes == ((7, 7), (2, 2), (3, 3), (1, 1)):
         change_class(conv, FoldedConv2d)

@@ -234,7 +234,6 @@ class UnknownNetworkError(ArchiveError):
 
 
 def _find_run_weights(folder: Path) -> Path:
-    """Return the weights file of a run."""
     if (weights := folder / WEIGHTS).exists():
         return weights
     runs = sorted(path.parent for path in folder.glob(f"*/{WEIGHTS}"))

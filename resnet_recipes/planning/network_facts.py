@@ -101,7 +101,6 @@ class BuiltNetworkFacts:
 
     @cached_property
     def _changed_network(self) -> nn.Module:
-        """The network as changed by the methods, if all of them fit."""
         model = self._model
         network = backbones.build_structure(model.name, self._classes, model.arguments)
         self._methods.modify_model(network)
@@ -191,7 +190,6 @@ class BuiltNetworkFacts:
         return result
 
     def _check(self, output: object) -> None:
-        """Raise ValueError unless an output is logits."""
         if not isinstance(output, Tensor) or output.shape != (2, self._classes):
             shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise ValueError(f"its output is not a logit for each class but {shape}")

@@ -188,7 +188,6 @@ def _describe_target(plan: Plan) -> str:
 
 
 def _describe_lr(plan: Plan) -> str:
-    """Return a description of the learning rate schedule."""
     config, peak = plan.recipe.schedule, plan.recipe.optimizer.lr
     # a curve reaches its final rate after the last step; a milestone there has no effect
     last = plan.lr_at(plan.total_steps - (config.name == "multistep"))

@@ -135,7 +135,6 @@ def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
 
 
 def _find_teacher_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
-    """Return why a network cannot teach the network of a plan, or ""."""
     about = network.about
     classes = plan.facts.classes
     image_size = max(plan.image_sizes)
@@ -157,7 +156,6 @@ def _compute_network_digest(network: "Network") -> str:
 
 
 def _has_soft_labels(method: Method) -> bool:
-    """Return whether a method learns from soft labels instead of a network."""
     return bool(getattr(method, method.soft_labels_setting, ""))
 
 

@@ -92,7 +92,6 @@ def _add_suggestions(
 
 
 def _make_context(name: str, links: Links, recipe: Recipe) -> Context:
-    """Return the context of changes to a recipe, whose files are `links`."""
     methods = tuple(_list_methods(links))
     before = partial(_read_setting, links)
     chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
@@ -204,7 +203,6 @@ def _read_group_options(
 
 
 def _is_in_use(option: Link, links: Links) -> bool:
-    """Return whether a packaged option has the name that the recipe uses in its group."""
     if option.entry.origin != "packaged":  # a user's file may lack the name
         return False
     group = option.entry.group
@@ -277,7 +275,6 @@ def _apply_implied_settings(
 
 
 def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[Problem]:
-    """Yield a problem for each removed method that is already off."""
     on = _list_methods(links)
     # other arguments turn these methods on
     allowed_names = {
@@ -308,7 +305,6 @@ def _list_methods(links: Links) -> set[str]:
 
 
 def _find_second_duration(changed: Sequence[Override], budget: str) -> Iterator[Problem]:
-    """Yield a problem for a change that sets the duration of a run with a budget."""
     typed = [override.typed for override in changed if override.key in DURATION_SETTINGS]
     if typed and budget:
         clause = Statement(f"{typed[0]} already sets the duration")
@@ -317,7 +313,6 @@ def _find_second_duration(changed: Sequence[Override], budget: str) -> Iterator[
 
 
 def _find_idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -> Iterator[Problem]:
-    """Yield a problem for each changed setting that the schedule does not use."""
     for override in changed:
         section, _, name = override.key.partition(".")
         readers = schedule.READ_BY.get(name, ()) if section == "schedule" else ()

@@ -96,7 +96,6 @@ def _check_sweep_hint(problem: Problem, argument: str, context: Context) -> Prob
 def _fit_to_command(
     translation: Translation, argument: str, arguments: Sequence[str], context: Context
 ) -> Translation:
-    """Return a translation that fits the recipe's methods and the other arguments."""
     if argument[0] != "~" and translation.text.startswith("~"):
         translation = _turn_off(translation.text[1:], context)
     first, *rest = translation.words or [""]
@@ -121,7 +120,6 @@ def _drop_rejected_values(problem: Problem, context: Context) -> Problem:
 
 
 def _suggest_settings(problem: Problem, argument: str, context: Context) -> Problem:
-    """Return a problem with the settings of its section, or the command that lists all."""
     if siblings := _list_siblings(argument):
         return problem._replace(valid=siblings)
     everything = SETTINGS_HELP if context.allowed else suggest_printing_settings(context.name)
@@ -129,7 +127,6 @@ def _suggest_settings(problem: Problem, argument: str, context: Context) -> Prob
 
 
 def _show_value_before(problem: Problem, argument: str, context: Context) -> Problem:
-    """Return a problem with the value that the setting has without the argument, if any."""
     key = "epochs" if argument.startswith("epochs=") else problem.key
     before = context.before(key)
     source = f"{context.name} uses"
@@ -146,7 +143,6 @@ def _show_value_before(problem: Problem, argument: str, context: Context) -> Pro
 
 
 def _turn_off(method: str, context: Context) -> Translation:
-    """Return the translation of an argument that turns off `method`, such as "methods.ema"."""
     name = method.removeprefix("methods.")
     if name in context.methods:
         return Translation((f"~{method}",))
@@ -179,7 +175,6 @@ def _is_accepted(translation: Translation, context: Context) -> bool:
 def _correct_value(
     translation: Translation, context: Context
 ) -> tuple[Translation, Problem | None]:
-    """Return the translation with a valid value, and the problem if no valid value is known."""
     if len(translation.words) > 1 and all(map(SETTING.fullmatch, translation.words)):
         return translation._replace(words=tuple(map(_convert_value, translation.words))), None
     wrong = None
@@ -209,12 +204,10 @@ def _convert_value(argument: str) -> str:
 
 
 def _read_fix(problem: Problem) -> Translation:
-    """Return the words of the first fix of a problem."""
     return Translation(tuple(shlex.split(problem.format_fix(problem.fixes[0]))))
 
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
-    """Return the problem of an unknown name, with the reason why its setting rejects the value."""
     setting = find_short_name(wrong.key)
     reason = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
     hints = (hint for hint in wrong.advice if isinstance(hint, Hint))
@@ -226,7 +219,6 @@ def _translate_to(key: str, value: str) -> Translation:
 
 
 def _translate(argument: str, problem: Problem, context: Context) -> Translation | None:
-    """Return the translation of a rejected argument, or None."""
     name, equals, value = argument.partition("=")
     several = argument.split(",")
     if len(several) > 1 and all(_is_valid_sweep(part, context) for part in several):
@@ -309,7 +301,6 @@ def _read_misnamed(name: str, value: str, context: Context) -> Translation | Non
 
 
 def _is_usable(key: str, chosen: Mapping[str, str]) -> bool:
-    """Return whether a setting exists, given the chosen optimizer."""
     section = key.rpartition(".")[0]
     return section != "optimizer" or any(
         owner.name == chosen.get(section, owner.name) for owner in find_owners(key)
@@ -371,7 +362,6 @@ def _is_valid_sweep(argument: str, context: Context) -> bool:
 def _read_section_value(
     section: str, value: str, names: list[str], context: Context
 ) -> Translation | None:
-    """Return the setting for a value given to a section, whose settings are `names`."""
     several = re.findall(r"\w+", value)
     if section == "methods":
         methods = [find_misspelled(name, names) for name in several]
@@ -394,7 +384,6 @@ def _read_section_value(
 
 
 def _read_gpu_numbers(name: str, value: str) -> Translation | None:
-    """Return the translation of numbers of GPUs, such as device=1 or gpus=0,1; None for others."""
     setting = get_full_name(name)
     text = value.strip("'\" ").lower()
     ids = _GPU_IDS.fullmatch(text) if setting in ("launch.device", "launch.gpus") else None
@@ -406,7 +395,6 @@ def _read_gpu_numbers(name: str, value: str) -> Translation | None:
 
 
 def _read_several_values(name: str, value: str, context: Context) -> Translation | None:
-    """Return the translation of several values for a setting that takes one value."""
     values = re.fullmatch(r"\[([^\[\]]+)\]|(\d{1,4})\.\.\.?(\d{1,4})", value)
     if not values:
         return None

@@ -98,7 +98,6 @@ def list_points(arguments: Sequence[str]) -> list[list[str]]:
 
 
 def _list_choices(argument: str) -> list[str]:
-    """Return an argument once for each of its values in the Hydra grammar."""
     key, equals, value = argument.partition("=")
     if argument.startswith("~") and not equals:  # ~methods.sam,ema: once without each
         section, dot, names = argument.rpartition(".")

@@ -357,5 +357,4 @@ def _parse_default(item: object) -> Default | None:
 
 
 def _find_files(folder: Path) -> dict[str, Path]:
-    """Return the recipe files directly in a folder, by stem."""
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}

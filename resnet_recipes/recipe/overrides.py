@@ -130,7 +130,6 @@ def _quote(text: str) -> str:
 
 
 def _find_argument_problem(argument: str) -> Problem | None:
-    """Return a problem if an argument is not an override."""
     key, equals, value = argument.partition("=")
     if (
         len(argument) > MAX_LENGTH
@@ -165,7 +164,6 @@ def _find_argument_problem(argument: str) -> Problem | None:
 
 
 def _find_value_problem(key: str, value: str) -> Problem | None:
-    """Return a problem if no setting accepts a text as its value."""
     if "${" in value:
         clause = Statement("references are only read from recipe files")
         fix = Hint("write the value out")
@@ -203,7 +201,6 @@ def _clean_value(key: str, value: str) -> str:
 
 
 def _find_override_problems(override: Override) -> Iterator[Problem]:
-    """Yield the problems with the name of an override and the form of its value."""
     key, value = override.key, override.value
     if get_setting_type(key) is None:
         noun = "method" if re.fullmatch(r"methods\.\w+", key) else "setting"
@@ -226,7 +223,6 @@ def _find_override_problems(override: Override) -> Iterator[Problem]:
 
 
 def _add_help(problem: Problem) -> Problem:
-    """Add a likely value to the problem of an unreadable value."""
     owners = find_owners(problem.key)
     name = problem.key.rpartition(".")[2]
     return add_likely_value(problem, owners[0], name, problem.value) if owners else problem

@@ -342,7 +342,6 @@ class _Reader:
 
 
 def _make_key_problem(name: str) -> Problem:
-    """Return the problem that a key is not a valid name, with the likely key."""
     if re.fullmatch(r"\w+(\.\w+)+", name):
         fix: Fix = Hint(*Document(Path(), {}).format_fix("", Change(f"{name}=...")))
     else:

@@ -49,7 +49,6 @@ OPTIONAL_COLUMNS = ("eval", "images/s", "third", "top-5", "px")
 
 
 def _wrap_row(label: str, text: str, width: int) -> list[str]:
-    """Return a row of the summary, wrapped below its text."""
     width = sys.maxsize if label in UNWRAPPED_ROWS else width
     return wrap_text(text, width, f"  {label:<12}", " " * 14, glue=r" (?=\d)")
 

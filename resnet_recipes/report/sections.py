@@ -252,7 +252,6 @@ def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> T
 
 
 def _check_run(run: RunRecord) -> RunRecord:
-    """Return the run, or an unreadable run if its folder is damaged."""
     try:
         read_metrics(run.folder / METRICS)
         read_image_facts(run.folder)

@@ -64,7 +64,6 @@ def find_holder(folder: Path) -> int:
 
 
 def _has_open(pid: int, path: Path) -> bool:
-    """Return whether a process on this machine has a file open; False if that is unknown."""
     try:
         return any(os.path.samefile(file, path) for file in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:

@@ -189,7 +189,6 @@ def read_run(folder: Path) -> RunRecord | None:
 
 
 def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a finished run from its summary."""
     epochs = _get_number(summary, "epochs")
     best = summary if summary.get("best_weights") else {}
     return {
@@ -207,7 +206,6 @@ def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a run from its last records, or else from its origin."""
     ending = read_json(folder / EXIT, may_be_absent=True)
     records = read_last_records(folder / METRICS)
     state = _find_state(folder, ending, "begin" in records)

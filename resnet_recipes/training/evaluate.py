@@ -167,7 +167,6 @@ class BestWeights:
             self.weights = {name: tensor.clone() for name, tensor in state["weights"].items()}
 
     def _score(self, metrics: Metrics) -> float:
-        """Return a number that is higher for better metrics."""
         if self.by == "balanced_accuracy":
             return metrics.top1 if metrics.balanced is None else metrics.balanced
         return -metrics.loss if self.by == "loss" else metrics.top1

@@ -83,8 +83,6 @@ class Graphs:
                 )
 
     def _capture(self, eager: Eager, batch: Batch) -> None:
-        """Capture the gradient for batches of these shapes, if possible."""
-
         def compute(*fields: Tensor) -> Tensor:
             return eager(Batch(*fields), False, do_nothing)
 

@@ -270,7 +270,6 @@ def make_synthetic_plan(plan: Plan, rank: Rank, batch_size: int) -> Plan:
 
 
 def _measure_evaluation_rate(run: Run) -> float:
-    """Return evaluation images per second on synthetic images."""
     inputs = run.model, run.eval_data, run.precision, run.plan.num_classes
     evaluate(*inputs)
     start = time.perf_counter()

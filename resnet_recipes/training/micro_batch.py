@@ -32,7 +32,6 @@ def find_micro_batch(plan: Plan, rank: Rank) -> int:
 
 
 def _find_memory_error(plan: Plan, rank: Rank, size: int) -> str:
-    """Return why a micro-batch does not fit, or "" if it does."""
     batch = replace(plan.recipe.batch, bn_size=size)
     try:
         build(replace(plan, recipe=replace(plan.recipe, batch=batch)), rank).close()

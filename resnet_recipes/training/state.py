@@ -127,7 +127,6 @@ def restore(run: Run, state: State) -> int:
 
 
 def _raise_reasons(reasons: Iterator[str]) -> None:
-    """Raise ValueError with the first three reasons, if there are any."""
     if first := list(islice(reasons, 3)):
         raise ValueError("; ".join(first))
 
@@ -178,7 +177,6 @@ def _pair_tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]
 
 
 def _name_type(value: object) -> str:
-    """Return the dtype and shape of a tensor, or the type of any other value."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     value_type = dict if isinstance(value, dict) else type(value)
@@ -222,7 +220,6 @@ def find_changed_settings(saved_recipe: State, recipe: Recipe) -> Iterator[Probl
 
 
 def _list_methods(recipe: State) -> set[str]:
-    """Return the methods that are on in a flattened recipe: "methods.ema"."""
     return {
         ".".join(key.split(".")[:2])
         for key, value in recipe.items()
@@ -231,7 +228,6 @@ def _list_methods(recipe: State) -> set[str]:
 
 
 def _describe_value(key: str, recipe: State) -> str:
-    """Return a clause about the value of a setting in a flattened recipe."""
     if key in duration.SETTINGS:
         with suppress(ValueError):  # of a checkpoint from elsewhere
             base = duration.Duration.parse(recipe["max_duration"])
@@ -291,7 +287,6 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
 
 
 def _is_in(key: str, prefixes: Sequence[str]) -> bool:
-    """Return whether a setting equals an entry of `prefixes`, or is below an entry."""
     return any(key == prefix or key.startswith(prefix + ".") for prefix in prefixes)
 
 

@@ -247,7 +247,6 @@ def _open_with_pillow(data: bytes) -> Image.Image:
 
 
 def _describe_unknown_format(data: bytes) -> str:
-    """Describe a file that Pillow does not recognize."""
     if data[4:11] in (b"ftyphei", b"ftyphev") and "HEIF" not in FORMATS:
         return "is HEIC;  pip install pillow-heif  makes it readable"
     return f"is not an image of a known format ({', '.join(FORMATS)})" if data else "is empty"

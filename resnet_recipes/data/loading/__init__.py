@@ -194,13 +194,11 @@ class Pipeline(BatchSource):
             ) from None
 
     def _format_pending_images(self) -> str:
-        """Return the names of the first images that workers are reading now."""
         indices = [rows.indices[rows.reading] for rows, _ in self._ahead]
         first = np.concatenate([*indices, np.array([], np.int64)])[:4].tolist()
         return ", ".join(map(self._storage.path, first)) or "no image"
 
     def _cancel_requests(self) -> None:
-        """Cancel the requests of an earlier `read` and free their slots."""
         self._reads += 1
         for part in [part for _, parts in self._ahead for part in parts if not part.cancel()]:
             with self._convert_failures():  # the images are not needed, so ignore failures

@@ -127,7 +127,6 @@ def read_shrunk(row: np.ndarray) -> np.ndarray | None:
 
 
 def _declare(loaded: ctypes.CDLL) -> None:
-    """Declare the signatures of src/engine.cpp to ctypes."""
     engine, ticket = ctypes.c_void_p, ctypes.c_int64
     for name, result, arguments in (
         ("engine_create", engine, [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),

@@ -134,7 +134,6 @@ def _name_copy_folder(address: str) -> str:
 
 
 def _open_store(address: str) -> Store:
-    """Return the store for a URL. Raises NotReadyError if a package is missing."""
     try:
         from resnet_recipes.data.remote.stores import Bucket, Web
 

@@ -224,7 +224,6 @@ class Copy:
         progress(fetched // 10**6, -(-self.contents.size // 10**6))
 
     def _read_journal(self) -> set[int]:
-        """Return the numbers of the pieces that the journal lists as fetched."""
         if self.final.is_dir():
             return {*range(len(self._pieces))}
         if self._read_journal_key() != self._key:

@@ -157,7 +157,6 @@ class Bucket(Store):
 
 
 def _get_md5(description: dict[str, Any]) -> str:
-    """Return an object's MD5 in hex, if the store provides it."""
     if "md5Hash" in description:  # Google Cloud Storage
         return b64decode(description["md5Hash"]).hex()
     # an S3 ETag is an MD5, except for multipart uploads or customer-provided keys

@@ -103,7 +103,6 @@ def label_lines(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
 def _draw_lines(
     lines: Sequence[Sequence[ChartRow]], names: Sequence[ChartRow], look: Spec, filled: bool
 ) -> Spec:
-    """Return lines with bars over seeds, points and names."""
     rows = [row for line in lines for row in line]
     fields = [
         key for key in TOOLTIP_FIELDS if any(row.get(key) not in (None, "", 0) for row in rows)
@@ -198,7 +197,6 @@ def _make_tooltip(fields: Iterable[str]) -> list[Spec]:
 
 
 def _make_plot(name: str, **values: object) -> Spec:
-    """Return a complete plot, as wide as its element on the page."""
     return _PLOTS["frame"] | _fill(name, **values)
 
 

@@ -152,7 +152,6 @@ def _format_legend(names: Sequence[str]) -> str:
 
 
 def _draw_swatch(index: int) -> str:
-    """Return the line sample of a name in the legend."""
     color = COLORS[index % len(COLORS)]
     dashes = " ".join(map(str, DASHES[index % len(DASHES)]))
     path = f'<path d="M0,5H40" stroke="{color}" stroke-width="2" stroke-dasharray="{dashes}"/>'
