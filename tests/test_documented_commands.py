@@ -19,7 +19,7 @@ import yaml
 
 from resnet_recipes import cli
 from resnet_recipes.command_line.arguments import parse_arguments
-from resnet_recipes.commands.dispatch import get_usage
+from resnet_recipes.commands import get_usage
 from resnet_recipes.data import demo
 from tests.pages import PAGES, ROOT, iterate_code_blocks
 from tests.run_folders import create_run_folder

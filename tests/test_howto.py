@@ -16,7 +16,7 @@ PAGES = ROOT / "docs/contributing"
 #: For each page: the paths of its file and its test, the file name, and the registry of the entry.
 GUIDES = {
     "method": ("methods", "gaussian_noise", "methods/__init__.py"),
-    "command": ("commands", "disk", "commands/dispatch.py"),
+    "command": ("commands", "disk", "commands/__init__.py"),
     "tracker": ("report/trackers", "statsd", "base/extras.py"),
 }
 

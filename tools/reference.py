@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, OneOf, get_limits
 from resnet_recipes.base.names import DOCS, SHORT_NAMES
-from resnet_recipes.commands.dispatch import COMMANDS, get_usage
+from resnet_recipes.commands import COMMANDS, get_usage
 from resnet_recipes.commands.ls import format_result, summarize
 from resnet_recipes.commands.methods import format_example
 from resnet_recipes.methods import ORDER

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.names import SHORT_NAMES
 from resnet_recipes.command_line.arguments import Arguments
-from resnet_recipes.commands.dispatch import COMMANDS, get_usage
+from resnet_recipes.commands import COMMANDS, get_usage
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe.build import get_setting_types

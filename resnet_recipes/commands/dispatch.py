@@ -3,28 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
-from itertools import pairwise
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from resnet_recipes import __version__
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Command, ExitCode, Hint, Kind, Problem, RecipeError
-from resnet_recipes.base.paths import find_free_path, make_missing_data_problem
+from resnet_recipes.base.errors import Command, ExitCode, Kind, Problem, RecipeError
+from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.suggestions import (
-    FOREIGN_COMMANDS,
-    IMAGE_FLAGS,
-    RUN_FLAGS,
-    Translation,
-    find_misspelled,
     make_unknown_problem,
 )
 from resnet_recipes.command_line.arguments import (
     Arguments,
-    drop_arguments,
-    get_value,
     parse_arguments,
 )
 from resnet_recipes.command_line.characters import reject_pasted
@@ -39,40 +28,14 @@ from resnet_recipes.command_line.recipe_arguments import (
 from resnet_recipes.command_line.run_arguments import (
     check_resumed,
     find_network_setting_problems,
-    is_setting,
     replace_extend,
     resolve_weights,
 )
-from resnet_recipes.command_line.usage import Usage, format_row
-from resnet_recipes.jobs.lookup import LAST
+from resnet_recipes.command_line.usage import format_row
+from resnet_recipes.commands import COMMANDS, get_usage, import_command
+from resnet_recipes.commands.foreign_command import move_run_first, reject_foreign_command
 from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.recipe.library import Library, read
-
-#: The commands of `resnet-recipes`, in the order of the overview. Each is a module in this
-#: folder with USAGE, run(), and perhaps check(), and is imported when it is used. A check returns
-#: the further arguments of run(), or None.
-COMMANDS = (
-    "ls",
-    "show",
-    "cp",
-    "diff",
-    "validate",
-    "methods",
-    "plan",
-    "estimate",
-    "teach",
-    "runs",
-    "watch",
-    "stop",
-    "compare",
-    "report",
-    "eval",
-    "predict",
-    "export",
-    "convert",
-    "doctor",
-    "job",
-)
 
 _MODULE_OF_FLAG = {
     "--completion": "completion",
@@ -83,11 +46,6 @@ _MODULE_OF_FLAG = {
 }
 
 _VERSION_ARGUMENTS = ("--version", "-v", "-V", "version")
-
-
-def get_usage(name: str) -> Usage:
-    """Return the help page of a command; "train" is `resnet-train`."""
-    return _import_module(name).USAGE
 
 
 def train(argv: Sequence[str]) -> int:
@@ -109,21 +67,21 @@ def train(argv: Sequence[str]) -> int:
         )
         return run(["ls", *others])
     if argv[0] not in Library().list_names():
-        _reject_foreign_command(argv)
+        reject_foreign_command(argv, _list_problems)
     arguments, checked = _parse_and_check("train", argv)
     name = _choose_module(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
     if starts and external_launcher.find_launcher():
         # only rank 0 composes; other ranks do not import Hydra
         return external_launcher.train_as_rank(
-            argv, lambda: _import_module(name).prepare_run(arguments), say
+            argv, lambda: import_command(name).prepare_run(arguments), say
         )
     if "--cfg" in arguments:  # `--cfg job` in Hydra
         others = [argument for argument in arguments.positional if argument != "job"]
         arguments = replace(arguments, positional=others)
     if name in ("train", "plan", "sweep") and "--resume" not in arguments:
         check_recipe(arguments)
-    return _import_module(name).run(arguments, *checked)
+    return import_command(name).run(arguments, *checked)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -144,12 +102,12 @@ def run(argv: Sequence[str]) -> int:
             clause = "is a recipe, not a command"
             raise RecipeError.of("COMMAND", name, clause, Command.of("resnet-train", *argv))
         others = [argument for argument in rest if argument not in ("help", "--help", "-h")]
-        _reject_foreign_command([name.lstrip("-"), *others], name)
+        reject_foreign_command([name.lstrip("-"), *others], _list_problems, name)
         raise RecipeError(
             [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
         )
     usage = get_usage(name)
-    if words := _move_run_first(usage, rest):
+    if words := move_run_first(usage, rest):
         clause = "is not a setting here; the run comes first"
         fix = Command.of("resnet-recipes", name, *words)
         raise RecipeError.of(rest[0], None, clause, fix)
@@ -159,7 +117,7 @@ def run(argv: Sequence[str]) -> int:
     arguments, checked = _parse_and_check(name, rest)
     if usage.takes_recipe and (usage.needs_recipe or has_recipe(arguments)):
         check_recipe(arguments)
-    return _import_module(name).run(arguments, *checked)
+    return import_command(name).run(arguments, *checked)
 
 
 def _parse_and_check(name: str, argv: Sequence[str]) -> tuple[Arguments, tuple[Any, ...]]:
@@ -178,7 +136,7 @@ def _parse_and_check(name: str, argv: Sequence[str]) -> tuple[Arguments, tuple[A
         if name == "train":
             with errors:
                 RecipeError.raise_if_any(_find_unused_flags(arguments))
-        module = _import_module(_choose_module(arguments) if name == "train" else name)
+        module = import_command(_choose_module(arguments) if name == "train" else name)
         with errors:
             if hasattr(module, "check"):
                 checked = module.check(arguments) or ()
@@ -231,91 +189,20 @@ def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) 
         check_settings(arguments, needs_data)
 
 
-def _choose_module(arguments: Arguments) -> str:
-    """Return the module selected by the flags of `resnet-train`."""
-    return next((module for flag, module in _MODULE_OF_FLAG.items() if flag in arguments), "train")
-
-
-def _reject_foreign_command(argv: Sequence[str], typed: str = "") -> None:
-    """Raise RecipeError if the first argument is a command of resnet-recipes or another program.
-
-    Returns if its meaning is unknown. `typed` is the argument with its dashes.
-    """
-    name, *rest = argv
-    meaning = FOREIGN_COMMANDS.get(name, Translation((name,)))
-    first, _, other = meaning.text.partition(" | ")
-    likely = first.partition(" ")[0]
-    if likely not in (*COMMANDS, "train"):
-        return
-    usage = get_usage(likely)
-    rest = _move_run_first(usage, rest) or rest
-    names = [
-        argument
-        for before, argument in pairwise(["", *rest])
-        if not (argument[:1] == "-" or usage.placeholders.get(before) or is_setting(argument))
-    ]
-    if "{}" in first:  # `new mine`
-        first = first.format(Path(names[0]).stem if names else "mine")
-        rest = []
-        names = []
-    is_first = bool(names) or (first == "runs" and any(map(is_setting, rest)))
-    ours, *words = (first if is_first or not other else other).split()
-    # settings in the table are examples, used only if the user passed no arguments
-    flags = [word for word in words if not (word.isupper() or (rest and is_setting(word)))]
-    missing = [word for word in words if word.isupper()][len(names) :]
-    command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *flags]
-    others = [argument for argument in rest if argument not in names]
-    fix: str = Command.of(*command, *names, *missing, *others)
-    if missing or Translation(tuple(flags)).has_placeholder:
-        fix = Hint(fix)
-    if name == ours != "train":
-        raise RecipeError.of("COMMAND", name, f"is a command of {command[0]}", fix)
-    clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"
-    near = find_misspelled(name, COMMANDS)
-    also = Command(f"resnet-recipes {near}") if near not in ("", ours) else ""
-    problems = _find_other_problems(ours, usage, flags, rest) if rest else []
-    if [problem.key for problem in problems] == ["data.root"]:
-        fix = Hint(f"{fix} data=PATH")
-        problems = []
-    elif any(problem.key != "model.weights" for problem in problems):  # would be repeated
-        fix = Hint(f"{Command.of(*command)} ...")
-        also = ""
-    unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
-    raise RecipeError([unknown, *problems])
-
-
-def _find_other_problems(
-    name: str, usage: Usage, flags: list[str], rest: list[str]
-) -> list[Problem]:
-    """Return the problems of arguments for a command, with the flags that its meaning adds."""
+def _list_problems(name: str, argv: list[str]) -> list[Problem]:
+    """Return the problems of these arguments for a command."""
     errors = ErrorCollector()
-    check = partial(_check_other_settings, name, rest)
+    check = partial(_check_other_settings, name, argv)
     with errors:
-        arguments = parse_arguments([*flags, *rest], usage, check_settings=check)
+        arguments = parse_arguments(argv, get_usage(name), check_settings=check)
         if name == "train":
             check(arguments)
     return errors.problems
 
 
-def _move_run_first(usage: Usage, argv: Sequence[str]) -> list[str]:
-    """Return the arguments of `model=first source=images`, as in Ultralytics, in our form.
-
-    Empty if the command takes no run, or if the first argument is a run.
-    """
-    keys = (*RUN_FLAGS, *IMAGE_FLAGS, "format")
-    if not get_value(argv[:1], *keys) or not usage.opens_network:
-        return []
-    words = [get_value(argv, *RUN_FLAGS) or LAST]
-    if usage.takes_images and (images := get_value(argv, *IMAGE_FLAGS)):
-        words.append(images)
-    words += drop_arguments(argv, *keys)
-    if "--to" in usage.placeholders and (to := get_value(argv, "format")):
-        words += ["--to", to, "--out", str(find_free_path(Path("exported")))]
-    return words
-
-
-def _import_module(name: str) -> ModuleType:
-    return import_module(f"resnet_recipes.commands.{name}")
+def _choose_module(arguments: Arguments) -> str:
+    """Return the module selected by the flags of `resnet-train`."""
+    return next((module for flag, module in _MODULE_OF_FLAG.items() if flag in arguments), "train")
 
 
 def _print_version() -> int:

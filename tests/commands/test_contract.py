@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from resnet_recipes.command_line.arguments import parse_arguments
+from resnet_recipes.commands import COMMANDS, get_usage
 from resnet_recipes.commands.completion import SCRIPT_PATHS, format_script
-from resnet_recipes.commands.dispatch import COMMANDS, get_usage
 
 ALL_COMMANDS = ("train", *COMMANDS)
 SLOW_LIBRARIES = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}

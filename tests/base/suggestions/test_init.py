@@ -24,8 +24,7 @@ from resnet_recipes.base.suggestions import (
     translate,
 )
 from resnet_recipes.command_line.arguments import parse_arguments
-from resnet_recipes.commands import dispatch
-from resnet_recipes.commands.dispatch import get_usage
+from resnet_recipes.commands import COMMANDS, get_usage
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.inference.open import SETTINGS, apply_changes
 from resnet_recipes.recipe.build import get_setting_types
@@ -113,7 +112,7 @@ def test_flag_of_a_method_needs_no_value():
 @pytest.mark.parametrize("verb", FOREIGN_COMMANDS)
 def test_foreign_commands_suggest_ours(verb):
     ours = {line.split()[0] for line in FOREIGN_COMMANDS[verb].text.split(" | ")}
-    assert ours <= {*dispatch.COMMANDS, "train"}
+    assert ours <= {*COMMANDS, "train"}
 
 
 def test_commands_without_settings_do_not_suggest_any():
@@ -204,7 +203,7 @@ def test_flag_in_place_of_argument_suggests_the_argument(typed, arguments):
 
 
 def test_every_suggested_flag_and_format_exists():
-    flags = {flag for verb in dispatch.COMMANDS for flag in get_usage(verb).placeholders}
+    flags = {flag for verb in COMMANDS for flag in get_usage(verb).placeholders}
     flags |= get_usage("train").placeholders.keys()
     assert all(set(meaning.text.split()) <= flags for meaning in FLAGS.values())
     assert {meaning.text for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
