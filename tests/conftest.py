@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None):
         return
     os.environ.pop("COLUMNS", None)  # as in a pipe, where lines are not wrapped
-    config.pluginmanager.import_plugin("tests.fixtures")
+    config.pluginmanager.import_plugin("tests.shared.fixtures")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

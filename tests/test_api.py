@@ -27,11 +27,11 @@ from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder
-from tests.checks import is_identical
-from tests.images import create_random_images
-from tests.run_folders import create_folder_with_weights
-from tests.tables import parse_rows
-from tests.tiny_networks import build_shallow_resnet18
+from tests.shared.checks import is_identical
+from tests.shared.images import create_random_images
+from tests.shared.run_folders import create_folder_with_weights
+from tests.shared.tables import parse_rows
+from tests.shared.tiny_networks import build_shallow_resnet18
 
 README = Path(__file__).parents[1] / "README.md"
 PAGES = [README.parent / "docs" / page for page in ("library.md", "howto/own_loop.md")]

@@ -30,9 +30,9 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import restore
-from tests.checks import get_error
-from tests.plans import plan_imagenet
-from tests.tables import parse_rows
+from tests.shared.checks import get_error
+from tests.shared.plans import plan_imagenet
+from tests.shared.tables import parse_rows
 from tests.training.recording import find_differing_tensors, record
 
 timm = pytest.importorskip("timm")

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 import resnet_recipes as rr
-from tests.images import create_random_images
-from tests.run_folders import create_run_folder
+from tests.shared.images import create_random_images
+from tests.shared.run_folders import create_run_folder
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

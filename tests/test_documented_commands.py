@@ -21,8 +21,8 @@ from resnet_recipes import cli
 from resnet_recipes.command_line.arguments import parse_arguments
 from resnet_recipes.commands import get_usage
 from resnet_recipes.data import demo
-from tests.pages import PAGES, ROOT, iterate_code_blocks
-from tests.run_folders import create_run_folder
+from tests.shared.pages import PAGES, ROOT, iterate_code_blocks
+from tests.shared.run_folders import create_run_folder
 
 #: Flags that make `resnet-train` exit without starting a run.
 PRINTING_FLAGS = {"--list", "--describe", "--cfg", "--version", "--help", "--dry-run"}

@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.checks import get_error
-from tests.tables import parse_rows
+from tests.shared.checks import get_error
+from tests.shared.tables import parse_rows
 
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 

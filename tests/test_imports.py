@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.sources import ROOT, assert_none, parse_sources
+from tests.shared.sources import ROOT, assert_none, parse_sources
 
 PLACES = (
     *("tools/*.sh", "tools/**/*.py", "benchmarks/**/*.py", "hydra_plugins/**/*.py"),

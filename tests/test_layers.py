@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources import ROOT, assert_none, list_nodes, parse_sources
+from tests.shared.sources import ROOT, assert_none, list_nodes, parse_sources
 
 PACKAGE = "resnet_recipes"
 

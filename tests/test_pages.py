@@ -11,8 +11,8 @@ import pytest
 
 from resnet_recipes import cli, cuda
 from resnet_recipes.methods import ORDER
-from tests.pages import PAGES, iterate_code_blocks
-from tests.sources import ROOT, assert_none, list_nodes, parse_sources
+from tests.shared.pages import PAGES, iterate_code_blocks
+from tests.shared.sources import ROOT, assert_none, list_nodes, parse_sources
 
 PACKAGE = ROOT / "resnet_recipes"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

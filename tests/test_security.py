@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from resnet_recipes.jobs.ranks.group import Group, build_environments
-from tests.checks import get_recipe_error
+from tests.shared.checks import get_recipe_error
 
 #: Recipe files that try to run code, to read other files, or to take minutes. MARKER is a file that
 #: must not appear; careless loading of the first recipe creates it.

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.sources import ROOT, assert_none, list_nodes, parse_sources
+from tests.shared.sources import ROOT, assert_none, list_nodes, parse_sources
 
 FILE_LINES, FUNCTION_LINES, NESTING = 500, 60, 4
 LONGER_FUNCTIONS = {"train": 70}  # the only place that contains the order of a step

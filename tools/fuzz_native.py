@@ -33,7 +33,7 @@ from resnet_recipes.data.images.jpeg import read_frame_size
 from resnet_recipes.data.native import PATH, Engine, load_library
 from resnet_recipes.data.native.rows import BOX, CENTER, SMALL, Status
 from tests.data.native.batch import JPEGS, Batch
-from tests.images import encode_image, make_photo
+from tests.shared.images import encode_image, make_photo
 
 SANITIZED_LIBRARY = Path(__file__).parents[1] / "build" / "sanitized" / PATH.name
 SIZE = 33  # pixels; a line is not a multiple of the vector size

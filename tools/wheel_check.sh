@@ -63,7 +63,7 @@ create_environment() {
     case $package_file in "$work"/*) ;; *) fail "Python imports another copy of the package: $package_file" ;; esac
     # reading torch's own types takes three times as long
     printf '[mypy]\nstrict = true\n[mypy-torch.*]\nfollow_imports = skip\n' >../mypy.ini
-    (cd .. && "$python" -m mypy --cache-dir "$work/mypy" --python-executable "$bin/python" "$root/tests/typed_script.py")
+    (cd .. && "$python" -m mypy --cache-dir "$work/mypy" --python-executable "$bin/python" "$root/tests/tools/typed_script.py")
 }
 
 create_environment editable --no-build-isolation -e "$work/source"

@@ -4,7 +4,7 @@ import pytest
 from torchvision import models
 
 from resnet_recipes.base.architecture import ModelConfig
-from tests.tables import parse_rows, parse_settings
+from tests.shared.tables import parse_rows, parse_settings
 
 
 def test_default_initialization_is_accepted_only_for_library_resnets():

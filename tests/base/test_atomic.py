@@ -7,7 +7,7 @@ import tempfile
 import pytest
 
 from resnet_recipes.base import atomic
-from tests.disk_faults import create_special_file
+from tests.shared.disk_faults import create_special_file
 
 
 def test_replace_file_names_the_file_after_its_block(tmp_path):

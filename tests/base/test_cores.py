@@ -3,7 +3,7 @@
 import pytest
 
 from resnet_recipes.base import cores
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.parametrize(

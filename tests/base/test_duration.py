@@ -13,7 +13,7 @@ from resnet_recipes.base.duration import (
     parse_time,
 )
 from resnet_recipes.base.errors import BrokenRuleError
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from resnet_recipes.base.limits import (
     ZeroToOne,
     find_broken_limits,
 )
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @dataclass

@@ -6,8 +6,8 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
-from tests.checks import get_problem
-from tests.tables import parse_rows
+from tests.shared.checks import get_problem
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import MAX_DEPTH, open_regular, parse_json, read_bytes, read_json
-from tests.disk_faults import create_special_file
-from tests.tables import parse_rows
+from tests.shared.disk_faults import create_special_file
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.timeout(20)

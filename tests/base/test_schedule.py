@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base import schedule
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 PEAK, S, WARMUP = 2.048, 625, 5000
 

@@ -9,8 +9,8 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import EMA, MixUp
 from resnet_recipes.methods.optimizers import LAMB
 from resnet_recipes.recipe.schema import Recipe
-from tests.checks import get_error, get_problem
-from tests.tables import parse_rows
+from tests.shared.checks import get_error, get_problem
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from resnet_recipes.report.page.html import (
     build_gallery,
     build_page,
 )
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.command_line.arguments import name_as_typed, parse_arguments
 from resnet_recipes.command_line.usage import Usage
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.parametrize(

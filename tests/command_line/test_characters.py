@@ -7,8 +7,8 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.command_line.characters import reject_pasted
-from tests.checks import get_problem
-from tests.tables import parse_rows
+from tests.shared.checks import get_problem
+from tests.shared.tables import parse_rows
 
 
 def suggest_command(argv: list[str]) -> str:

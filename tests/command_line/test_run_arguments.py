@@ -9,9 +9,9 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.run_arguments import list_records, resolve_weights
 from resnet_recipes.jobs.lookup import LIST, find_run
-from tests.checks import get_error
-from tests.run_folders import create_run_folder
-from tests.tables import parse_rows, parse_values
+from tests.shared.checks import get_error
+from tests.shared.run_folders import create_run_folder
+from tests.shared.tables import parse_rows, parse_values
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resnet_recipes.run_folder.ending import Ending
-from tests.images import create_random_images
-from tests.run_folders import release_and_record
+from tests.shared.images import create_random_images
+from tests.shared.run_folders import release_and_record
 
 if TYPE_CHECKING:
-    from tests.fixtures import Streams
+    from tests.shared.fixtures import Streams
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.images import create_random_images
-from tests.run_folders import create_run_folder
+from tests.shared.images import create_random_images
+from tests.shared.run_folders import create_run_folder
 
 #: Commands, run in a folder with images and the runs a, b, c (damaged) and d (stopped); the exit
 #: code unless it is 2; and the first line of each problem.

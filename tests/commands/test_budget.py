@@ -10,7 +10,7 @@ from resnet_recipes import api
 from resnet_recipes.jobs.machine import measure
 from resnet_recipes.planning.estimate import MAX_DRIFT, Speeds
 from resnet_recipes.recipe.frozen_recipe import read
-from tests.plans import TINY
+from tests.shared.plans import TINY
 
 ARGUMENTS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
 

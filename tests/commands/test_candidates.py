@@ -13,8 +13,8 @@ from PIL import Image
 from resnet_recipes import cuda, data
 from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.recipe.library import Library
-from tests.images import create_random_images
-from tests.run_folders import create_run_folder
+from tests.shared.images import create_random_images
+from tests.shared.run_folders import create_run_folder
 
 ON_CPU = "launch.device=cpu gpus=1"
 ON_OWN_IMAGES = f"data=images bs=8 batch.bn_size=8 {ON_CPU}"

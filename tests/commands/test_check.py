@@ -9,8 +9,8 @@ from resnet_recipes.jobs import checks
 from resnet_recipes.jobs.ranks import launcher
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import LockedFolder
-from tests.images import create_random_images
-from tests.plans import TINY
+from tests.shared.images import create_random_images
+from tests.shared.plans import TINY
 
 
 def test_check_trains_last_steps_and_deletes_them(forks, tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.run_folder.correct_images import CorrectImages
-from tests.fixtures import Streams
-from tests.run_folders import create_run_folder
+from tests.shared.fixtures import Streams
+from tests.shared.run_folders import create_run_folder
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands.completion import format_script
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resnet_recipes import compose
 from resnet_recipes.recipe.frozen_recipe import freeze
-from tests.run_folders import create_run_folder
+from tests.shared.run_folders import create_run_folder
 
 
 def test_diff_shows_only_differences(run_subcommand):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from tests.images import create_random_images
-from tests.run_folders import create_run_folder
+from tests.shared.images import create_random_images
+from tests.shared.run_folders import create_run_folder
 
 
 @pytest.fixture

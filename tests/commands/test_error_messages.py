@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands.golden import run_line, work_in
-from tests.images import create_random_images
-from tests.run_folders import create_run_folder
+from tests.shared.images import create_random_images
+from tests.shared.run_folders import create_run_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden/error_messages.txt"
 

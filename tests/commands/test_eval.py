@@ -26,9 +26,9 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.report.page.charts import plot_classes, to_json
 from resnet_recipes.report.progress import ProgressLine
-from tests.images import CLASSES, create_random_images
-from tests.tables import read_csv_rows
-from tests.tiny_networks import build_shallow_resnet18
+from tests.shared.images import CLASSES, create_random_images
+from tests.shared.tables import read_csv_rows
+from tests.shared.tiny_networks import build_shallow_resnet18
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_eval_uses_sizes_of_the_recipe(folder_with_weights, run_eval, run_comman
 @pytest.mark.slow
 def test_eval_on_two_ranks_equals_one(run_eval, forks, tmp_path):
     one = run_eval()
-    arguments = "tests.command_module eval mine gpus=2 --json"
+    arguments = "tests.commands.command_module eval mine gpus=2 --json"
     code, out, err = forks.run(tmp_path, *arguments.split()).wait()
     assert code == 0, err
     two = json.loads(out)

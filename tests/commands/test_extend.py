@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.recipe.frozen_recipe import read
-from tests.fixtures import Streams
-from tests.forks import ForkServer
-from tests.plans import TINY
-from tests.run_folders import create_run_folder
-from tests.tables import parse_rows
+from tests.shared.fixtures import Streams
+from tests.shared.forks import ForkServer
+from tests.shared.plans import TINY
+from tests.shared.run_folders import create_run_folder
+from tests.shared.tables import parse_rows
 
 WSD_ARGUMENTS = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 

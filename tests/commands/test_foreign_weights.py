@@ -16,7 +16,7 @@ import resnet_recipes as rr
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.imagenet import get_wordnet_ids
-from tests.tables import read_csv_rows
+from tests.shared.tables import read_csv_rows
 
 timm = pytest.importorskip("timm")
 

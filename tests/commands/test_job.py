@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.plans import TINY
+from tests.shared.plans import TINY
 
 
 def test_job_script_repeats_the_arguments(run_command):

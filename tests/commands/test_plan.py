@@ -13,8 +13,8 @@ from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.jobs.machine import loading, memory
 from resnet_recipes.planning import estimate
-from tests.run_folders import create_folder_with_weights
-from tests.tables import parse_rows, parse_values
+from tests.shared.run_folders import create_folder_with_weights
+from tests.shared.tables import parse_rows, parse_values
 
 
 @pytest.fixture

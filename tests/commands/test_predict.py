@@ -11,8 +11,8 @@ from PIL import Image
 
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from tests.images import CLASSES
-from tests.tables import read_csv_rows
+from tests.shared.images import CLASSES
+from tests.shared.tables import read_csv_rows
 
 READABLE_IMAGE = "images/val/pattern0/1.jpg"
 

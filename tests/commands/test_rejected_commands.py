@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from tests.disk_faults import limit_file_size
-from tests.tables import parse_rows
+from tests.shared.disk_faults import limit_file_size
+from tests.shared.tables import parse_rows
 
 #: Commands of `resnet-recipes` in a folder with the run `mine` and its images in `images`.
 #: After the command: its exit code, and parts of the message.

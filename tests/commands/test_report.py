@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.page.charts import label_lines
-from tests.fixtures import Streams
-from tests.run_folders import create_run_folder
+from tests.shared.fixtures import Streams
+from tests.shared.run_folders import create_run_folder
 
 RUNS = Path("runs")
 SUMMARY = "summary.json"

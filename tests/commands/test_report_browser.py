@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands import dispatch
-from tests.run_folders import create_run_folder
+from tests.shared.run_folders import create_run_folder
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402

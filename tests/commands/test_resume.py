@@ -19,11 +19,11 @@ from resnet_recipes.run_folder.metrics import StepMetrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from tests.data.loaders import requires_engine
 from tests.data.remote.web_server import serve_folder
-from tests.fixtures import Streams
-from tests.images import create_random_images
-from tests.plans import TINY
-from tests.run_folders import create_run_folder
-from tests.tables import parse_rows
+from tests.shared.fixtures import Streams
+from tests.shared.images import create_random_images
+from tests.shared.plans import TINY
+from tests.shared.run_folders import create_run_folder
+from tests.shared.tables import parse_rows
 
 START_COMMAND = f"resnet-train mild {TINY}"
 PHOTOS_COMMAND = f"{START_COMMAND} bs=8 batch.bn_size=8 data.backend=torchvision"

@@ -9,8 +9,8 @@ import pytest
 
 from resnet_recipes.commands.runs import rank_settings
 from resnet_recipes.run_folder.runs import RunRecord
-from tests.run_folders import create_run_folder
-from tests.tables import parse_rows, read_csv_rows
+from tests.shared.run_folders import create_run_folder
+from tests.shared.tables import parse_rows, read_csv_rows
 
 
 @pytest.fixture

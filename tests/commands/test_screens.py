@@ -14,8 +14,8 @@ from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import Summary
 from tests.commands.golden import run_line, work_in
 from tests.report.terminals import TerminalStream
-from tests.run_folders import create_run_folder
-from tests.tables import parse_rows
+from tests.shared.run_folders import create_run_folder
+from tests.shared.tables import parse_rows
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -13,7 +13,7 @@ from resnet_recipes.commands import stop
 from resnet_recipes.run_folder import EXIT, LOCK, STOP, SUMMARY
 from resnet_recipes.run_folder.ending import Ending, read_ending, write_ending
 from resnet_recipes.run_folder.lock import is_running
-from tests.run_folders import create_run_folder
+from tests.shared.run_folders import create_run_folder
 
 #: A run that ends on request, and copies the reason.
 RUN_PROGRAM = """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from tests.disk_faults import create_special_file
-from tests.run_folders import create_run_folder
+from tests.shared.disk_faults import create_special_file
+from tests.shared.run_folders import create_run_folder
 
 pytestmark = pytest.mark.timeout(30)  # opening a FIFO would block
 

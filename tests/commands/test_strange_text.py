@@ -13,8 +13,8 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.training.run import Run
-from tests.images import create_random_images
-from tests.run_folders import create_folder_with_weights, create_run_folder
+from tests.shared.images import create_random_images
+from tests.shared.run_folders import create_folder_with_weights, create_run_folder
 
 HOSTILE = "\x1b[31m\u202e<script>alert(1)</script>|\r"
 FORMULA = "=cmd|' !C calc'!A0"

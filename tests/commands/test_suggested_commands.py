@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from tests.fixtures import Streams
-from tests.run_folders import create_run_folder
-from tests.tables import parse_rows
+from tests.shared.fixtures import Streams
+from tests.shared.run_folders import create_run_folder
+from tests.shared.tables import parse_rows
 
 #: Arguments of `resnet-train mild data.backend=synthetic ...`, and the suggestion.
 SETTINGS = parse_rows(

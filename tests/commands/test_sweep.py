@@ -15,9 +15,9 @@ from resnet_recipes.cuda import Gpus
 from resnet_recipes.jobs.machine import measure
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.runs import iterate_runs
-from tests.images import create_random_images
-from tests.plans import TINY
-from tests.run_folders import create_run_folder
+from tests.shared.images import create_random_images
+from tests.shared.plans import TINY
+from tests.shared.run_folders import create_run_folder
 
 #: Measured speeds: 10 ms per image.
 SPEEDS = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)

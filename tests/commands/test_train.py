@@ -12,9 +12,9 @@ from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.jobs.ranks.heartbeat import Beat
 from resnet_recipes.recipe.frozen_recipe import read
 from resnet_recipes.run_folder.ending import Ending
-from tests.images import create_random_images
-from tests.plans import TINY
-from tests.run_folders import release_and_record
+from tests.shared.images import create_random_images
+from tests.shared.plans import TINY
+from tests.shared.run_folders import release_and_record
 
 
 @pytest.fixture

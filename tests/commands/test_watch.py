@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from resnet_recipes.commands import watch
-from tests.run_folders import create_run_folder
+from tests.shared.run_folders import create_run_folder
 
 
 def test_watch_shows_progress_with_the_time_left(tmp_path, run_command):

@@ -19,7 +19,7 @@ from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.native import find_engine_fault
-from tests.checks import get_error
+from tests.shared.checks import get_error
 
 CLASSES = ("ant", "bee", "cat")
 TRAIN, VAL = 37, 11

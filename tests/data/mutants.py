@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from tests.images import encode_image
-from tests.tables import parse_rows, parse_settings
+from tests.shared.images import encode_image
+from tests.shared.tables import parse_rows, parse_settings
 
 #: Kinds of small files to damage: name, mode, format, Pillow options.
 KINDS = parse_rows(

@@ -12,8 +12,8 @@ import torch
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, DataFacts
-from tests.checks import is_identical
 from tests.data.loaders import ONE_RANK, copy_batches, make_small_config
+from tests.shared.checks import is_identical
 
 
 class BackendCase(NamedTuple):

@@ -34,7 +34,7 @@ from tests.data.loaders import (
     open_training,
     train_pixels,
 )
-from tests.forks import is_alive
+from tests.shared.forks import is_alive
 
 BILINEAR, BICUBIC = (
     v2.Compose([v2.Resize(40, how), v2.CenterCrop(32)])

@@ -24,7 +24,7 @@ from resnet_recipes.doctor.data import check_data, check_image
 from tests.data import mutants
 from tests.data.loaders import requires_engine
 from tests.data.native.batch import Batch
-from tests.images import encode_image, make_photo
+from tests.shared.images import encode_image, make_photo
 
 COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
 

@@ -14,7 +14,7 @@ from resnet_recipes.data.order import (
     make_balanced_order,
     shuffle,
 )
-from tests.tables import parse_rows, parse_settings
+from tests.shared.tables import parse_rows, parse_settings
 
 
 def test_shuffle_permutes_differently_by_epoch_and_seed():

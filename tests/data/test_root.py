@@ -10,7 +10,7 @@ from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.root import find_address_problems, find_root_problem, list_classes
 from tests.data.loaders import explain_rejected_images
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @pytest.fixture

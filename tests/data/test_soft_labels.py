@@ -24,8 +24,8 @@ from resnet_recipes.data.soft_labels import (
     open_for_writing,
     spread_probabilities,
 )
-from tests.disk_faults import limit_file_size
-from tests.tables import parse_rows
+from tests.shared.disk_faults import limit_file_size
+from tests.shared.tables import parse_rows
 
 SHAPE = 2, 1, 99
 ABOUT = {"teacher": "a", "data.seed": "1"}

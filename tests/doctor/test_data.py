@@ -17,8 +17,8 @@ from resnet_recipes.data.images.decode import FORMATS
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.doctor import data as doctor_data
 from resnet_recipes.doctor.data import check_data
-from tests.checks import get_problem
-from tests.tables import parse_rows
+from tests.shared.checks import get_problem
+from tests.shared.tables import parse_rows
 
 
 def get_only_finding(findings: list[Finding], level: str) -> Finding:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from resnet_recipes.doctor import Finding, get_exit_code, gpu
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 def test_torchvision_for_another_torch_is_a_failure(monkeypatch):

@@ -9,7 +9,7 @@ import torch
 from resnet_recipes import cuda
 from resnet_recipes.base.errors import list_advice
 from resnet_recipes.doctor import unused_gpu
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import Kind, NotReadyError
 from resnet_recipes.doctor import get_exit_code
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.val_tree import build_val_tree
-from tests.checks import get_problem
+from tests.shared.checks import get_problem
 
 MAPS = {
     "csv with a header": "ImageId,Class\nant2,ant\nbee2,bee\ncat2,cat\n",

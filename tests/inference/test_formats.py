@@ -24,7 +24,7 @@ from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
-from tests.tiny_networks import build_shallow_resnet18
+from tests.shared.tiny_networks import build_shallow_resnet18
 
 IMAGES = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 SURGERY = {"blurpool": vars(BlurPool())}

@@ -9,7 +9,7 @@ from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.inference.images import open_labeled
-from tests.images import CLASSES, create_random_images
+from tests.shared.images import CLASSES, create_random_images
 
 BATCHING = Batching(rank=0, world_size=1, global_size=1, eval_size=4, seed=0)
 

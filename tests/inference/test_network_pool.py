@@ -20,8 +20,8 @@ from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.outcomes import Outcomes
-from tests.run_folders import create_folder_with_weights
-from tests.tables import read_csv_rows
+from tests.shared.run_folders import create_folder_with_weights
+from tests.shared.tables import read_csv_rows
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from resnet_recipes.inference import open as opening
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
 from resnet_recipes.recipe.schema import Recipe
-from tests.checks import get_problem
-from tests.images import create_random_images
+from tests.shared.checks import get_problem
+from tests.shared.images import create_random_images
 
 
 @pytest.mark.parametrize("argument", ["data.eval_size=24", "evaluation.sizes=[32,24]"])

@@ -12,7 +12,7 @@ from resnet_recipes.inference.open import open_trained
 from resnet_recipes.inference.trained_network import make_recipe
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network
-from tests.tiny_networks import build_narrow_resnet18
+from tests.shared.tiny_networks import build_narrow_resnet18
 
 
 def test_weights_file_determines_crop_of_images(tmp_path):

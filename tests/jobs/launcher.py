@@ -14,7 +14,7 @@ from resnet_recipes.run_folder.lock import LockedFolder
 from tests.jobs import worker
 
 if TYPE_CHECKING:  # it imports torch, which the program does not need
-    from tests.forks import Command, ForkServer
+    from tests.shared.forks import Command, ForkServer
 
 
 class Launcher:

@@ -12,13 +12,13 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
-from tests.checks import is_identical
 from tests.jobs.launcher import Launcher
-from tests.run_folders import create_unstarted_run
+from tests.shared.checks import is_identical
+from tests.shared.run_folders import create_unstarted_run
 
 STEPS = 10
 
-#: Changes of `hot`. In tests/forks.py, resnet18 has two narrow blocks.
+#: Changes of `hot`. In tests/shared/forks.py, resnet18 has two narrow blocks.
 SMALL_HOT = (
     "data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32 "
     "model.name=resnet18 model.num_classes=auto batch.global_size=6 "

@@ -20,9 +20,9 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import read_run
-from tests.checks import get_error
 from tests.jobs.small_runs import assert_same_weights
-from tests.plans import make_recipe
+from tests.shared.checks import get_error
+from tests.shared.plans import make_recipe
 
 #: The stable phase of 16 steps ends at step 12, the stable phase of 24 at step 18; an epoch has 4.
 ARGUMENTS = (

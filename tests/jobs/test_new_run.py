@@ -18,8 +18,8 @@ from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import CONFIG, SUMMARY
-from tests.checks import get_error, get_problem
-from tests.tables import parse_rows
+from tests.shared.checks import get_error, get_problem
+from tests.shared.tables import parse_rows
 
 
 def make_test_plan(recipe: str | Path, *arguments: str) -> Plan:

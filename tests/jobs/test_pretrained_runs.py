@@ -11,7 +11,7 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure
 from tests.jobs.small_runs import SMALL_HOT, SmallRun, assert_same_weights, read_state
-from tests.tiny_networks import build_shallow_resnet18
+from tests.shared.tiny_networks import build_shallow_resnet18
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 from resnet_recipes.jobs import sweep
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.run_folder.lock import LockedFolder
-from tests.run_folders import create_run_folder
+from tests.shared.run_folders import create_run_folder
 
 RUNS = {name: ["recipe=mild", f"seed={seed}"] for seed, name in enumerate("abc", 1)}
 

@@ -21,8 +21,8 @@ from resnet_recipes.report.recorder import Evaluation
 from resnet_recipes.training.checkpoint import SavedState
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.run import Run
-from tests.plans import make_recipe
-from tests.run_folders import create_unstarted_run
+from tests.shared.plans import make_recipe
+from tests.shared.run_folders import create_unstarted_run
 
 
 @pytest.mark.parametrize(

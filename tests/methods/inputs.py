@@ -11,7 +11,7 @@ from torchvision.models import ResNet
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, encode_one_hot
-from tests.tiny_networks import build_narrow_resnet18
+from tests.shared.tiny_networks import build_narrow_resnet18
 
 
 def make_now(step: int = 0, total: int = 100, per_epoch: int = 10, seed: int = 0) -> Now:

@@ -9,7 +9,7 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.base import Batch, Now, encode_one_hot
 from resnet_recipes.methods.class_weights import ClassWeights
 from resnet_recipes.planning.planner import make_plan
-from tests.plans import make_recipe
+from tests.shared.plans import make_recipe
 
 #: Values that the settings must reject.
 WRONG = {"rule": ["balanced", ""], "beta": [-0.1, 1.0]}

@@ -7,7 +7,7 @@ from torchvision.transforms import functional as F
 
 from resnet_recipes.methods.color_jitter import ColorJitter
 from resnet_recipes.methods.image_ops import IMAGE_OPS
-from tests.images import make_noise
+from tests.shared.images import make_noise
 
 IMAGE = make_noise(48, 48)
 

@@ -7,7 +7,7 @@ from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.colout import ColOut
 from tests.methods.inputs import make_batch, make_now
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 #: Values that the settings must reject.
 WRONG = {"p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0]}

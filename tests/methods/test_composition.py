@@ -19,10 +19,10 @@ from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.sam import SAM
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from tests.checks import is_identical
-from tests.images import make_noise
 from tests.methods.inputs import make_batch, make_network, make_now
-from tests.tables import parse_rows
+from tests.shared.checks import is_identical
+from tests.shared.images import make_noise
+from tests.shared.tables import parse_rows
 
 BY_NAME = {method.name: method for method in ORDER}
 TRANSFORMS = [method.name for method in ORDER if method().provides("transform_batch")]

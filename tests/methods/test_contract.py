@@ -13,9 +13,9 @@ import torch
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.card import make_card
-from tests.checks import is_identical
-from tests.images import make_noise
 from tests.methods.inputs import make_batch, make_network, make_now
+from tests.shared.checks import is_identical
+from tests.shared.images import make_noise
 
 
 def parametrize_methods(hook: str) -> pytest.MarkDecorator:

@@ -23,9 +23,9 @@ from resnet_recipes.planning.network_facts import count_teacher_flops
 from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, compute_parameter_sum, restore
-from tests.checks import get_error, get_problem
 from tests.methods.inputs import make_batch, make_now
-from tests.plans import plan_recipe
+from tests.shared.checks import get_error, get_problem
+from tests.shared.plans import plan_recipe
 from tests.training.recording import record
 
 #: Values that the settings must reject.

@@ -9,8 +9,8 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from resnet_recipes.methods.ema import EMA
-from tests.checks import is_identical
 from tests.methods.inputs import make_network, make_now
+from tests.shared.checks import is_identical
 
 #: Values that the settings must reject.
 WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "delay": ["later"]}

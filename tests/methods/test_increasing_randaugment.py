@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.methods.increasing_randaugment import STRENGTHS, IncreasingRandAugment, apply
-from tests.images import make_noise
+from tests.shared.images import make_noise
 
 #: Values that the settings must reject.
 WRONG = {

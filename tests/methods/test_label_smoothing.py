@@ -7,7 +7,7 @@ import torch
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, encode_one_hot
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 #: Values that the settings must reject.
 WRONG = {"smoothing": [-0.1, 1.1]}

@@ -9,8 +9,8 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.cli import run_guarded
 from resnet_recipes.methods.plug_ins import GROUP, find_plug_ins
-from tests.checks import get_problem
-from tests.tables import parse_rows
+from tests.shared.checks import get_problem
+from tests.shared.tables import parse_rows
 
 CLASS = """
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from PIL import Image
 from resnet_recipes.methods.image_ops import IMAGE_OPS
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.methods.inputs import make_now
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 #: Values that the settings must reject.
 WRONG = {

@@ -14,8 +14,8 @@ from resnet_recipes.methods.sam import SAM
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from tests.checks import is_identical
 from tests.methods.inputs import make_now
+from tests.shared.checks import is_identical
 
 #: Values that the settings must reject.
 WRONG = {"rho": [-0.1], "interval": [0, -1]}

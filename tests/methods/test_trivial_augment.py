@@ -6,7 +6,7 @@ from torchvision.transforms import TrivialAugmentWide
 from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from tests.images import make_noise
+from tests.shared.images import make_noise
 
 IMAGE = make_noise(64, 64)
 

@@ -15,8 +15,8 @@ from resnet_recipes.backbones import find_classifier
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.build import build_model, cast_by_stage
-from tests.checks import is_identical
-from tests.tiny_networks import build_narrow_resnet18
+from tests.shared.checks import is_identical
+from tests.shared.tiny_networks import build_narrow_resnet18
 
 
 @pytest.fixture(scope="module")

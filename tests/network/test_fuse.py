@@ -24,7 +24,7 @@ from resnet_recipes.network.fuse import (
     fuse,
 )
 from resnet_recipes.ops import Operations
-from tests.tiny_networks import build_narrow_resnet18
+from tests.shared.tiny_networks import build_narrow_resnet18
 
 FUSED = Operations(**{name: module.fused for name, module in ops.MODULES.items()})
 

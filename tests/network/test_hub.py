@@ -17,7 +17,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.network.hub import parse_repository, push
 from resnet_recipes.network.open import AbsentError
-from tests.checks import get_problem
+from tests.shared.checks import get_problem
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 constants = pytest.importorskip("huggingface_hub.constants")

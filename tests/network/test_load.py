@@ -22,12 +22,12 @@ from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
-from tests.checks import get_error, is_identical
 from tests.data.mutants import damage_randomly
-from tests.disk_faults import create_special_file
-from tests.images import CLASSES
-from tests.run_folders import create_folder_with_weights, create_run_folder
-from tests.tiny_networks import build_narrow_resnet18
+from tests.shared.checks import get_error, is_identical
+from tests.shared.disk_faults import create_special_file
+from tests.shared.images import CLASSES
+from tests.shared.run_folders import create_folder_with_weights, create_run_folder
+from tests.shared.tiny_networks import build_narrow_resnet18
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 

@@ -13,7 +13,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.network.matching import find_fitting_networks, find_lookalikes
 from resnet_recipes.network.open import iterate_notes, open_network
 from resnet_recipes.network.pretrained import open_weights
-from tests.checks import get_problem
+from tests.shared.checks import get_problem
 
 NAME = "timm:test_efficientnet"
 CONFIG = ModelConfig(NAME)

@@ -10,8 +10,8 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import MEAN, STD
 from resnet_recipes.network.open import AbsentError, iterate_notes, open_network
 from resnet_recipes.network.pretrained import open_weights
-from tests.checks import get_problem
-from tests.tiny_networks import build_narrow_resnet18
+from tests.shared.checks import get_problem
+from tests.shared.tiny_networks import build_narrow_resnet18
 
 HALF = (127.5,) * 3
 

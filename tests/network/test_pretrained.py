@@ -27,9 +27,9 @@ from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.weights import write_weights
-from tests.checks import get_error, is_identical
-from tests.tables import parse_rows
-from tests.tiny_networks import build_narrow_resnet18
+from tests.shared.checks import get_error, is_identical
+from tests.shared.tables import parse_rows
+from tests.shared.tiny_networks import build_narrow_resnet18
 from tests.training.recording import record
 
 CONFIG = ModelConfig(name="resnet18")

@@ -16,9 +16,9 @@ from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import KEY, compute_digest, read_weights, write_weights
 from resnet_recipes.training.run import Run
-from tests.checks import is_identical
-from tests.disk_faults import limit_file_size
-from tests.tables import parse_rows
+from tests.shared.checks import is_identical
+from tests.shared.disk_faults import limit_file_size
+from tests.shared.tables import parse_rows
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 

@@ -14,7 +14,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.ops.wrong_gradients import avoid_wrong_gradients
 from resnet_recipes.recipe.compose import compose
-from tests.tables import parse_rows, parse_settings
+from tests.shared.tables import parse_rows, parse_settings
 
 #: ResNets and four other families, and the smallest image size of at least 8 px that each accepts.
 FAMILIES = {

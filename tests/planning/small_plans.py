@@ -7,7 +7,7 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.schema import Recipe
-from tests.tables import parse_settings
+from tests.shared.tables import parse_settings
 
 
 def make_facts(

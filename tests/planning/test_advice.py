@@ -9,9 +9,9 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.planning.plan import IMAGENET_FACTS
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
-from tests.checks import get_error
-from tests.plans import plan_imagenet
-from tests.tables import parse_rows
+from tests.shared.checks import get_error
+from tests.shared.plans import plan_imagenet
+from tests.shared.tables import parse_rows
 
 
 def format_plan_notes(line: str) -> str:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.plans import plan_imagenet
-from tests.tables import parse_rows
+from tests.shared.plans import plan_imagenet
+from tests.shared.tables import parse_rows
 
 
 def plan_disk(arguments: str = ""):

@@ -18,8 +18,8 @@ from resnet_recipes.planning.estimate import (
 )
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import GPUS, MAX_ALLOCATOR_FACTOR, Work, predict_speed
-from tests.plans import plan_imagenet
-from tests.tables import parse_values
+from tests.shared.plans import plan_imagenet
+from tests.shared.tables import parse_values
 
 SPEEDS = Speeds(
     {88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation_images_per_second=500.0, images_per_device=64

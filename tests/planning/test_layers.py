@@ -12,7 +12,7 @@ from resnet_recipes.network.build import build_model
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.planning.layers import count_flops
-from tests.tables import parse_values
+from tests.shared.tables import parse_values
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.planning import outline
-from tests.plans import plan_imagenet
+from tests.shared.plans import plan_imagenet
 
 
 def write_outline(arguments: str, ranks: int = 8) -> str:

@@ -17,10 +17,10 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import FINETUNE_SIZE, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
-from tests.checks import get_error, get_problem
 from tests.planning.small_plans import make_facts, make_small_recipe, plan_small
-from tests.plans import plan_imagenet
-from tests.tables import parse_rows, parse_values
+from tests.shared.checks import get_error, get_problem
+from tests.shared.plans import plan_imagenet
+from tests.shared.tables import parse_rows, parse_values
 
 
 def list_plan_problems(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:

@@ -28,7 +28,7 @@ from resnet_recipes.planning.roofline import (
     find_gpu,
     predict_speed,
 )
-from tests.tables import parse_rows, parse_values
+from tests.shared.tables import parse_rows, parse_values
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from resnet_recipes.planning.stable_phase import find_chains, find_departures
 from tests.planning.small_plans import make_small_recipe, plan_small
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 WSD = "schedule.name=wsd schedule.warmup=2ep"
 RESIZING = "methods.progressive_resizing"

@@ -7,7 +7,7 @@ from resnet_recipes.base.errors import Kind, Problem
 from resnet_recipes.methods.optimizers import LAMB
 from resnet_recipes.recipe.build import build_recipe, complete_section
 from resnet_recipes.recipe.schema import Recipe
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 MINE = {"name": "mine", "data": {"root": "/data"}}
 

@@ -11,8 +11,8 @@ from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.compose import compose, from_config
 from resnet_recipes.recipe.frozen_recipe import freeze_with_digest
 from resnet_recipes.recipe.schema import get_enabled
-from tests.checks import get_error, get_problem, get_recipe_error
-from tests.tables import parse_rows, parse_values
+from tests.shared.checks import get_error, get_problem, get_recipe_error
+from tests.shared.tables import parse_rows, parse_values
 
 DATA = "data=/data/imagenet"
 

@@ -6,8 +6,8 @@ import pytest
 
 from resnet_recipes.base.errors import Hint, Kind
 from resnet_recipes.recipe.compose import compose
-from tests.checks import get_recipe_error
-from tests.tables import parse_rows
+from tests.shared.checks import get_recipe_error
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from resnet_recipes.recipe.frozen_recipe import (
     freeze_with_digest,
     read,
 )
-from tests.checks import get_error, get_problem
+from tests.shared.checks import get_error, get_problem
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot", "demo"])

@@ -16,7 +16,7 @@ from resnet_recipes.recipe.hydra_compose import (
     list_points,
     resolve_references,
 )
-from tests.tables import parse_rows, parse_values
+from tests.shared.tables import parse_rows, parse_values
 
 PARENT = {"seed": 1, "optimizer": {"name": "sgd", "lr": 1.0}, "methods": {"ema": {}}}
 FILES = yaml.safe_load(

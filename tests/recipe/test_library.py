@@ -7,7 +7,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.names import RECIPE
 from resnet_recipes.recipe.library import Library
-from tests.checks import get_error
+from tests.shared.checks import get_error
 
 
 def find_fixes(name: str, folder: Library) -> tuple[str, ...]:

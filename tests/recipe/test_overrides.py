@@ -8,8 +8,8 @@ from resnet_recipes.base.names import SHORT_NAMES
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION
 from resnet_recipes.recipe.overrides import MAX_LENGTH, Override, parse
-from tests.checks import get_problem
-from tests.tables import parse_rows
+from tests.shared.checks import get_problem
+from tests.shared.tables import parse_rows
 
 #: Lines of text, including an empty line and a line with a space.
 TEXT = r"""

@@ -7,7 +7,7 @@ import yaml
 
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe.schema import Recipe, get_enabled
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 def list_recipe_problems(**sections) -> dict[str, str]:

@@ -9,7 +9,7 @@ from resnet_recipes.base.names import SHORT_NAMES
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import expand_document
 from resnet_recipes.recipe.strict_yaml import parse
-from tests.checks import get_error
+from tests.shared.checks import get_error
 
 PATH = Path("recipes/mine.yaml")
 

@@ -7,8 +7,8 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.strict_yaml import MAX_YAML_DEPTH, parse
-from tests.checks import get_error
-from tests.tables import parse_rows
+from tests.shared.checks import get_error
+from tests.shared.tables import parse_rows
 
 PATH = Path("recipes/mine.yaml")
 

@@ -13,7 +13,7 @@ import torch
 import torchvision
 
 from resnet_recipes.recipe.library import find_packaged_folder
-from tests.plans import plan_imagenet
+from tests.shared.plans import plan_imagenet
 
 PEERS = json.loads((Path(__file__).parent / "golden/peers.json").read_text())
 CASES = [

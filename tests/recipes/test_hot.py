@@ -20,7 +20,7 @@ from resnet_recipes.training import loop
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
-from tests.tiny_networks import build_shallow_resnet18
+from tests.shared.tiny_networks import build_shallow_resnet18
 from tests.training.recording import record
 
 #: Six steps, four per epoch, in micro-batches of 16, with SAM in every third step.

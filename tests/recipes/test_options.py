@@ -9,8 +9,8 @@ import torch
 from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
-from tests.plans import plan_imagenet
-from tests.tables import parse_rows
+from tests.shared.plans import plan_imagenet
+from tests.shared.tables import parse_rows
 
 OPTIONS = [
     (group, path.stem)

@@ -13,8 +13,8 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen_recipe import to_tree
 from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
 from resnet_recipes.recipe.schema import get_enabled
-from tests.plans import plan_imagenet
-from tests.tables import parse_rows
+from tests.shared.plans import plan_imagenet
+from tests.shared.tables import parse_rows
 
 NAMES = ("mild", "medium", "hot")
 ALL = sorted(path.stem for path in find_packaged_folder().glob("*.yaml"))

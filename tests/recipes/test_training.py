@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.recipe.compose import compose
-from tests import run_folders
 from tests.jobs.small_runs import assert_same_weights, copy_as_killed
-from tests.tables import parse_rows
+from tests.shared import run_folders
+from tests.shared.tables import parse_rows
 
 pytestmark = pytest.mark.slow
 

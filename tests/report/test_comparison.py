@@ -15,7 +15,7 @@ from resnet_recipes.report.comparison import (
     read_machine,
     read_settings,
 )
-from tests.run_folders import create_run_folder
+from tests.shared.run_folders import create_run_folder
 
 
 def test_seeds_of_one_recipe_form_one_group(tmp_path):

@@ -14,7 +14,7 @@ from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import WeightFiles
 from tests.report.terminals import TerminalStream
-from tests.tables import parse_values
+from tests.shared.tables import parse_values
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 

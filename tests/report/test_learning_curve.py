@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes.report.comparison import group_seeds, read_all
 from resnet_recipes.report.learning_curve import describe_learning_curves, fit_gain
-from tests.run_folders import create_run_folder
+from tests.shared.run_folders import create_run_folder
 
 SIZES = (100, 300, 1000, 3000)
 

@@ -6,7 +6,7 @@ import pytest
 
 from resnet_recipes.report.training_curves import make_section
 from resnet_recipes.run_folder.runs import read_run
-from tests.run_folders import create_run_folder
+from tests.shared.run_folders import create_run_folder
 
 
 def read_values(folder, *records):

@@ -14,7 +14,7 @@ from resnet_recipes.run_folder.ending import (
     read_ending,
     write_ending,
 )
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 def test_ending_round_trips_through_its_file(tmp_path):

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from resnet_recipes.run_folder.runs import find_shared_changes, iterate_runs, read_run
-from tests.run_folders import create_run_folder
+from tests.shared.run_folders import create_run_folder
 
 
 def test_finished_run_has_accuracy_time_and_changes(tmp_path):

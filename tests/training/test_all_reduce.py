@@ -7,7 +7,7 @@ from torch import nn
 
 from resnet_recipes.jobs.ranks.rank import RankProcess
 from resnet_recipes.training import all_reduce, distributed
-from tests.checks import is_identical
+from tests.shared.checks import is_identical
 
 
 def make_mixed_layout_network(seed: int = 0) -> nn.Module:

@@ -24,7 +24,7 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from tests.data.loaders import requires_engine
-from tests.images import create_random_images
+from tests.shared.images import create_random_images
 from tests.training.recording import record
 
 #: All methods that can be in one recipe together, with image sizes that grow from the first epoch

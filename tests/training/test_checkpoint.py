@@ -18,8 +18,8 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.training import checkpoint
 from resnet_recipes.training.checkpoint import Checkpoints
-from tests.checks import is_identical
-from tests.disk_faults import flip_bit, limit_file_size
+from tests.shared.checks import is_identical
+from tests.shared.disk_faults import flip_bit, limit_file_size
 
 
 def make_state(step: int) -> dict:

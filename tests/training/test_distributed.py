@@ -27,8 +27,8 @@ from resnet_recipes.training.distributed import (
 )
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.state import compute_parameter_sum
-from tests.plans import make_recipe
-from tests.run_folders import create_unstarted_run
+from tests.shared.plans import make_recipe
+from tests.shared.run_folders import create_unstarted_run
 
 pytestmark = pytest.mark.slow
 

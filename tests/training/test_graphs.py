@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from resnet_recipes.network.build import cast_by_stage
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs, ReplayedNetwork
 from resnet_recipes.training.run import Run
-from tests.checks import is_identical
+from tests.shared.checks import is_identical
 from tests.training.recording import HOT, find_differing_tensors, record
 
 #: Images smaller than in other tests.

@@ -16,7 +16,7 @@ from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import restore
-from tests.checks import is_identical
+from tests.shared.checks import is_identical
 from tests.training.recording import HOT, RecordingReporter, find_differing_tensors, record
 
 

@@ -16,8 +16,8 @@ from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.training import distributed, loop, measurement
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
-from tests.plans import plan_recipe
-from tests.tiny_networks import build_shallow_resnet18
+from tests.shared.plans import plan_recipe
+from tests.shared.tiny_networks import build_shallow_resnet18
 
 ALONE = Rank(0, 1, torch.device("cpu"))
 

@@ -14,7 +14,7 @@ from resnet_recipes.methods.base import Now
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
-from tests.checks import is_identical
+from tests.shared.checks import is_identical
 
 
 @pytest.mark.parametrize("name", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])

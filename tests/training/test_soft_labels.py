@@ -31,12 +31,12 @@ from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.soft_labels import write_soft_labels
 from resnet_recipes.training.state import capture, compute_parameter_sum, restore
-from tests.checks import get_error
-from tests.disk_faults import flip_bit
-from tests.images import CLASSES, create_random_images
-from tests.plans import make_recipe, plan_recipe
-from tests.run_folders import create_unstarted_run
-from tests.tables import parse_rows
+from tests.shared.checks import get_error
+from tests.shared.disk_faults import flip_bit
+from tests.shared.images import CLASSES, create_random_images
+from tests.shared.plans import make_recipe, plan_recipe
+from tests.shared.run_folders import create_unstarted_run
+from tests.shared.tables import parse_rows
 
 #: Two epochs of three steps plus a few images, at two sizes if images grow.
 IMAGES, STEPS = 30, 6

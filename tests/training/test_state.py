@@ -20,9 +20,9 @@ from resnet_recipes.training.state import (
     list_resume_warnings,
     restore,
 )
-from tests.checks import get_error
-from tests.plans import make_recipe
-from tests.tables import parse_rows
+from tests.shared.checks import get_error
+from tests.shared.plans import make_recipe
+from tests.shared.tables import parse_rows
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from resnet_recipes.recipe.build import get_setting_types
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
-from tests.checks import get_error, get_problem
-from tests.tables import parse_rows
+from tests.shared.checks import get_error, get_problem
+from tests.shared.tables import parse_rows
 
 #: Values for options that do not accept every number.
 EXAMPLE_VALUES = dict(

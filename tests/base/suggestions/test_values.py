@@ -10,7 +10,7 @@ from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.suggestions import UNITS
 from resnet_recipes.base.suggestions.values import add_likely_value, read_epochs, read_time
 from resnet_recipes.recipe.sections import PrecisionConfig
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @dataclass

@@ -18,9 +18,9 @@ from resnet_recipes.data.beton import (
     open_beton,
 )
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
-from tests.checks import get_error
-from tests.disk_faults import flip_bit
-from tests.tables import parse_rows
+from tests.shared.checks import get_error
+from tests.shared.disk_faults import flip_bit
+from tests.shared.tables import parse_rows
 
 
 class Parts:

@@ -12,7 +12,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions, encode
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early
 from tests.data.loaders import requires_engine
-from tests.images import encode_image, make_noise
+from tests.shared.images import encode_image, make_noise
 
 PIXELS = np.asarray(make_noise(8, 9).resize((90, 60)))
 PICTURE = Image.fromarray(PIXELS)

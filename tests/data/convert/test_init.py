@@ -23,9 +23,9 @@ from resnet_recipes.data.beton import writer as beton_writer
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions, OriginalImages
-from tests.checks import get_error
 from tests.data.loaders import CLASSES, RAW, SMALL_PAGE, read_samples
-from tests.forks import is_alive
+from tests.shared.checks import get_error
+from tests.shared.forks import is_alive
 
 pytestmark = pytest.mark.usefixtures("small_pages")
 

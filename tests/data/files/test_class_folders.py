@@ -13,7 +13,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.splits import plan_files
 from resnet_recipes.doctor.data import check_data
 from tests.data.loaders import CLASSES, count_images, explain_rejected_folder, make_small_config
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @pytest.fixture

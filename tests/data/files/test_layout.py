@@ -30,7 +30,7 @@ from tests.data.loaders import (
     explain_rejected_folder,
     make_small_config,
 )
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 SWAPPED = {"ant": "bee", "bee": "ant", "cat": "cat"}
 

@@ -12,8 +12,8 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import Files, listing
 from resnet_recipes.data.files.listing import Listing, get_cache_path
-from tests.checks import get_problem
 from tests.data.loaders import CLASSES, ONE_RANK, make_small_config
+from tests.shared.checks import get_problem
 
 
 @pytest.fixture

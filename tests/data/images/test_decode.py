@@ -19,9 +19,9 @@ from resnet_recipes.data.images.decode import (
 )
 from resnet_recipes.data.images.jpeg import count_passes
 from tests.data.native.batch import JPEGS, declare_size, decode_with_pillow
-from tests.disk_faults import create_special_file
-from tests.images import HEIGHT, WIDTH, encode_image, make_photo
-from tests.tables import parse_rows
+from tests.shared.disk_faults import create_special_file
+from tests.shared.images import HEIGHT, WIDTH, encode_image, make_photo
+from tests.shared.tables import parse_rows
 
 PHOTO = make_photo()
 PROGRESSIVE = encode_image(PHOTO, progressive=True)

@@ -17,8 +17,8 @@ from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImage
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
 from resnet_recipes.data.native import Engine
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.checks import get_error
 from tests.data.loaders import make_empty_rows, make_rows, requires_engine
+from tests.shared.checks import get_error
 
 pytestmark = requires_engine
 

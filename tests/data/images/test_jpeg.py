@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.images.jpeg import ends_early, read_frame_size
-from tests.images import encode_image, make_photo
+from tests.shared.images import encode_image, make_photo
 
 
 def make_jpeg(mode: str = "RGB", **options) -> np.ndarray:

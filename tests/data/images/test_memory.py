@@ -34,7 +34,7 @@ from tests.data.loaders import (
     open_training,
     requires_engine,
 )
-from tests.images import encode_image
+from tests.shared.images import encode_image
 
 LONGEST = 48  # pixels; most images are larger, some are not
 

@@ -8,7 +8,7 @@ from resnet_recipes.data.images.decode import Picture, Pixels
 from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
 from tests.data.loaders import requires_engine
 from tests.data.native.batch import JPEGS, decode_with_pillow
-from tests.images import encode_image, make_photo
+from tests.shared.images import encode_image, make_photo
 
 #: Sizes before and after: one pixel, thin, nearly equal, much smaller, not proportional.
 SIZES = [

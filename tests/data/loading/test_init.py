@@ -27,8 +27,8 @@ from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import BatchOrder
-from tests.checks import is_identical
 from tests.data.loaders import copy_batches, make_small_config, requires_engine
+from tests.shared.checks import is_identical
 
 
 class Grays:

@@ -8,7 +8,7 @@ from PIL import Image
 
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import make_blank_rows
-from tests.tables import parse_rows, parse_settings
+from tests.shared.tables import parse_rows, parse_settings
 
 #: Pillow options for every kind of JPEG.
 JPEGS = {

@@ -11,7 +11,7 @@ from resnet_recipes.methods.image_ops import IMAGE_OPS, RANDAUGMENT_OPS, make_na
 from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from tests.data.native.batch import Batch
-from tests.images import make_photo
+from tests.shared.images import make_photo
 
 COUNT = 24
 

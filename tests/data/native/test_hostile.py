@@ -14,8 +14,8 @@ from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine, describe
 from resnet_recipes.data.native.rows import Status
 from tests.data.native.batch import Batch, declare_size
-from tests.images import encode_image, make_photo
-from tests.tables import parse_rows
+from tests.shared.images import encode_image, make_photo
+from tests.shared.tables import parse_rows
 
 BOX = (0, 0, 64, 64)
 

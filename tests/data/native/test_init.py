@@ -20,7 +20,7 @@ import pytest
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import BOX, Status, make_blank_rows
 from tests.data.native.batch import Batch
-from tests.images import encode_image, make_photo
+from tests.shared.images import encode_image, make_photo
 
 BOXES = [(n % 50, n % 30, 100 + n % 60, 90 + n % 20) for n in range(200)]
 

@@ -12,7 +12,7 @@ from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CENTER, CROP
 from tests.data.loaders import make_rows
 from tests.data.native.batch import JPEGS, Batch, decode_with_pillow
-from tests.images import HEIGHT, WIDTH, encode_image, make_photo
+from tests.shared.images import HEIGHT, WIDTH, encode_image, make_photo
 
 FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
 

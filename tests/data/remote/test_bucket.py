@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import base
 from resnet_recipes.data.remote.stores import Bucket
-from tests.checks import get_problem
+from tests.shared.checks import get_problem
 
 moto = pytest.importorskip("moto.server")
 s3fs = pytest.importorskip("s3fs")

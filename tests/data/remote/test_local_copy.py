@@ -23,10 +23,10 @@ from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.remote import base, local_copy, stores
-from tests.checks import get_error
 from tests.data.loaders import explain_rejected_images
 from tests.data.remote.web_server import Site, serve_folder
-from tests.tables import parse_rows
+from tests.shared.checks import get_error
+from tests.shared.tables import parse_rows
 
 FILES = ["train.beton", "train.beton.json", "val.beton", "val.beton.json"]
 PIECE_BYTES = 1 << 17  # bytes

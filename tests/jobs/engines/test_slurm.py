@@ -19,7 +19,7 @@ from resnet_recipes.jobs.engines.slurm import (
 from resnet_recipes.jobs.ranks.group import SAVE_SECONDS
 from resnet_recipes.recipe.sections import RunConfig
 from tests.jobs.engines.strange_names import STRANGE_NAMES
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 SRUN = """#!/bin/bash
 # a task that ends with exit code {code}, or with 75 when it is told to stop

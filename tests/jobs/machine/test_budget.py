@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from resnet_recipes.jobs.machine.budget import find_longest, find_min_epochs
-from tests.plans import plan_recipe
-from tests.tables import parse_rows
+from tests.shared.plans import plan_recipe
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.parametrize(

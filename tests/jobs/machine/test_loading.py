@@ -15,7 +15,7 @@ from resnet_recipes.jobs.machine.loading import Supply, add_loading, find_gain
 from resnet_recipes.jobs.machine.memory import plan_memory
 from resnet_recipes.planning.estimate import Speeds, estimate
 from resnet_recipes.planning.plan import Plan
-from tests.plans import plan_imagenet
+from tests.shared.plans import plan_imagenet
 
 FILES, KEPT, FIRST = (milliseconds / 1000 for milliseconds in (0.5, 0.1, 2.0))
 

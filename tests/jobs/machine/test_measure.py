@@ -11,7 +11,7 @@ from resnet_recipes.jobs.machine.measure import (
     predict_time,
 )
 from resnet_recipes.planning.estimate import Speeds, write_measurement
-from tests.plans import plan_imagenet
+from tests.shared.plans import plan_imagenet
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.jobs.machine import memory
 from resnet_recipes.jobs.machine.memory import plan_memory, resolve_memory_pixels
 from resnet_recipes.planning.plan import Plan
-from tests.plans import plan_imagenet
+from tests.shared.plans import plan_imagenet
 
 #: Bytes of an image per squared pixel of its longer edge.
 PER_PIXEL = 2.2

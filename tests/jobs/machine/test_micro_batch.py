@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.jobs.machine import micro_batch
 from resnet_recipes.jobs.machine.micro_batch import RESULT
 from resnet_recipes.recipe.compose import compose
-from tests.plans import TINY
+from tests.shared.plans import TINY
 
 AUTO = [
     *(

@@ -17,11 +17,11 @@ from resnet_recipes.jobs.ranks import external_launcher, heartbeat
 from resnet_recipes.jobs.ranks.heartbeat import Beat
 from resnet_recipes.run_folder.ending import read_ending
 from resnet_recipes.training import distributed
-from tests.checks import get_error
-from tests.forks import Command, ForkServer
-from tests.plans import TINY
-from tests.sources import ROOT
-from tests.tables import parse_rows
+from tests.shared.checks import get_error
+from tests.shared.forks import Command, ForkServer
+from tests.shared.plans import TINY
+from tests.shared.sources import ROOT
+from tests.shared.tables import parse_rows
 
 #: A run of two steps with eight images each.
 SMALL = f"mild {TINY.removesuffix(' gpus=1')} bs=8 batch.bn_size=4 max_duration=2ba run=one".split()

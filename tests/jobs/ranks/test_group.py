@@ -27,8 +27,8 @@ from resnet_recipes.jobs.ranks.group import (
     make_group,
 )
 from resnet_recipes.recipe.sections import LaunchConfig
-from tests.checks import get_error
-from tests.tables import parse_values
+from tests.shared.checks import get_error
+from tests.shared.tables import parse_values
 
 RUN = Path("runs/a")
 

@@ -25,8 +25,8 @@ from resnet_recipes.jobs.ranks.rank import LaunchFacts
 from resnet_recipes.run_folder import LAUNCH
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder, is_running
-from tests.sources import ROOT
-from tests.tables import parse_rows
+from tests.shared.sources import ROOT
+from tests.shared.tables import parse_rows
 
 
 @pytest.fixture(autouse=True)

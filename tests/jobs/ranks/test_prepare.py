@@ -20,9 +20,9 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.jobs.ranks.prepare import Rendezvous
 from resnet_recipes.recipe.frozen_recipe import read
 from tests.data.remote.web_server import serve_folder
-from tests.images import create_random_images
-from tests.plans import make_recipe
-from tests.run_folders import create_unstarted_run
+from tests.shared.images import create_random_images
+from tests.shared.plans import make_recipe
+from tests.shared.run_folders import create_unstarted_run
 
 
 @pytest.mark.slow

@@ -31,12 +31,12 @@ from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.summary import time_epochs
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
-from tests.checks import get_error
 from tests.data.loaders import requires_engine
-from tests.images import create_random_images
 from tests.jobs.small_runs import copy_as_killed, read_state
-from tests.plans import make_recipe
-from tests.run_folders import create_unstarted_run
+from tests.shared.checks import get_error
+from tests.shared.images import create_random_images
+from tests.shared.plans import make_recipe
+from tests.shared.run_folders import create_unstarted_run
 
 pytestmark = pytest.mark.slow
 
@@ -151,7 +151,7 @@ def test_two_ranks_with_fused_operations_resume_bit_identical(launcher, new_run)
 
 
 def test_float16_resumes_bit_identical(launcher, new_run):
-    # tests/forks.py replaces resnet34 by a narrow ResNet-18
+    # tests/shared/forks.py replaces resnet34 by a narrow ResNet-18
     whole = new_run(
         "precision.dtype=fp16 batch.global_size=8 batch.bn_size=4 data.train_size=16 "
         "data.eval_resize=16 data.eval_size=16 model.name=resnet34"

@@ -16,9 +16,9 @@ from resnet_recipes.methods.optimizers.base import POLICIES, read_scaling
 from resnet_recipes.training import distributed
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.precision import Precision
-from tests.checks import is_identical
 from tests.methods.inputs import make_gradients, make_policy_network
-from tests.tables import parse_rows
+from tests.shared.checks import is_identical
+from tests.shared.tables import parse_rows
 
 every_optimizer = pytest.mark.parametrize(
     "optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name

@@ -7,7 +7,7 @@ from torch import nn
 from resnet_recipes.methods import optimizers
 from resnet_recipes.methods.optimizers import DecoupledSGDW
 from tests.methods.inputs import make_policy_network
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from resnet_recipes.ops import batch_norm
 from resnet_recipes.ops.kernels import batch_norm as kernels
 from resnet_recipes.ops.kernels import statistics, sums
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
-from tests.tables import parse_rows
+from tests.shared.tables import parse_rows
 
 #: Shape, residual, factor for each image, ReLU, programs. They cover one block of rows, and more
 #: than fit into a tile; blocks of several tiles; partial tiles and vectors; tiles across images;

@@ -14,8 +14,8 @@ from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from tests.ops.interpreted.interpreted_kernels import register_kernels
-from tests.plans import SMALL
-from tests.tables import parse_settings
+from tests.shared.plans import SMALL
+from tests.shared.tables import parse_settings
 from tests.training.recording import record
 
 RECIPE = (

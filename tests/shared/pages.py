@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from tests.sources import ROOT
+from tests.shared.sources import ROOT
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ The server is a fork of the pytest process. It reads JSON lines and answers each
 process, or null while it runs.
 
 Tests need networks that train in milliseconds. In the forks, model.name=resnet18 is a ResNet with
-two narrow blocks, and model.name=resnet34 a narrow ResNet-18: see tests/tiny_networks.py.
+two narrow blocks, and model.name=resnet34 a narrow ResNet-18: see tests/shared/tiny_networks.py.
 """
 
 import faulthandler
@@ -34,7 +34,7 @@ import torchvision
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.jobs import train
 from resnet_recipes.jobs.ranks.rank import die_with_parent
-from tests.tiny_networks import build_narrow_resnet18, build_shallow_resnet18
+from tests.shared.tiny_networks import build_narrow_resnet18, build_shallow_resnet18
 
 #: Modules that are imported before processes are forked.
 PRELOADED = (train,)

@@ -10,7 +10,7 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
-from tests.tables import merge_sections, parse_settings
+from tests.shared.tables import merge_sections, parse_settings
 
 #: A complete recipe that takes a fraction of a second: 128 synthetic images, 8 steps of 16 per
 #: epoch.

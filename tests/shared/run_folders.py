@@ -14,7 +14,7 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import WEIGHTS
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.training.run import Run
-from tests.images import CLASSES, create_random_images
+from tests.shared.images import CLASSES, create_random_images
 
 #: Contents of the files that all runs have in common.
 COMMON_CONTENT = json.loads(
