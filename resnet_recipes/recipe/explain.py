@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from resnet_recipes import backbones
@@ -74,8 +75,13 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     method = ".".join(problem.key.split(".")[:2])
     if Change(f"~{method}") in problem.changes:
         return apply_translation(problem, _turn_off(method, context))
-    problem = _drop_rejected_values(problem, context)
-    if problem.advice or problem.valid:
+    accepted = tuple(
+        fix
+        for fix in problem.advice
+        if not isinstance(fix, Value) or _is_valid_sweep(f"{problem.key}={fix}", context)
+    )
+    problem = problem._replace(fix=accepted)
+    if accepted or problem.valid:
         return problem
     is_reset = argument[0] == "~" and problem.kind is Kind.WRONG
     if problem.kind is Kind.UNKNOWN or not ("=" in argument or is_reset):
@@ -110,18 +116,11 @@ def _fit_to_command(
     return translation if untyped == rest else translation._replace(words=(first, *untyped))
 
 
-def _drop_rejected_values(problem: Problem, context: Context) -> Problem:
-    accepted = tuple(
-        fix
-        for fix in problem.advice
-        if not isinstance(fix, Value) or _is_valid_sweep(f"{problem.key}={fix}", context)
-    )
-    return problem._replace(fix=accepted)
-
-
 def _suggest_settings(problem: Problem, argument: str, context: Context) -> Problem:
-    if siblings := _list_siblings(argument):
-        return problem._replace(valid=siblings)
+    section = argument.lstrip("~").partition("=")[0].rpartition(".")[0]
+    siblings = map(get_field_types, find_dataclasses(get_setting_type(section)))
+    if names := tuple(dict.fromkeys(chain.from_iterable(siblings))):
+        return problem._replace(valid=names)
     everything = SETTINGS_HELP if context.allowed else suggest_printing_settings(context.name)
     return problem._replace(fix=everything)
 
@@ -152,17 +151,6 @@ def _turn_off(method: str, context: Context) -> Translation:
 def describe_enabled_methods(recipe: str, methods: Iterable[str]) -> Hint:
     """Return the names of the methods that a recipe uses, as a hint."""
     return Hint(f"{recipe} uses {', '.join(sorted(methods)) or 'no methods'}")
-
-
-def _list_siblings(argument: str) -> tuple[str, ...]:
-    """Return the settings in the section of an unknown setting; none without a section."""
-    section = argument.lstrip("~").partition("=")[0].rpartition(".")[0]
-    names = [
-        name
-        for section_type in find_dataclasses(get_setting_type(section))
-        for name in get_field_types(section_type)
-    ]
-    return tuple(dict.fromkeys(names))
 
 
 def _is_accepted(translation: Translation, context: Context) -> bool:
