@@ -166,7 +166,7 @@ class ModelConfig(Section):
             return self.format_selection(f"{library}:{name}") + weights
         if self.name.endswith((".pt", ".pth", ".safetensors")):
             return Change(f"model.weights={self.name}")
-        plain_name = re.sub("[^a-z0-9_]", "", self.name.lower())
+        plain_name = re.sub(".*[/:]|[^a-z0-9_]", "", self.name.lower())
         # resnet50d and resnext50 are timm networks
         ours = [
             name for name in NETWORKS if plain_name.endswith(name[6:]) and "next" not in plain_name
