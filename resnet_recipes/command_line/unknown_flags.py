@@ -101,8 +101,9 @@ def _translate_flag(flag: str, value: str, usage: Usage) -> Fix:
         return Command("resnet-recipes --version")
     if not value and (off := re.fullmatch(r"-methods\.(\w+)", flag)):
         return f"'~methods.{off[1]}'"
-    if "--to" in usage.placeholders and key in FOREIGN_FORMATS:
-        return f"--to {FOREIGN_FORMATS[key].text}"
+    for ours, words in {"--to": FOREIGN_FORMATS, "--for": FOREIGN_VALUES["--for"]}.items():
+        if ours in usage.placeholders and key in words:
+            return f"{ours} {words[key].text}"
     if value == "json" and "--json" in usage.placeholders:
         return "--json"
     ours = _find_flag(key, value, usage.placeholders)
