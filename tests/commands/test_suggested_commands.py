@@ -236,6 +236,11 @@ resnet-train mode=train task=classify data=images | remove it: resnet-train trai
 resnet-train mild data=images --include-top false | auto counts the classes of the images
 resnet-train finetune data=images lr=x model.weights=resnet50 | model.weights=torchvision
 resnet-recipes eval timm:resnet50 model.weights=my.pth | my.pth model.name=timm:resnet50
+resnet-train mild data=images CUDA_VISIBLE_DEVICES=1 | CUDA_VISIBLE_DEVICES=1 resnet-train ...
+resnet-recipes job mild data=/d --slurm | did you mean --for slurm?
+resnet-recipes job mild data=/d --kubectl | did you mean --for kubernetes?
+resnet-recipes eval first --results-file x.csv | did you mean --csv x.csv?
+resnet-recipes convert --data-dir images --write-path b | resnet-recipes convert images b
 resnet-recipes cp mild recipes/new.yaml data=images | remove data=images
 resnet-train mild data=images train=images | data.val_share=0.1 splits a folder without val/
 """

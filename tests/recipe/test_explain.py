@@ -94,6 +94,10 @@ time_limit=600 | budget=600s
 time=2 | budget=2h
 auto_augment=ta_wide | 'methods.trivial_augment={}'
 cos_lr=true | schedule=cosine
+cutout=0.5 | methods.random_erasing.p=0.5
+hours=2 | budget=2h
+tensorboard=true | 'log.to=[tensorboard]'
+model.name=hf:microsoft/resnet-50 | model.name=resnet50
 input_shape=[224,224,3] | data.train_size=224 data.eval_size=224
 +methods.mixup | 'methods.mixup={}'
 optimizer.name=adam | optimizer=adamw
