@@ -241,6 +241,10 @@ resnet-recipes job mild data=/d --slurm | did you mean --for slurm?
 resnet-recipes job mild data=/d --kubectl | did you mean --for kubernetes?
 resnet-recipes eval first --results-file x.csv | did you mean --csv x.csv?
 resnet-recipes convert --data-dir images --write-path b | resnet-recipes convert images b
+resnet-recipes models | resnet-recipes ls
+resnet-recipes info hot | resnet-recipes show hot
+resnet-recipes summary first | resnet-recipes runs first
+resnet-recipes report --logdir runs | resnet-recipes report runs
 resnet-recipes cp mild recipes/new.yaml data=images | remove data=images
 resnet-train mild data=images train=images | data.val_share=0.1 splits a folder without val/
 """
