@@ -45,7 +45,7 @@ USAGE = Usage(
 )
 
 _NOT_COMPARABLE = "Not comparable: the runs were evaluated on different images."
-_NO_NOISE = "Only one run of each, so seed noise is unknown. Repeat them with several seeds"
+_NO_NOISE = "Only one run of each, so seed noise is unknown. Repeat them with several seeds:"
 
 SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
 
@@ -265,9 +265,8 @@ def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield lines with the accuracy of each group, and how much it varies between seeds."""
     if all(group.noise is None for group in groups):
         first = [group.runs[0] for group in groups]
-        has_changes = all(run.changes for run in first)  # runs from Python once recorded none
-        yield from wrap_text(f"{_NO_NOISE}{':' if has_changes else '.'}", get_width())
-        yield from (f"  {_format_repetition(run)}" for run in first if has_changes)
+        yield from wrap_text(_NO_NOISE, get_width())
+        yield from (f"  {_format_repetition(run)}" for run in first)
         return
     for group in groups:
         if group.top1:

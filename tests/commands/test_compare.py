@@ -73,12 +73,11 @@ def test_compare_suggests_seeds_in_typed_form(compare):
     assert f"{common} max_duration=5ep scale_schedule_ratio=0.4 seed=1,2,3" in message
 
 
-def test_compare_suggests_no_command_without_recorded_settings(compare):
+def test_compare_suggests_seeds_of_an_unchanged_recipe(compare):
     names = f"{create_seeds('a', 70, 1)} {create_seeds('b', 75, 1, optimizer={'lr': 1.0})}"
     Path("a0/overrides.txt").write_text("")
     message = compare(names)
-    assert "Repeat them with several seeds." in " ".join(message.split())
-    assert "resnet-train" not in message
+    assert "\n  resnet-train -m mild seed=1,2,3\n" in message
 
 
 def test_compare_excludes_unfinished_runs_from_seeds(compare):
