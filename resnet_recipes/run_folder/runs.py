@@ -136,12 +136,8 @@ class RunRecord:
 
 def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
     """Return the command-line settings that all readable runs share."""
-    readable = [run for run in runs if run.state != "unreadable"]
-    return tuple(
-        change
-        for change in (readable[0].shown_changes if readable else ())
-        if all(change in run.shown_changes for run in readable)
-    )
+    first, *others = [run.shown_changes for run in runs if run.state != "unreadable"] or [()]
+    return tuple(change for change in first if all(change in other for other in others))
 
 
 def iterate_runs(root: Path) -> Iterator[RunRecord]:
