@@ -164,9 +164,11 @@ def summarize(
     begins = filter_kind(records, "begin")
     evaluations = filter_kind(records, "evaluation")
     last = evaluations[-1] if evaluations else {}
-    newest = evaluations[::-1]
-    most_accurate = max(newest, key=lambda record: get_top1(record) or 0.0, default=last)
-    best = next((record for record in newest if record.get("is_best")), most_accurate)
+    best = max(  # the last new best of checkpoint.best, or the last with the highest top-1
+        reversed(evaluations),
+        key=lambda record: (record.get("is_best", 0) * record["step"], get_top1(record) or 0.0),
+        default=last,
+    )
     best = best if len(evaluations) > 1 and (files.best or best is not last) else {}
     wall_seconds = records[-1]["wall_seconds"]
     price = facts.price_per_hour
