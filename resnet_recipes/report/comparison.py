@@ -183,9 +183,9 @@ def _find_own_settings(
 
 
 def _shorten(value: str, values: Collection[str]) -> str:
-    """Return the last parts of an absolute path that the other values do not end with."""
-    parts = value.split("/") if value.startswith("/") else [value]
-    ends = ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+    """Return the last parts of a path that the other values do not end with."""
+    parts = value.split("/")
+    ends = ["/".join(parts[-count:]) for count in range(1, len(parts))]
     return next((e for e in ends if sum(f"/{v}".endswith(f"/{e}") for v in values) == 1), value)
 
 
