@@ -69,7 +69,7 @@ prepared (not started yet) or unreadable. PFLOPs and TRAINING exclude evaluation
 KEYS: dict[str, Callable[[RunRecord], object]] = {
     "name": lambda run: run.name,
     "top1": lambda run: -(run.top1_percent or 0.0),
-    "minutes": lambda run: float("inf") if run.minutes is None else run.minutes,
+    "minutes": lambda run: run.minutes or float("inf"),
     "epochs": lambda run: run.epochs or 0.0,
     "recipe": lambda run: (run.recipe, run.epochs or 0.0),
     "state": lambda run: run.state,
@@ -271,7 +271,7 @@ def rank_settings(runs: Sequence[RunRecord], changes: dict[str, list[str]]) -> I
             results[" ".join(settings) or run.recipe][str(run.folder)] = run.top1_percent
     means = sorted(((fmean(top1.values()), name) for name, top1 in results.items()), reverse=True)
     rows = [
-        {"SETTINGS": name, "RUNS": str(len(results[name])), "MEAN TOP-1": f"{mean:.2f}%"}
+        {"SETTINGS": name, "RUNS": f"{len(results[name])}", "MEAN TOP-1": f"{mean:.2f}%"}
         for mean, name in means
     ]
     folders = [folder for _, name in means[:2] for folder in results[name]]
@@ -309,5 +309,6 @@ def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
 def format_run_epochs(run: RunRecord) -> str:
     """Return the epochs of a run: 2, or 0.63/2 if it is not finished."""
     total = format_or_dash(run.epochs, format_epochs)
-    is_known = run.state not in ("finished", "unreadable")
-    return f"{format_epochs(run.epochs_done)}/{total}" if is_known else total
+    if run.state in ("finished", "unreadable"):
+        return total
+    return f"{format_epochs(run.epochs_done)}/{total}"

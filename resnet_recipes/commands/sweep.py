@@ -191,7 +191,7 @@ def _describe_sweep(
         time = ""
         total = sum(plan.flops) / 1e15
         skipped = _count_skipped_pflops(plan, plans[other] if other else None)
-        pflops = pflops + total - skipped
+        pflops += total - skipped
         saved += skipped
         if forecast := predict_time(plan):
             forecasts.append(forecast)

@@ -206,8 +206,7 @@ def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
         yield f"Next: {run.resume} ({run.state} at {run.progress})"
     if len(resumable) > MAX_RESUMABLE:
         yield f"{len(resumable) - MAX_RESUMABLE} more runs can be resumed: resnet-recipes runs"
-    finished_runs = [run for run in runs if run.state == "finished"]
-    if finished_runs:
+    if finished_runs := [run for run in runs if run.state == "finished"]:
         best = max(finished_runs, key=lambda run: (run.top1_percent or 0.0, -(run.minutes or 0.0)))
         yield f"Next: resnet-recipes predict {shlex.quote(str(best.folder))} IMAGES"
 
