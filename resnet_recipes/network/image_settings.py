@@ -41,13 +41,6 @@ def find_image_settings(name: str, weights: str = "") -> dict[str, Any]:
     return _make_fields(preset.mean, preset.std, preset.interpolation.value, *sizes)
 
 
-def has_same_levels(name: str, other: str) -> bool:
-    """Return whether two networks have the same published mean and standard deviation."""
-    ours = find_image_settings(name)
-    theirs = find_image_settings(other)
-    return all(ours.get(key) == theirs.get(key) for key in ("mean", "std"))
-
-
 def find_default_tag(name: str) -> str:
     """Return the timm name of a network's default weights, NETWORK.TAG; "" if it has none."""
     facts = _read_timm_config(name)

@@ -137,7 +137,8 @@ def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]
         ):
             continue
         differences = _list_layer_differences(ours, theirs)
-        if not image_settings.has_same_levels(name, f"timm:{other}"):
+        images = map(image_settings.find_image_settings, (name, f"timm:{other}"))
+        if len({(fields.get("mean"), fields.get("std")) for fields in images}) > 1:
             differences.append("normalization")
         if differences:
             how = sorted(_TITLES.get(difference, difference) for difference in differences)

@@ -63,11 +63,6 @@ def get_sidecar_path(beton: Path) -> Path:
     return beton.with_name(beton.name + ".json")
 
 
-def pack_checksums(crc32: np.ndarray) -> str:
-    """Return uint32 checksums as text."""
-    return base64.b64encode(crc32.astype("<u4").tobytes()).decode()
-
-
 def read_sidecar(beton: Path) -> Sidecar | None:
     """Read the sidecar of a .beton file; None if it does not exist.
 

@@ -1,5 +1,6 @@
 """Write a .beton file in order, resume after a kill, and rename it when it is complete."""
 
+import base64
 import fcntl
 import hashlib
 import os
@@ -13,7 +14,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.text import format_bytes
 from resnet_recipes.data import beton as layout
-from resnet_recipes.data.beton.sidecar import Sidecar, get_sidecar_path, pack_checksums
+from resnet_recipes.data.beton.sidecar import Sidecar, get_sidecar_path
 
 #: One record of the journal: a sample that is safely on disk, or (size 0) a skipped image.
 RECORD = np.dtype(
@@ -124,7 +125,7 @@ class BetonWriter:
             examples=len(written),
             bytes=self._end + len(table),
             structure=hashlib.sha256(header + rest + table).hexdigest(),
-            crc32=pack_checksums(written["crc32"]),
+            crc32=base64.b64encode(written["crc32"].astype("<u4").tobytes()).decode(),
             **about,
         )
         atomic.write_text(get_sidecar_path(get_partial_path(self.path)), sidecar.dump())
