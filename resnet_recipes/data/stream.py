@@ -66,8 +66,5 @@ class Stream:
 
 @cache
 def _get_side_stream(device: torch.device) -> torch.cuda.Stream:
-    """Return the stream for all copies to a device.
-
-    torch reuses a batch's memory only on the same stream.
-    """
+    """Return the stream for all copies to a device: torch reuses memory only on the same stream."""
     return torch.cuda.Stream(device)

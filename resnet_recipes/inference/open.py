@@ -98,10 +98,7 @@ class ParsedModel(NamedTuple):
 
 
 def parse_model(arguments: Sequence[str]) -> ParsedModel:
-    """Return the network that `model.name` and `model.args` name, and the other arguments.
-
-    Raises RecipeError with all problems.
-    """
+    """Return the network that `model.name` and `model.args` name, and the other arguments."""
     chosen = [argument for argument in arguments if argument.startswith(_MODEL_SETTINGS)]
     others = [argument for argument in arguments if argument not in chosen]
     if not chosen:

@@ -141,10 +141,7 @@ def _find_weights_file(weights: str, model: ModelConfig | None, downloads: bool)
 
 
 def _find_in_torchvision_cache(weights: str, name: str, model: ModelConfig | None) -> Path:
-    """Return the weights file in the torchvision cache.
-
-    Its name contains the first digits of its SHA-256.
-    """
+    """Return the weights file in the torchvision cache."""
     if model is None:
         clause = "does not name its network"
         raise NotReadyError.at(weights, clause, Value("torchvision:resnet50"))
@@ -177,10 +174,7 @@ def _find_in_torchvision_cache(weights: str, name: str, model: ModelConfig | Non
 
 
 def _find_in_hub_cache(weights: str, name: str) -> Path:
-    """Return the local copy of a repository's weights file.
-
-    It was downloaded by `load("hf:USER/NAME")`, or is in the Hugging Face Hub cache.
-    """
+    """Return the local copy of a repository's weights file."""
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
     repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")

@@ -73,10 +73,7 @@ def _get_private_metadata(state: Mapping[str, Any]) -> State:
 
 
 def _write_sorted(file: BinaryIO, saved: bytes) -> None:
-    """Write a .safetensors file with its metadata sorted by key.
-
-    The library writes the keys in random order.
-    """
+    """Write a .safetensors file with its metadata sorted; the library writes it in random order."""
     end = 8 + int.from_bytes(saved[:8], "little")
     header = json.loads(saved[8:end])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))

@@ -203,10 +203,7 @@ def _list_layers(work: Work) -> tuple[Convolution, ...]:
 
 @cache
 def _list_passes(work: Work) -> tuple[tuple[float, float], ...]:
-    """Return the FLOPs and bytes per image of each pass of each convolution.
-
-    A convolution has a forward pass, and a backward pass each for its weights and its input.
-    """
+    """Return the FLOPs and bytes per image of each pass of each convolution."""
     passes = []
     for layer in _list_layers(work):
         # the blur takes the stride

@@ -237,10 +237,7 @@ def _translate(argument: str, problem: Problem, context: Context) -> Translation
 
 
 def _find_method(name: str, choices: Iterable[str] = ()) -> str:
-    """Return the setting of a method by its name, which may be misspelled, or "".
-
-    Searches `choices`, by default all methods.
-    """
+    """Return the setting of a method by its name, which may be misspelled, or ""."""
     every = get_field_types(find_dataclasses(get_setting_types()["methods"])[0])
     method = find_misspelled(name, choices or every)
     return f"methods.{method}" if method else ""

@@ -195,11 +195,7 @@ def _compose_files(recipe: str, files: str, choices: tuple[str, ...]) -> str:
 
 
 def _collect_family(recipe: str, files: Mapping[str, Mapping[str, Any]], family: list[str]) -> bool:
-    """Append a recipe and its parents to `family`, the base first.
-
-    Returns False if Hydra must decide: for an option, an absent recipe, or a recipe that is
-    inherited twice.
-    """
+    """Append a recipe and its parents to `family`, the base first; False if Hydra must decide."""
     *parents, _ = files[recipe].get("defaults", ["_self_"])
     for name in parents:
         is_option = "/" in name

@@ -190,10 +190,7 @@ class Checkpoints:
         return archive.read(path, check_crc=False)
 
     def _copy_to_host(self, value: Any, key: str) -> Any:
-        """Return `value` with every tensor copied to reused host memory.
-
-        The memory is pinned if a tensor comes from a GPU.
-        """
+        """Return `value` with every tensor copied to reused host memory."""
         if isinstance(value, Tensor):
             buffer = self._staging.get(key)
             if buffer is None or (buffer.shape, buffer.dtype, buffer.stride()) != (

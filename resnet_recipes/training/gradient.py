@@ -21,10 +21,7 @@ class GradientComputer:
         self._is_timed = run.rank.device.type == "cuda" or run.plan.recipe.precision.compile
 
     def __call__(self, batch: Batch, sync: bool = True) -> Tensor:
-        """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
-
-        Returns the losses of the images, float32 [N]. Raises TrainingError if memory runs out.
-        """
+        """Add a batch's gradient to `.grad`, averaged over ranks if `sync`."""
         if not self._is_timed:
             return self._compute(batch, sync)
         run, shape = self._run, batch.images.shape

@@ -221,10 +221,7 @@ def _finish(split: Split, writer: BetonWriter, order: np.ndarray) -> None:
 
 
 def _encode(levels: list[Split], order: np.ndarray) -> Generator[_Chunk, None, None]:
-    """Yield the encoded images in chunks, in the given order.
-
-    The worker processes are at most a few chunks ahead.
-    """
+    """Yield the encoded images in chunks, in the given order."""
     chunks = [order[at : at + _CHUNK_IMAGES] for at in range(0, len(order), _CHUNK_IMAGES)]
     workers = min(levels[0].options.processes, len(chunks))
     if workers <= 1:
@@ -263,10 +260,7 @@ def _encode_chunk(levels: list[Split], chunk: np.ndarray) -> _Chunk:
 
 
 def _verify(path: Path) -> str | None:
-    """Decode up to 500 images of a finished file; return a complaint if one differs, else None.
-
-    Images are compared by size. Raises NotReadyError if the file cannot be opened.
-    """
+    """Return a complaint if one of up to 500 images does not have its size when read, else None."""
     samples = open_samples(path)
     for index in random.Random(0).sample(range(len(samples)), min(MEASURED_IMAGES, len(samples))):
         try:

@@ -260,9 +260,6 @@ def _find_center_box(
 
 
 def _scale_shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
-    """Return the size of an image whose shorter side becomes `side`.
-
-    The longer side is rounded down, as in torchvision.
-    """
+    """Return the size with this shorter side; the longer is rounded down, as in torchvision."""
     shorter = min(height, width)
     return side * height // shorter, side * width // shorter
