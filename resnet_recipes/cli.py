@@ -90,9 +90,9 @@ def _find_method_problem(error: BaseException) -> Problem | None:
     """Return the problem of an installed method whose code raised an error."""
     if "resnet_recipes.methods" not in sys.modules:
         return None
-    from resnet_recipes.methods.plug_ins import find_failure
+    from resnet_recipes.methods.plug_ins import find_plug_in_problem
 
-    return find_failure(error)
+    return find_plug_in_problem(error)
 
 
 def _describe_os_error(error: BaseException) -> str:

@@ -206,6 +206,16 @@ def test_iterate_returns_iterators_and_list_never_does():
     )
 
 
+def test_find_functions_for_problems_end_in_problems():
+    assert_none(
+        format_location(path, node)
+        for path in parse_sources()
+        for node in iterate_functions(path)
+        if node.name.strip("_").startswith("find_") and node.returns
+        if ("Problem" in ast.unparse(node.returns)) != bool(re.search("_?problems?$", node.name))
+    )
+
+
 def returns_iterator(node: Function) -> bool:
     return bool(node.returns) and ast.unparse(node.returns).strip("'").startswith("Iterator")
 

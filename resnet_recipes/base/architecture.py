@@ -124,7 +124,7 @@ class ModelConfig(Section):
             clause = "is not a known network"
             yield Problem("name", self.name, clause, self._suggest_name(), valid)
         elif self.name not in NETWORKS:
-            yield from self._find_misfits()
+            yield from self._find_setting_problems()
         if self.args and self.name in NETWORKS:
             clause = Statement(f"{self.name} takes no arguments")
             hint = Hint(f"networks of timm and torchvision do: model.name=timm:{self.name}")
@@ -140,7 +140,7 @@ class ModelConfig(Section):
             clause = "would freeze the statistics of random weights"
             yield Problem("freeze_bn", True, clause, Change("model.freeze_bn=false"))
 
-    def _find_misfits(self) -> Iterator[Problem]:
+    def _find_setting_problems(self) -> Iterator[Problem]:
         """Yield problems of settings that the library of the network does not support."""
         for key, value in self._get_changes().items():
             clause = f"is for {', '.join(NETWORKS)}"
@@ -185,6 +185,6 @@ class ModelConfig(Section):
         selection = Change(f"model.name={name}")
         if name in NETWORKS:
             return selection
-        misfits = replace(self, name=name)._find_misfits()
+        misfits = replace(self, name=name)._find_setting_problems()
         fixes = [fix for wrong in misfits if wrong.key not in _LIBRARY_INIT for fix in wrong.fixes]
         return " ".join([selection, *fixes]) if fixes else selection

@@ -45,7 +45,7 @@ def find_needed_extras(
     }
 
 
-def find_lacking_packages(key: str, value: object, extra: str, *packages: str) -> Iterator[Problem]:
+def find_extra_problems(key: str, value: object, extra: str, *packages: str) -> Iterator[Problem]:
     """Yield a problem if any of an extra's packages is not installed."""
     if absent := [name for name in packages if find_spec(name) is None]:
         clause = f"needs packages that are not installed: {', '.join(absent)}"

@@ -135,7 +135,7 @@ def _find_limits(field_type: Any) -> Iterator[Limit]:
         yield from _find_limits(part)
 
 
-def find_broken_limits(settings: object) -> Iterator[Problem]:
+def find_limit_problems(settings: object) -> Iterator[Problem]:
     """Yield a problem for each value of a dataclass that breaks a limit."""
     cls: type = type(settings)
     for name, limits in get_limits(cls).items():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from resnet_recipes.base.errors import BrokenRuleError, Fix, Hint, Problem, RecipeError, Value
 from resnet_recipes.base.field_types import convert, find_dataclasses, get_field_types
-from resnet_recipes.base.limits import IsDuration, find_broken_limits, get_limits
+from resnet_recipes.base.limits import IsDuration, find_limit_problems, get_limits
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.base.suggestions.values import add_likely_value
 
@@ -28,7 +28,7 @@ class Section:
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with the values; keys are relative to the section ("alpha")."""
-        for problem in find_broken_limits(self):
+        for problem in find_limit_problems(self):
             value = getattr(self, problem.key)
             yield add_likely_value(problem, type(self), problem.key, value)
 

@@ -26,7 +26,7 @@ _PROMPTS = ("$", "#", "%", ">", ">>>", "\u276f", "\u279c", "resnet-train", "resn
 
 def reject_pasted(program: str, argv: Sequence[str]) -> None:
     """Raise RecipeError with the cleaned command if arguments contain unusual characters."""
-    RecipeError.raise_if_any(_find_undecodable(argv))
+    RecipeError.raise_if_any(_find_character_problems(argv))
     arguments = list[str]()
     faults = list[tuple[str, str]]()
     for argument in _join(argv):
@@ -52,7 +52,7 @@ def reject_pasted(program: str, argv: Sequence[str]) -> None:
         raise RecipeError([*others, last._replace(fix=command)])
 
 
-def _find_undecodable(argv: Sequence[str]) -> Iterator[Problem]:
+def _find_character_problems(argv: Sequence[str]) -> Iterator[Problem]:
     for text in filter(re.compile("[\ud800-\udfff]").search, argv):
         is_path = os.path.lexists(text.rpartition("=")[2])
         typed = os.fsencode(text).decode("utf-8", "backslashreplace")

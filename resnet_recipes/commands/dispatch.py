@@ -135,7 +135,7 @@ def _parse_and_check(name: str, argv: Sequence[str]) -> tuple[Arguments, tuple[A
         errors = ErrorCollector()
         if name == "train":
             with errors:
-                RecipeError.raise_if_any(_find_unused_flags(arguments))
+                RecipeError.raise_if_any(_find_flag_problems(arguments))
         module = import_command(_choose_module(arguments) if name == "train" else name)
         with errors:
             if hasattr(module, "check"):
@@ -147,7 +147,7 @@ def _parse_and_check(name: str, argv: Sequence[str]) -> tuple[Arguments, tuple[A
     return resolve_weights(replace_extend(arguments)), checked
 
 
-def _find_unused_flags(arguments: Arguments) -> Iterator[Problem]:
+def _find_flag_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of flags of `resnet-train` that need another flag."""
     if "--parallel" in arguments and "-m" not in arguments:
         clause = "works only with a sweep"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Command, Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.extras import find_extra_problems
 from resnet_recipes.base.paths import find_free_path, parse_new_path, parse_path
 from resnet_recipes.base.suggestions import (
     FOREIGN_FORMATS,
@@ -75,7 +76,7 @@ def check(arguments: Arguments) -> None:
     with errors:
         if "--push" in flags:
             hub.parse_repository("--push", flags["--push"])
-            NotReadyError.raise_if_any(hub.find_missing_packages())
+            NotReadyError.raise_if_any(hub.find_package_problems())
     errors.raise_if_any()
 
 
@@ -86,7 +87,6 @@ def run(arguments: Arguments) -> int:
         COMPARED_IMAGES,
         ExportOptions,
         export_and_check,
-        find_missing_packages,
         find_problems,
     )
     from resnet_recipes.inference.formats import TARGETS
@@ -108,7 +108,7 @@ def run(arguments: Arguments) -> int:
     is_typed = bool(get_value(arguments.positional, "data", "data.root"))
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None, is_typed)
     RecipeError.raise_if_any(find_problems(network.network, to, options))
-    NotReadyError.raise_if_any(find_missing_packages(to))
+    NotReadyError.raise_if_any(find_extra_problems("--to", to, *TARGETS[to].needs))
     say(f"writing {TARGETS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")
     with ProgressLine("comparing") as show:
         exported = export_and_check(network.to_device(), to, folder, options, show)
@@ -158,7 +158,7 @@ def _find_flag_problems(
     dtype, lose = _read_precision(flags)
     settings = drop_arguments(arguments.positional, *_FORMAT_KEYS)
     yield from map(_suggest_dtype, find_network_setting_problems("export", settings))
-    yield from _find_missing_flags(arguments, formats, has_network)
+    yield from _find_missing_flag_problems(arguments, formats, has_network)
     if "--to" in flags and flags["--to"] not in formats:
         yield _explain_format(arguments, formats)
     if dtype not in _DTYPES:
@@ -175,7 +175,7 @@ def _suggest_dtype(problem: Problem) -> Problem:
     return problem._replace(fix=f"--dtype {dtype}", valid=()) if dtype else problem
 
 
-def _find_missing_flags(
+def _find_missing_flag_problems(
     arguments: Arguments, formats: Collection[str], has_network: bool
 ) -> Iterator[Problem]:
     """Yield the problems that --to or --out is missing, with the complete command."""

@@ -133,7 +133,7 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         title = "warning: with the images on this machine, the job will fail"
         _say_problems(title, _find_image_problems(point, allocation), settings)
         title = "note: the job needs files that this machine does not have"
-        _say_problems(title, _find_absent_files(point), settings)
+        _say_problems(title, _find_file_problems(point), settings)
     if engine == "slurm":
         return _format_slurm(arguments, settings, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
@@ -142,7 +142,7 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         raise RecipeError.of("recipe", recipe, clause, fix)
     if engine in _STORAGE:
         title = "warning: without the images on its machines, the job will fail"
-        _say_problems(title, _find_unmounted(config.data.root), settings)
+        _say_problems(title, _find_mount_problems(config.data.root), settings)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](
         Job(name, drop_arguments(settings, *GPUS_KEYS), allocation, storage, list(extras), secrets)
@@ -177,7 +177,7 @@ def _say_problems(title: str, problems: Iterable[Problem], arguments: Sequence[s
         say(title, *(type(line)(f"      {line}") for line in lines))
 
 
-def _find_absent_files(point: "Composed") -> Iterator[Problem]:
+def _find_file_problems(point: "Composed") -> Iterator[Problem]:
     """Yield the problems of images and weights that are not on this machine."""
     root, weights = point.recipe.data.root, point.recipe.model.weights
     if root and "://" not in root and not os.path.exists(root):
@@ -193,7 +193,7 @@ def _find_absent_files(point: "Composed") -> Iterator[Problem]:
             yield from error.problems
 
 
-def _find_unmounted(root: str) -> Iterator[Problem]:
+def _find_mount_problems(root: str) -> Iterator[Problem]:
     """Yield the problem of images that are neither on the mounted storage nor in a bucket."""
     if root and "://" not in root and STORAGE not in (root, *map(str, Path(root).parents)):
         clause = f"is not mounted: the job mounts only {STORAGE}"

@@ -59,7 +59,7 @@ def check(arguments: Arguments) -> None:
     """Raise RecipeError if an argument does not work in a sweep, with the problems of its runs."""
     errors = ErrorCollector()
     with errors:
-        RecipeError.raise_if_any([*_find_unusable(arguments), *_find_slot_problems(arguments)])
+        RecipeError.raise_if_any([*_find_run_problems(arguments), *_find_slot_problems(arguments)])
     with errors:
         if errors.problems:
             _plan_runs(resolve_weights(replace_extend(arguments)))
@@ -139,7 +139,7 @@ def compose_points(
     return runs
 
 
-def _find_unusable(arguments: Arguments) -> Iterator[Problem]:
+def _find_run_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield arguments that do not work in a sweep."""
     for argument in select_arguments(arguments.positional, *NAME_KEYS):
         yield Problem(argument, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)

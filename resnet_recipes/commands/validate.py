@@ -36,9 +36,9 @@ def check(arguments: Arguments) -> None:
         with errors:
             name = name.removeprefix("recipe=")  # as other commands write it
             composed = compose(name, folder=library, needs_data=False)
-            from resnet_recipes.planning.planner import find_conflicts
+            from resnet_recipes.planning.planner import find_dataset_problems
 
-            conflicts = find_conflicts(*composed)
+            conflicts = find_dataset_problems(*composed)
             document = library.read_chain(name)[-1].document
             RecipeError.raise_if_any(add_location(conflict, document) for conflict in conflicts)
             print(f"{shorten_path(Path(name))}: ok")

@@ -22,7 +22,7 @@ from resnet_recipes.data.beton.samples import (
     fits_memory,
     open_samples,
 )
-from resnet_recipes.data.files.class_folders import find_doubts, find_inner_folders
+from resnet_recipes.data.files.class_folders import find_folder_problems, find_inner_folders
 from resnet_recipes.data.files.copies import MAX_VAL_IMAGES, find_copies
 from resnet_recipes.data.files.layout import Part, find_parts, list_split
 from resnet_recipes.data.files.listing import Listing, iterate_images
@@ -90,7 +90,7 @@ def _survey_listings(config: DataConfig, on_progress: Say) -> tuple[DataFacts, L
             doubt
             for part, listing in part_listings
             if not part.is_table
-            for doubt in find_doubts(part.path, listing)
+            for doubt in find_folder_problems(part.path, listing)
         )
         NotReadyError.raise_if_any([next(doubts, None)])  # why folders are probably not classes
     problems = list(_find_class_problems(config, train, val))
@@ -194,7 +194,7 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         yield make_problem(config.root, clause, Command.of(*words))
         return
     if not config.sets_aside:
-        yield from _find_split_differences(config.root, train, val)
+        yield from _find_split_difference_problems(config.root, train, val)
     if len(train.classes) < 2:
         folder = os.path.join(train.folder, train.classes[0])
         fix: tuple[str, ...] = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
@@ -222,7 +222,7 @@ def _list_used_classes(listing: Listing) -> set[str]:
     return {*compress(listing.classes, listing.counts)}
 
 
-def _find_split_differences(root: str, train: Listing, val: Listing) -> Iterator[Problem]:
+def _find_split_difference_problems(root: str, train: Listing, val: Listing) -> Iterator[Problem]:
     others = train.others + val.others
     alone = dict[str, list[str]]()
     for split, here, other, there in (("train", train, "val", val), ("val", val, "train", train)):

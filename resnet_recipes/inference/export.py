@@ -18,7 +18,6 @@ from resnet_recipes import backbones
 from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingError
-from resnet_recipes.base.extras import find_lacking_packages
 from resnet_recipes.base.text import Progress, format_count
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
@@ -253,8 +252,3 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
         methods = " and ".join(about.method_settings)
         clause = f"does not support {methods}, which is part of this network"
         yield Problem("--to", to, clause, fix)
-
-
-def find_missing_packages(to: str) -> Iterator[Problem]:
-    """Yield a problem if a package that `to` requires is not installed."""
-    return find_lacking_packages("--to", to, *TARGETS[to].needs)

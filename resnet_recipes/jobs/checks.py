@@ -45,7 +45,7 @@ def check_validation_folder(config: DataConfig) -> None:
     Raises NotReadyError if some are unreadable.
     """
     images = decode_some(config, VALIDATION_SECONDS, ("val",))
-    NotReadyError.raise_if_any(_find_unreadable(config, images))
+    NotReadyError.raise_if_any(_find_image_problems(config, images))
 
 
 def _has_image_files(plan: Plan) -> bool:
@@ -62,13 +62,13 @@ def _check_images(config: DataConfig, say: Say) -> None:
     command = _format_doctor_command(config)
     if config.on_bad_image == "skip" and (skipped := images.bad.pop("train")):
         say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
-    NotReadyError.raise_if_any(_find_unreadable(config, images))
+    NotReadyError.raise_if_any(_find_image_problems(config, images))
     is_complete = images.decoded == images.total
     more = "" if is_complete else f" in {DECODE_SECONDS:.0f} s; {command} decodes all"
     say(f"decoded {images.decoded:,} of {images.total:,} images{more}")
 
 
-def _find_unreadable(config: DataConfig, images: DecodedImages) -> Iterator[Problem]:
+def _find_image_problems(config: DataConfig, images: DecodedImages) -> Iterator[Problem]:
     more = "" if "train" in images.bad else "; only validation images were checked"
     if config.on_bad_image == "skip":
         more = "; data.on_bad_image=skip is for training images"

@@ -22,7 +22,7 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.network.archive import State, is_plain_recipe
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.planning.stable_phase import copy_duration, find_departures, find_durations
+from resnet_recipes.planning.stable_phase import copy_duration, find_durations, find_phase_problems
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import (
@@ -39,7 +39,7 @@ from resnet_recipes.run_folder.lock import is_running, reject_links
 from resnet_recipes.run_folder.metrics import format_record, read_metrics
 from resnet_recipes.run_folder.runs import can_resume
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.state import find_changed_settings
+from resnet_recipes.training.state import find_setting_problems
 
 
 class StableState(NamedTuple):
@@ -99,17 +99,17 @@ def find_stable_state(plan: Plan) -> StableState | None:
         if not any(checkpoints.iterate_steps()):
             fix = format_resume(folder) if can_resume(folder) else suggest_restart(folder)
         raise NotReadyError.of(flag, None, clause, fix)
-    NotReadyError.raise_if_any(_find_edits(folder, checkpoint.state, recipe))
+    NotReadyError.raise_if_any(_find_edit_problems(folder, checkpoint.state, recipe))
     return StableState(folder, *checkpoint)
 
 
-def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
+def _find_edit_problems(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
     """Yield the settings in a run folder that differ from those used for its checkpoint."""
     trained_recipe = state.get("recipe")
     if not isinstance(trained_recipe, dict) or not is_plain_recipe(trained_recipe):
         yield Problem(str(folder / CHECKPOINTS), None, "has a checkpoint without its recipe")
         return
-    for problem in find_changed_settings(trained_recipe, recipe):
+    for problem in find_setting_problems(trained_recipe, recipe):
         yield problem._replace(where=str(folder / CONFIG))
 
 
@@ -134,10 +134,10 @@ def _find_extension_problems(folder: Path, parent: Plan, plan: Plan) -> list[Pro
         clause = "cannot be used with --extend"
         return [Problem("budget", recipe.launch.budget, clause, "epochs=60")]
     durations = find_durations(recipe)
-    changes = find_changed_settings(asdict(copy_duration(parent.recipe, recipe)), recipe)
+    changes = find_setting_problems(asdict(copy_duration(parent.recipe, recipe)), recipe)
     if problems := [problem for problem in changes if problem.key not in durations]:
         return problems
     trained_on = replace(plan.facts, eval_digest=parent.facts.eval_digest)
     if differing := parent.facts.describe_differences(trained_on):
         return [Problem("data.root", recipe.data.root, f"has other {differing} than {folder}")]
-    return list(find_departures(parent, plan))
+    return list(find_phase_problems(parent, plan))

@@ -128,7 +128,7 @@ def check(
         ("model.",): lambda: find_initial_weights(recipe, IMAGENET_FACTS, needs_weights),
         teaching: lambda: [*open_teachers(methods.values())],
         ("launch.gpus", "launch.device"): lambda: missing(find_group_problems(recipe.launch)),
-        ("log.to",): lambda: missing(trackers.find_missing(recipe.log.to)),
+        ("log.to",): lambda: missing(trackers.find_tracker_problems(recipe.log.to)),
         ("run.root",): lambda: missing([find_folder_problem("run.root", Path(run.root), *space)]),
         ("run.root", "run.name"): lambda: check_name(run),
         ("run.extends",): lambda: check_extended(run),

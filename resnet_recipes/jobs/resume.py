@@ -31,7 +31,7 @@ from resnet_recipes.data.tensors import read_tensors
 from resnet_recipes.jobs.lookup import LIST
 from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.jobs.ranks.group import count_ranks, find_group_problems
-from resnet_recipes.planning.disk import find_lack_of_space
+from resnet_recipes.planning.disk import find_space_problem
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe import frozen_recipe
@@ -56,7 +56,7 @@ from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_link
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.runs import can_resume, iterate_newest_runs, list_checkpoints
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.state import find_changed_settings
+from resnet_recipes.training.state import find_setting_problems
 
 #: Changed settings of a run to continue: arguments, or a complete recipe that must be equal.
 RunChanges = Sequence[str] | Composed
@@ -75,7 +75,7 @@ def find_match(composed: Composed, say: Say) -> Path | None:
         folder = root / run.name
         if not (folder / CONFIG).is_file():
             return None
-        problems = _find_changes(folder, composed)
+        problems = _find_change_problems(folder, composed)
         resume = (format_resume(folder),) if can_resume(folder) else ()
         for problem in problems:
             if problem.key == "name":  # another recipe differs in many settings
@@ -87,7 +87,7 @@ def find_match(composed: Composed, say: Say) -> Path | None:
         return folder
     difference = ""
     for folder in iterate_unfinished_runs(root):
-        if not (problems := _find_changes(folder, composed)):
+        if not (problems := _find_change_problems(folder, composed)):
             return folder
         keys = ", ".join(problem.key for problem in problems[:3])
         difference = difference or f" (the newest, {folder.name}, differs in {keys})"
@@ -108,7 +108,7 @@ def continue_run(folder: Path, changes: RunChanges, say: Say) -> LockedFolder | 
     config = folder / CONFIG
     original = frozen_recipe.read(config)
     # another command may have changed the run since it was checked
-    RecipeError.raise_if_any(find_changed_settings(asdict(original), plan.recipe))
+    RecipeError.raise_if_any(find_setting_problems(asdict(original), plan.recipe))
     if plan.recipe != original:
         atomic.write_text(config, frozen_recipe.freeze_with_digest(plan.recipe))
     for outdated in (EXIT, STOP):
@@ -127,7 +127,7 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
     """
     recipe = _make_recipe(folder, changes)
     if (folder / SUMMARY).exists():
-        RecipeError.raise_if_any(_find_changes_after_finish(folder, changes))
+        RecipeError.raise_if_any(_find_finish_problems(folder, changes))
         _check_results(folder)
         say(f"{folder} is finished; its results are in {folder / SUMMARY}")
         return None
@@ -136,11 +136,11 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
             pass
     if not isinstance(changes, Composed):  # a complete recipe comes from the user
         data.require_trusted_url(recipe.data, changes, format_resume(folder))
-    NotReadyError.raise_if_any(_find_missing_resources(recipe, folder))
+    NotReadyError.raise_if_any(_find_resource_problems(recipe, folder))
     ranks = external_launcher.count_started_ranks() or count_ranks(recipe.launch)
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
     plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
-    NotReadyError.raise_if_any([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total_bytes)])
+    NotReadyError.raise_if_any([find_space_problem(folder / CHECKPOINTS, plan.disk.total_bytes)])
     _check_checkpoints(folder)
     return plan
 
@@ -218,10 +218,10 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         advice = (format_resume(folder), Hint(f"or start a new run: {advice}"))
     elif (folder / SUMMARY).exists():
         advice = Command.of("resnet-train", str(config), f"model.weights={folder}", *settings)
-    changed = find_changed_settings(asdict(original), recipe)
+    changed = find_setting_problems(asdict(original), recipe)
     for problem in wrong:  # a suggested setting may also be one that a run keeps
         others = [_apply_changes(original, [change])[0] for change in problem.changes]
-        keeps = any(any(find_changed_settings(asdict(original), other)) for other in others)
+        keeps = any(any(find_setting_problems(asdict(original), other)) for other in others)
         problems.append(problem._replace(fix=advice) if keeps else problem)
     problems += [problem._replace(fix=advice) for problem in changed]
     if recipe.launch.budget:
@@ -231,7 +231,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         clause = f"is found when a run starts; this run uses {original.batch.bn_size}"
         problems.append(Problem("batch.bn_size", AUTO, clause, Hint("use a smaller number")))
     if problems and not (folder / SUMMARY).exists():
-        problems += _find_missing_resources(recipe, folder)
+        problems += _find_resource_problems(recipe, folder)
         errors = ErrorCollector()
         with errors:
             _check_checkpoints(folder)
@@ -240,16 +240,16 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     return recipe
 
 
-def _find_missing_resources(recipe: Recipe, folder: Path) -> Iterator[Problem]:
+def _find_resource_problems(recipe: Recipe, folder: Path) -> Iterator[Problem]:
     """Yield the trackers, images and devices that a resumed run lacks."""
-    yield from trackers.find_missing(recipe.log.to)
+    yield from trackers.find_tracker_problems(recipe.log.to)
     if problem := _find_missing_data_problem(recipe, folder):
         yield problem
     if not external_launcher.count_started_ranks():
         yield from find_group_problems(recipe.launch)
 
 
-def _find_changes_after_finish(folder: Path, changes: RunChanges) -> Iterator[Problem]:
+def _find_finish_problems(folder: Path, changes: RunChanges) -> Iterator[Problem]:
     """Yield a problem for each argument that would change a finished run.
 
     A complete recipe changes nothing: a command with --resume auto may be repeated.
@@ -338,13 +338,13 @@ def iterate_unfinished_runs(root: Path) -> Iterator[Path]:
     return (folder for folder in iterate_newest_runs(root) if not (folder / SUMMARY).exists())
 
 
-def _find_changes(folder: Path, composed: Composed) -> list[Problem]:
+def _find_change_problems(folder: Path, composed: Composed) -> list[Problem]:
     try:
         original = frozen_recipe.read(folder / CONFIG)
     except RecipeError as error:
         return list(error.problems)
     recipe = composed.recipe
-    problems = list(find_changed_settings(asdict(original), _copy_resolved(composed, original)))
+    problems = list(find_setting_problems(asdict(original), _copy_resolved(composed, original)))
     if recipe.run.name == "auto" and original.data.root != recipe.data.root:
         clause = Statement(f"the run started with {original.data.root}")
         problems.append(Problem("data.root", recipe.data.root, clause))

@@ -56,7 +56,7 @@ def _find_fault(cls: Any, name: str, used_names: Collection[str]) -> str:
     return ""
 
 
-def find_failure(error: BaseException) -> Problem | None:
+def find_plug_in_problem(error: BaseException) -> Problem | None:
     """Return the problem of the installed method whose code raised an error, if any."""
     from resnet_recipes.methods import INSTALLED
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.errors import BrokenRuleError
 from resnet_recipes.base.field_types import convert, get_field_types
-from resnet_recipes.base.limits import Bounds, find_broken_limits
+from resnet_recipes.base.limits import Bounds, find_limit_problems
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.base import (
     MEAN,
@@ -188,7 +188,7 @@ def _read_field(value: Any, field_type: Any) -> Any:
 
 def _find_invalid_fields(about: NetworkDescription) -> Iterator[str]:
     """Yield fields whose values are invalid, or belong to a network too large for this machine."""
-    yield from (problem.key for problem in find_broken_limits(about))
+    yield from (problem.key for problem in find_limit_problems(about))
     if not (about.architecture in NETWORKS or LIBRARY.fullmatch(about.architecture)):
         yield "architecture"
     if not all(_is_method(*item) for item in about.method_settings.items()):

@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 
 from resnet_recipes.base import atomic, names
 from resnet_recipes.base.errors import Command, Hint, NotReadyError, Problem, RecipeError, Value
-from resnet_recipes.base.extras import find_lacking_packages
+from resnet_recipes.base.extras import find_extra_problems
 from resnet_recipes.base.paths import get_cache_folder
 
 if TYPE_CHECKING:
@@ -87,15 +87,15 @@ def push(folder: Path, address: str) -> str:
         return f"{hub.endpoint}/{name}"
 
 
-def find_missing_packages() -> Iterator[Problem]:
+def find_package_problems() -> Iterator[Problem]:
     """Yield a problem if a package that the Hub needs is not installed."""
-    return find_lacking_packages("hf", None, "hub", "huggingface_hub")
+    return find_extra_problems("hf", None, "hub", "huggingface_hub")
 
 
 @contextmanager
 def _open_hub(address: str, *repeat: str) -> Iterator["HfApi"]:
     """Yield a client of the Hub. Raises NotReadyError if it fails; `repeat` is a fix."""
-    NotReadyError.raise_if_any(find_missing_packages())
+    NotReadyError.raise_if_any(find_package_problems())
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
 

@@ -52,7 +52,7 @@ def estimate_disk(recipe: Recipe, methods: Stack, network: NetworkFacts, saves: 
     return Disk(checkpoint_bytes, checkpoints, (1 + averages + best) * weight_bytes)
 
 
-def find_lack_of_space(folder: Path, needed_bytes: int) -> Problem | None:
+def find_space_problem(folder: Path, needed_bytes: int) -> Problem | None:
     """Return a problem if checkpoints and weights of `needed_bytes` do not fit, or None.
 
     Existing checkpoints count as part of `needed_bytes`. The folder may not exist yet.

@@ -49,7 +49,7 @@ def make_plan(
     return add_teachers(plan) if reads_teachers else plan
 
 
-def find_conflicts(recipe: Recipe, origin: Origin) -> tuple[Problem, ...]:
+def find_dataset_problems(recipe: Recipe, origin: Origin) -> tuple[Problem, ...]:
     """Return the fewest conflicts of a recipe with datasets of several sizes; empty if one fits."""
     setting = recipe.model.num_classes
     conflicts = list[tuple[Problem, ...]]()

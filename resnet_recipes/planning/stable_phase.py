@@ -76,10 +76,10 @@ def find_chains(plans: Mapping[str, Plan]) -> dict[str, str]:
 
 def _can_extend(parent: Plan, plan: Plan) -> bool:
     is_same_recipe = copy_duration(parent.recipe, plan.recipe) == plan.recipe
-    return is_same_recipe and not any(find_departures(parent, plan))
+    return is_same_recipe and not any(find_phase_problems(parent, plan))
 
 
-def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
+def find_phase_problems(parent: Plan, plan: Plan) -> Iterator[Problem]:
     """Yield the differences between the stable phases of two runs with equal other settings."""
     durations = find_durations(parent.recipe)
     for key, duration in find_durations(plan.recipe).items():

@@ -247,7 +247,7 @@ def read_soft_labels(plan: Plan, method: Method) -> Teacher:
         methods = {f"methods.{name}" for name in vars(plan.recipe.methods)}
         if description.keys() - methods != expected.keys() - methods:
             raise ValueError(FOREIGN_FILE_CLAUSE)
-        differences = _find_setting_differences(description, expected, path)
+        differences = _find_setting_problems(description, expected, path)
         RecipeError.raise_if_any([*find_soft_label_problems(plan), *differences])
         if description != expected:
             clause = "was made for other images, or for other sizes of them"
@@ -266,7 +266,7 @@ def read_soft_labels(plan: Plan, method: Method) -> Teacher:
     return Teacher(None, text, key, arrays.checksum, soft_labels)
 
 
-def _find_setting_differences(
+def _find_setting_problems(
     description: Mapping[str, str], expected: Mapping[str, str], path: Path
 ) -> Iterator[Problem]:
     for name in sorted({*description, *expected} - {"images"}):

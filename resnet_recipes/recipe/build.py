@@ -124,7 +124,7 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
     """Build one section; unknown names and values of the wrong type are problems."""
     result = cls()
     field_types = get_field_types(cls)
-    problems += _find_unknown(tree, prefix, field_types)
+    problems += _find_name_problems(tree, prefix, field_types)
     for name, field_type in field_types.items():
         if name not in tree:
             continue
@@ -141,7 +141,7 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
     return result
 
 
-def _find_unknown(
+def _find_name_problems(
     tree: dict[str, Any], prefix: str, valid: Iterable[str] = ()
 ) -> Iterator[Problem]:
     """Yield a problem for each name that is not valid, and for each name in an unknown section."""
@@ -151,7 +151,7 @@ def _find_unknown(
         likely_name = find_closest(key, get_setting_types())
         is_known = get_setting_type(prefix[:-1])
         if isinstance(value, dict) and value and not is_known and (prefix or not likely_name):
-            yield from _find_unknown(value, f"{key}.")
+            yield from _find_name_problems(value, f"{key}.")
         else:
             yield Problem.unknown_setting(key, value, likely_name, typed=key)
 

@@ -135,11 +135,11 @@ def _compose_links(
     _set_name(tree, links, changed)
     _apply_implied_settings(tree, links, changed)
     recipe, mistakes = build_recipe(tree)
-    problems += _find_idle_removals(changed, links)
+    problems += _find_removal_problems(changed, links)
     if not {"schedule", "schedule.name"} & {problem.key for problem in (*problems, *mistakes)}:
-        problems += _find_idle_settings(changed, recipe.schedule)
+        problems += _find_idle_problems(changed, recipe.schedule)
     links = [*links, *options]
-    mistakes += _find_second_duration(changed, recipe.launch.budget)
+    mistakes += _find_duration_problems(changed, recipe.launch.budget)
     if mistakes or problems:  # a plan reports these conflicts
         mistakes += (problem.under("methods") for problem in Stack.of(recipe.methods).problems())
     problems += [_locate(problem, changed, links, recipe) for problem in mistakes]
@@ -274,7 +274,7 @@ def _apply_implied_settings(
             model[key] = value
 
 
-def _find_idle_removals(changed: Sequence[Override], links: Links) -> Iterator[Problem]:
+def _find_removal_problems(changed: Sequence[Override], links: Links) -> Iterator[Problem]:
     on = _list_methods(links)
     # other arguments turn these methods on
     allowed_names = {
@@ -304,7 +304,7 @@ def _list_methods(links: Links) -> set[str]:
     }
 
 
-def _find_second_duration(changed: Sequence[Override], budget: str) -> Iterator[Problem]:
+def _find_duration_problems(changed: Sequence[Override], budget: str) -> Iterator[Problem]:
     typed = [override.typed for override in changed if override.key in DURATION_SETTINGS]
     if typed and budget:
         clause = Statement(f"{typed[0]} already sets the duration")
@@ -312,7 +312,7 @@ def _find_second_duration(changed: Sequence[Override], budget: str) -> Iterator[
         yield Problem("launch.budget", budget, clause, hint)
 
 
-def _find_idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -> Iterator[Problem]:
+def _find_idle_problems(changed: Sequence[Override], schedule: ScheduleConfig) -> Iterator[Problem]:
     for override in changed:
         section, _, name = override.key.partition(".")
         readers = schedule.READ_BY.get(name, ()) if section == "schedule" else ()

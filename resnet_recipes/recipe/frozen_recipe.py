@@ -20,7 +20,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    same = strict_yaml.parse_scalar(text) == text and not strict_yaml.find_doubt(text, "")
+    same = strict_yaml.parse_scalar(text) == text and not strict_yaml.find_text_problem(text, "")
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if same else "'")
 
 

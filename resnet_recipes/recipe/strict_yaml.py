@@ -324,7 +324,7 @@ class _Reader:
             self._check_reference(text, line)
         if node.style:
             return text
-        if doubt := find_doubt(text, key):
+        if doubt := find_text_problem(text, key):
             self.reject(line, doubt.key or None, doubt.clause, doubt.fix)
         return parse_scalar(text)
 
@@ -354,7 +354,7 @@ def _make_key_problem(name: str) -> Problem:
     return Problem.unknown_setting(name, fix=fix)
 
 
-def find_doubt(text: str, key: str) -> Problem | None:
+def find_text_problem(text: str, key: str) -> Problem | None:
     """Return a problem if YAML readers interpret an unquoted text differently.
 
     `key` is the full name of the setting.

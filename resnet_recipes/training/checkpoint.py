@@ -24,7 +24,7 @@ from resnet_recipes.base.reading import open_regular, parse_json
 from resnet_recipes.base.text import Say
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError, State
-from resnet_recipes.planning.disk import find_lack_of_space
+from resnet_recipes.planning.disk import find_space_problem
 from resnet_recipes.run_folder import CHECKPOINT
 
 #: Version of the checkpoint format; a run rejects newer versions.
@@ -91,7 +91,7 @@ class Checkpoints:
         except OSError as error:
             clause = Statement(f"checkpoints cannot be written here ({error.strerror})")
             raise NotReadyError.at(self.folder, clause, "run.root=/another/folder") from None
-        NotReadyError.raise_if_any([find_lack_of_space(self.folder, needed)])
+        NotReadyError.raise_if_any([find_space_problem(self.folder, needed)])
 
     def save(self, step: int, state: State, wait: bool = False, is_last: bool = False) -> None:
         """Save `state` as the checkpoint of `step`.

@@ -105,7 +105,7 @@ def restore(run: Run, state: State) -> int:
     state = State(best={}, has_pending_evaluation=False) | state
     try:
         _raise_reasons(find_malformed_fields(run, state))
-        RecipeError.raise_if_any(find_conflicts(run, state))
+        RecipeError.raise_if_any(find_resume_problems(run, state))
         _raise_reasons(find_misfits(run, state))
         run.model.load_state_dict(state["model"])
         # A copy, since the optimizer keeps the tensors, and these are memory-mapped. The
@@ -183,9 +183,9 @@ def _name_type(value: object) -> str:
     return "missing" if value is None else value_type.__name__
 
 
-def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
+def find_resume_problems(run: Run, state: State) -> Iterator[Problem]:
     """Yield reasons why the run cannot resume from `state`: changed settings, data or teachers."""
-    yield from find_changed_settings(state["recipe"], run.plan.recipe)
+    yield from find_setting_problems(state["recipe"], run.plan.recipe)
     facts = run.plan.facts
     classes = tuple(state["classes"])
     saved_facts = {"backend": state["backend"], "train_digest": state["train_digest"]}
@@ -197,7 +197,7 @@ def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
             yield Problem(teacher.key, teacher.text, clause, Hint("put the original file back"))
 
 
-def find_changed_settings(saved_recipe: State, recipe: Recipe) -> Iterator[Problem]:
+def find_setting_problems(saved_recipe: State, recipe: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that changed and affects the weights."""
     saved = flatten_recipe(saved_recipe)
     current = flatten(asdict(recipe))

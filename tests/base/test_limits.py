@@ -17,7 +17,7 @@ from resnet_recipes.base.limits import (
     PositiveDuration,
     Span,
     ZeroToOne,
-    find_broken_limits,
+    find_limit_problems,
 )
 from tests.shared.tables import parse_rows
 
@@ -36,8 +36,8 @@ class Derived(Base):
 
 
 def test_limits_apply_to_items_and_in_subclasses():
-    assert not [*find_broken_limits(Derived())]
-    assert [*find_broken_limits(Derived(-1.0, (0.5, 1.0), 0.0, [8, 4, 33]))] == [
+    assert not [*find_limit_problems(Derived())]
+    assert [*find_limit_problems(Derived(-1.0, (0.5, 1.0), 0.0, [8, 4, 33]))] == [
         Problem("rate", -1.0, "must be above 0 and below 10", "rate=1"),
         Problem("pair", 1.0, "1.0 must be at least 0 and below 1"),
         Problem("clip", 0.0, "must be positive"),
@@ -92,7 +92,7 @@ def test_one_of_lists_valid_values_of_wrong_value():
         fit: Annotated[str, OneOf("crop", "pad")] = "crop"
         channels: Annotated[int, OneOf(1, 3)] = 3
 
-    problems = [*find_broken_limits(Section("stretch", 2))]
+    problems = [*find_limit_problems(Section("stretch", 2))]
     assert [(one.value, one.valid) for one in problems] == [
         ("stretch", ("crop", "pad")),
         (2, ("1", "3")),

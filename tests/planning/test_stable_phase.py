@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnet_recipes.planning.stable_phase import find_chains, find_departures
+from resnet_recipes.planning.stable_phase import find_chains, find_phase_problems
 from tests.planning.small_plans import make_small_recipe, plan_small
 from tests.shared.tables import parse_rows
 
@@ -34,8 +34,8 @@ schedule.cooldown=20ba
 
 
 @pytest.mark.parametrize("arguments", SHARED.strip().splitlines())
-def test_find_departures_allows_settings_independent_of_duration(arguments):
-    assert list(find_departures(plan_epochs(10, arguments), plan_epochs(20, arguments))) == []
+def test_find_phase_problems_allows_settings_independent_of_duration(arguments):
+    assert list(find_phase_problems(plan_epochs(10, arguments), plan_epochs(20, arguments))) == []
 
 
 DEPENDENT = """
@@ -47,17 +47,17 @@ P.stairs=[[0ep,0.5],[0.3dur,1.0]]            | 'P.stairs=[[0ep,0.5],[0.8dur,1.0]
 
 
 @pytest.mark.parametrize(("arguments", "fix"), parse_rows(DEPENDENT))
-def test_find_departures_suggests_a_setting_that_works(arguments, fix):
-    (problem,) = find_departures(plan_epochs(10, arguments), plan_epochs(20, arguments))
+def test_find_phase_problems_suggests_a_setting_that_works(arguments, fix):
+    (problem,) = find_phase_problems(plan_epochs(10, arguments), plan_epochs(20, arguments))
     assert problem.fixes == (fix,)
     fixed = fix.replace("'", "")
-    assert list(find_departures(plan_epochs(10, fixed), plan_epochs(20, fixed))) == []
+    assert list(find_phase_problems(plan_epochs(10, fixed), plan_epochs(20, fixed))) == []
 
 
-def test_find_departures_compares_sizes_of_incomplete_epoch():
+def test_find_phase_problems_compares_sizes_of_incomplete_epoch():
     """The stable phase ends within the ninth epoch, which has another size in the longer run."""
     arguments = f"schedule.cooldown=15ba {RESIZING}.stairs=[[0ep,0.5],[0.8dur,1.0]]"
-    (problem,) = find_departures(plan_epochs(10, arguments), plan_epochs(20, arguments))
+    (problem,) = find_phase_problems(plan_epochs(10, arguments), plan_epochs(20, arguments))
     assert problem.key == RESIZING
 
 

@@ -16,7 +16,7 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (
     capture,
-    find_changed_settings,
+    find_setting_problems,
     list_resume_warnings,
     restore,
 )
@@ -159,12 +159,12 @@ def test_changed_settings_reject_non_default_newer_setting(setting, value, chang
     old = asdict(make_recipe())
     section, _, key = setting.partition(".")
     del old[section][key]
-    (problem,) = find_changed_settings(old, make_recipe(f"{setting}={value}"))
+    (problem,) = find_setting_problems(old, make_recipe(f"{setting}={value}"))
     assert problem.key == changed_key
 
 
 def test_changed_settings_report_removed_setting():
-    (problem,) = find_changed_settings(asdict(make_recipe()) | {"rotation": 5}, make_recipe())
+    (problem,) = find_setting_problems(asdict(make_recipe()) | {"rotation": 5}, make_recipe())
     assert str(problem).startswith("rotation differs from the run, which uses 5")
 
 
@@ -182,7 +182,7 @@ log.interval=7ba | methods.sam={} | the run does not use this method
     ),
 )
 def test_changed_setting_problem_names_old_value(old, new, message):
-    (problem,) = find_changed_settings(asdict(make_recipe(old)), make_recipe(new))
+    (problem,) = find_setting_problems(asdict(make_recipe(old)), make_recipe(new))
     assert problem.clause.endswith(message)
 
 
@@ -190,7 +190,7 @@ def test_changed_settings_include_method_without_settings():
     off = make_recipe()
     on = make_recipe("methods.trivial_augment={}")
     for old, new in ((off, on), (on, off)):
-        (problem,) = find_changed_settings(asdict(old), new)
+        (problem,) = find_setting_problems(asdict(old), new)
         assert problem.key == "methods.trivial_augment"
 
 
@@ -211,7 +211,7 @@ def test_changed_settings_report_every_learned_setting():
         for section in sections:
             part = part[section]
         part[name] = "another"
-        assert [problem.key for problem in find_changed_settings(old, new)] == [key]
+        assert [problem.key for problem in find_setting_problems(old, new)] == [key]
 
 
 def take_a_step(run: Run) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def convert(
     worker dies or a file reads back differently.
     """
     files = plan_files(src, dst, options)
-    NotReadyError.raise_if_any(chain(*map(_find_skipped, chain(*files))))
+    NotReadyError.raise_if_any(chain(*map(_find_skip_problems, chain(*files))))
     expected = expected or forecast(src, dst, options)
     if expected.unreadable and options.on_bad_image == "error":
         fix = _suggest_fixes(files[0][0])
@@ -139,7 +139,7 @@ def convert(
     return targets
 
 
-def _find_skipped(split: Split) -> Iterator[Problem]:
+def _find_skip_problems(split: Split) -> Iterator[Problem]:
     """Yield a problem for each image that an earlier attempt skipped, if none may be skipped."""
     done = split.read_journal()
     if split.options.on_bad_image == "error":

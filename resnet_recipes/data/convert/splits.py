@@ -17,7 +17,7 @@ from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.beton.writer import get_partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions, OriginalImages
 from resnet_recipes.data.convert.shards import find_shards
-from resnet_recipes.data.files.class_folders import find_doubts
+from resnet_recipes.data.files.class_folders import find_folder_problems
 from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.root import LAYOUT, SPLITS, find_root_problem
@@ -158,5 +158,5 @@ def _find_sources(src: Path, options: ConvertOptions) -> dict[str, OriginalImage
         clause = f"has no images ({', '.join(SUFFIXES)}) in class folders"
         raise NotReadyError.at(src, clause, Hint(LAYOUT.replace("data.val_share", "val_share")))
     if options.nested_classes is None and not part.is_table:
-        NotReadyError.raise_if_any(find_doubts(part.path, listing))
+        NotReadyError.raise_if_any(find_folder_problems(part.path, listing))
     return {"": OriginalImages.from_listing(listing, src)}

@@ -21,7 +21,7 @@ from resnet_recipes.data.root import (
 _CLASSES = (Change("data.nested_classes=false"), Hint("if they are classes"))
 
 
-def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
+def find_folder_problems(root: Path, listing: Listing) -> Iterator[Problem]:
     """Yield why the class folders in `root` look like something else, as one problem.
 
     Otherwise a network would learn to distinguish the splits of a dataset, with an accuracy that

@@ -56,7 +56,7 @@ def find_launcher() -> str:
     An srun task is a rank, unless it is the only task: then it is our launcher. Raises
     NotReadyError if environment variables of a launcher are not valid.
     """
-    NotReadyError.raise_if_any(_find_bad_variables(os.environ))
+    NotReadyError.raise_if_any(_find_variable_problems(os.environ))
     if count_started_ranks():
         return "torchrun"
     # number of tasks of this step; a batch script lacks it
@@ -129,7 +129,7 @@ def find_restarted_run(root: Path) -> Path | None:
     return max(folders, key=lambda folder: (folder / CONFIG).stat().st_mtime, default=None)
 
 
-def _find_bad_variables(environment: Mapping[str, str]) -> Iterator[Problem]:
+def _find_variable_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a problem for each launcher variable with a value that no launcher would set."""
     values = {name: environment[name] for name in _COUNTS if name in environment}
     invalid = {name: text for name, text in values.items() if not re.fullmatch("[0-9]{1,10}", text)}

@@ -100,11 +100,11 @@ class BackgroundTracker:
             )
 
 
-def find_missing(names: Sequence[str]) -> Iterator[Problem]:
+def find_tracker_problems(names: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem for each tracker whose package is not installed on this machine."""
     for name in names:
         package, extra = TRACKERS[name]
-        yield from extras.find_lacking_packages("log.to", name, extra, package)
+        yield from extras.find_extra_problems("log.to", name, extra, package)
 
 
 def open_trackers(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.recipe.sections import LogConfig
-from resnet_recipes.report.trackers import TRACKERS, find_missing
+from resnet_recipes.report.trackers import TRACKERS, find_tracker_problems
 from resnet_recipes.run_folder.lock import reject_links
 from tests.report.trackers.tracker_packages import TRACKED_SETTINGS, skip_without
 
@@ -37,7 +37,7 @@ def test_tracker_name_and_extra_match_its_package(name):
     assert list(LogConfig(to=[name]).problems()) == []
     package, extra = TRACKERS[name]
     if not extra:
-        assert list(find_missing([name])) == []
+        assert list(find_tracker_problems([name])) == []
         return
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     named = " ".join(project["optional-dependencies"][extra])

@@ -18,7 +18,7 @@ from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.report.trackers import BackgroundTracker, find_missing, open_trackers
+from resnet_recipes.report.trackers import BackgroundTracker, find_tracker_problems, open_trackers
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import WeightFiles
@@ -173,6 +173,6 @@ def test_tracker_without_closing_seconds_left_is_abandoned(unresponsive_tracker)
 def test_unknown_or_missing_tracker_is_a_problem(monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     (unknown,) = LogConfig(to=["tensorbord", "wandb"]).problems()
-    (missing,) = find_missing(["wandb"])
+    (missing,) = find_tracker_problems(["wandb"])
     assert "mlflow" in unknown.valid
     assert missing.fix == suggest_install("wandb")
