@@ -21,7 +21,6 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.money import format_amount, format_price
-from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.text import (
     format_clock,
     format_long_time,
@@ -167,29 +166,19 @@ def _format_estimate(plan: "Plan", forecast: "RunForecast", price: float | None)
     yield from format_table(rows, ("LOADER ALONE", "STEP ALONE", "EPOCHS", "BOTTLENECK"))
     yield ""
     low, high = (format_clock(60 * minutes) for minutes in result.bounds)
-    bounds = f"   between {low} and {high}" if low != high else ""
-    yield f"training    {format_clock(60 * result.minutes):>8}{bounds}"
-    if result.evaluation_minutes is not None:
-        yield f"evaluations {format_clock(60 * result.evaluation_minutes):>8}"
-    if result.other_minutes is not None:
-        yield f"other       {format_clock(60 * result.other_minutes):>8}   startup and checkpoints"
-    parts = (result.minutes, result.evaluation_minutes or 0.0, result.other_minutes or 0.0)
-    total = format_clock(sum(round(60 * minutes) for minutes in parts))
-    missing = "" if result.other_minutes is not None else "   without startup and checkpoints"
-    missing += "" if result.evaluation_minutes is not None else ", and without evaluations"
-    yield f"wall time   {total:>8}{missing}"
+    parts = {
+        "training": (result.minutes, f"   between {low} and {high}" if low != high else ""),
+        "evaluations": (result.evaluation_minutes, ""),
+        "startup": (result.other_minutes, "   and checkpoints"),
+    }
+    for label, (minutes, detail) in parts.items():
+        yield f"{label:11} {format_or_dash(minutes, format_minutes):>8}{detail}"
+    total = format_clock(sum(round(60 * (minutes or 0.0)) for minutes, _ in parts.values()))
+    yield f"wall time   {total:>8}"
     if price is not None:
         cost = format_amount(result.cost(price))
         yield f"cost        {cost:>8}   at {format_price(price)}"
     yield ""
-    if speeds.devices > 1 and not speeds.bottlenecks:
-        first = plan.image_sizes[0]
-        yield (
-            f"all-reduce    {1000 * speeds.all_reduce_seconds:.0f} ms alone, between "
-            f"{speeds.devices} ranks; a step at {first} px takes "
-            f"{1000 * speeds.step_seconds(first):.0f} ms"
-        )
-        yield ""
     for note in _advise(plan, forecast):
         yield from wrap_text(note.text[:1].upper() + note.text[1:], get_width(), rest="    ")
         yield from (f"      {format_advice(advice)}" for advice in list_advice(note.fix))
@@ -244,7 +233,8 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
             if not plan.recipe.model.weights
             if not any(method().advice(plan.horizon, plan.recipe.data.train_size, ()))
         ]
-    yield Note(f"at {image_size} px, the {limit} is the bottleneck{wait}", tuple(fix))
+    if fix:
+        yield Note(f"at {image_size} px, the {limit} is the bottleneck{wait}", tuple(fix))
 
 
 def print_candidates(arguments: Arguments, price: float | None) -> ExitCode:
@@ -358,7 +348,7 @@ def _format_candidates(
         yield from _format_table(candidates, rows, budget)
     elif reach is not None:
         yield f"No recipe is known to reach {reach:g}% on these images. Accuracies come from"
-        yield "published results on ImageNet, and from finished runs of unchanged recipes."
+        yield "published results on ImageNet, and from finished runs with these settings."
     else:
         yield "The time of a run is unknown on this machine."
     is_limited = bool(budget or reach is not None)
@@ -369,7 +359,7 @@ def _format_candidates(
         yield "* no other is more accurate in less time"
     elif rows:
         yield "Accuracy on these images is not known before a run."
-        if is_limited and candidates.reason:
+        if len(rows) > 1 and is_limited and candidates.reason:
             text = f"{rows[0]['recipe']} is {candidates.reason}."
             yield from wrap_text(text, get_width(), rest="    ")
     if rows and not all(row["measured"] for row in rows):
@@ -386,9 +376,9 @@ def _format_problems(candidates: "Candidates", budget: str) -> Iterator[str]:
         flagged = _name_flags(problem, budget)
         clause = "is too short" if flagged.key == "--within" else flagged.clause
         reason = flagged._replace(value=None, clause=clause, fix=(), valid=(), where="")
-        skipped[reason].append(name)
+        skipped[name_as_typed(reason, ())].append(name)
     for problem, names in skipped.items():
-        text = problem.about(find_short_name(problem.key))
+        text = problem.about(problem.key)
         yield from wrap_text(f"skipped: {join_first(names)}: {text}", get_width(), rest="    ")
     for name, problem in candidates.weights_problems.items() if candidates.candidates else ():
         text = name_as_typed(problem, ()).lines()[0]

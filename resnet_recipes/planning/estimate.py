@@ -6,7 +6,7 @@ import platform
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import groupby
 from math import ceil
@@ -201,15 +201,9 @@ def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:
     step = speeds.seconds_at(size)
     if not both or both * step.low <= MAX_SPEED_RATIO:
         return None
-    seconds = {
-        other: tuple(lap / (both * step.median) for lap in laps)
-        for other, laps in speeds.seconds_per_image.items()
-    }
-    training = estimate(plan, replace(speeds, seconds_per_image=seconds)).minutes
     return Note(
         f"the parts disagree: {format_number(1 / step.median)} images/s alone, but "
-        f"{format_number(both)} with the loader, so the machine was busy; at "
-        f"{format_number(both)} images/s, training takes {format_clock(60 * training)}",
+        f"{format_number(both)} with the loader, so the machine was busy",
         ("--again", Hint("measure while nothing else is running")),
     )
 

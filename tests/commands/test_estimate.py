@@ -105,7 +105,7 @@ def test_estimate_suggests_resizing_unless_plan_warns(
     speeds = Speeds({176: (0.04,) * 4}, 1000.0, {176: 1000.0}, 16)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE} {arguments}").out
-    assert "At 176 px, the step is the bottleneck" in out
+    assert ("At 176 px, the step is the bottleneck" in out) == is_suggested
     assert (RESIZING_ADVICE in out) == is_suggested
     assert "hint:  " not in out
 
@@ -115,7 +115,7 @@ def test_estimate_prints_the_sum_of_printed_times(monkeypatch, run_command):
     speeds = Speeds({176: (0.04,) * 4}, 1e6, {176: 1e6}, 16, start_seconds=3.4)
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE}").out
-    times = re.findall(r"^(?:training|evaluations|other|wall time) +([0-9:]+)", out, re.MULTILINE)
+    times = re.findall(r"^(?:training|evaluations|startup|wall time) +([0-9:]+)", out, re.MULTILINE)
     assert times == ["5:07", "0:00", "0:03", "5:10"]
 
 
@@ -145,7 +145,6 @@ def test_estimate_notes_parts_that_disagree(both, is_noted, monkeypatch, run_com
     if is_noted:
         text = " ".join(out.split())
         assert "25 images/s alone, but 50 with the loader, so the machine was busy" in text
-        assert "at 50 images/s, training takes 2:34" in text
         assert "\n      use:   --again\n      hint:  measure while nothing else is running\n" in out
 
 
@@ -156,7 +155,6 @@ def test_estimate_names_dominant_all_reduce(monkeypatch, run_command):
     )
     monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} gpus=2").out
-    assert "300 ms alone, between 2 ranks; a step at 88 px takes 320 ms" in out
     assert "the all-reduce is the bottleneck" in out
     assert "precision.compress_gradients=true" in out
 
@@ -194,7 +192,7 @@ def test_estimate_sample_trains_epochs_of_full_schedule(arguments, epochs, recei
 
 def test_estimate_sample_reports_epochs_and_omitted_parts(received_jobs, run_command):
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} --sample 4").out
-    assert "wall time      12:02   without startup and checkpoints" in out
+    assert "startup            -   and checkpoints\nwall time      12:02\n" in out
     assert "The first epoch counted like the second, from 4 of 60 epochs" in out
     assert not re.search("BOTTLENECK|ALONE", out), "the parts of a step were not timed"
     message = run_command(
