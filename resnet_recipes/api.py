@@ -24,6 +24,7 @@ from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.checks import check_validation_images
+from resnet_recipes.jobs.initial_weights import adopt_network
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.jobs.machine.budget import plan_here, resolve_plan
 from resnet_recipes.jobs.machine.measure import measure_time
@@ -117,43 +118,6 @@ def compose_arguments(
     if result.origin.entry.path.name == CONFIG:  # from a run folder
         data.require_trusted_url(result.recipe.data, arguments)
     return result
-
-
-def adopt_network(result: Composed) -> Composed:
-    """Return a recipe that keeps the methods and the normalization of its pretrained network.
-
-    Arguments that set them, such as ~methods.NAME or data.mean=..., take precedence. A run
-    downloads nothing, so the weights must be on this machine.
-    """
-    recipe = result.recipe
-    if not recipe.model.weights or recipe.run.extends:
-        return result
-    from resnet_recipes.network import pretrained
-
-    try:
-        about = pretrained.open_weights(recipe.model).about
-    except NotReadyError:
-        return result  # the plan reports their problem
-    if about.architecture != recipe.model.name:
-        return result  # the plan reports this problem
-    new_methods = {
-        name: method
-        for name, method in about.methods().methods.items()
-        if getattr(recipe.methods, name) is None
-        and not any(f"{key}.".startswith(f"methods.{name}.") for key in result.origin.settings)
-    }
-    methods: Any = recipe.methods
-    settings = result.origin.settings
-    normalization = {
-        key: getattr(about, key) for key in ("mean", "std") if f"data.{key}" not in settings
-    }
-    return result._replace(
-        recipe=replace(
-            recipe,
-            methods=replace(methods, **new_methods),
-            data=replace(recipe.data, **normalization),
-        )
-    )
 
 
 def plan(

@@ -1,6 +1,7 @@
 """Compare recipes for some images on this machine by duration, time, cost and accuracy."""
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -12,10 +13,12 @@ from typing import NamedTuple
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
+from resnet_recipes.jobs.initial_weights import adopt_network
 from resnet_recipes.jobs.machine.budget import fit_duration
 from resnet_recipes.jobs.machine.measure import predict_time
 from resnet_recipes.jobs.ranks.group import make_group
@@ -30,7 +33,11 @@ from resnet_recipes.planning.published_results import (
     find_epochs_for_accuracy,
 )
 from resnet_recipes.planning.stable_phase import change_duration
+from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.report.comparison import VARYING_SETTINGS
+from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import iterate_runs, read_image_facts
 
 #: Images with a smaller dimension of at most this many pixels are small.
@@ -38,18 +45,17 @@ MAX_SMALL_SIZE = 96
 
 MAX_MEASURED_IMAGES = 16
 
-#: Settings that a run may change and still count as a run of its recipe on the same images.
+#: Settings that may differ in a run of the same recipe on the same images: a key, or a section.
 _FREE_SETTINGS = (
+    *VARYING_SETTINGS,
     "max_duration",
     "scale_schedule_ratio",
-    "seed",
-    "run.",
     "data.root",
     "data.val_share",
     "data.val_seed",
     "data.workers",
+    "data.memory_pixels",
     "launch.",
-    "log.",
 )
 
 
@@ -110,6 +116,8 @@ def find_candidates(
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks, composed.origin)
+            if (adopted := adopt_network(composed).recipe) != recipe:  # it reads weights: a second
+                plan = make_plan(adopted, facts, plan.world_size, composed.origin)
             candidates += _find_durations(plan, results, min_top1_percent)
             try:
                 if recipe.model.weights:
@@ -119,14 +127,16 @@ def find_candidates(
         except RecipeError as error:
             errors[name] = error
             skipped[name] = error.problems[0]
-    if errors and (len(skipped) == len(names) or any(map(_is_missing_data, skipped.values()))):
+    missing = {problem.key for problem in skipped.values() if problem.kind is Kind.MISSING}
+    if errors and (len(skipped) == len(names) or "data.root" in missing):
         raise next(errors[name] for name in (*best, "mild", *names) if name in errors)
     if min_top1_percent is not None:
         candidates.sort(key=lambda option: option.estimate.max_minutes if option.estimate else inf)
     elif candidates and "launch.budget" in candidates[0].plan.origin.settings:
         candidates.sort(key=partial(_rank_by_accuracy, best))
-    if candidates and not _is_best(candidates[0], best):
-        reason = ""
+    for first in candidates[:1]:
+        is_best = first.plan.recipe.name == best[0] if best else first.accuracy
+        reason = reason if is_best else ""
     untimed = {*names} - {*skipped} - {option.plan.recipe.name for option in candidates}
     return Candidates(candidates, reason, best, skipped, untimed, weights_problems)
 
@@ -138,25 +148,16 @@ def _rank_by_accuracy(best: Sequence[str], candidate: Candidate) -> tuple[float,
     return -accuracy, best.index(name) if name in best else len(best)
 
 
-def _is_missing_data(problem: Problem) -> bool:
-    """Return whether a recipe has no images, and the command names none."""
-    return problem.key == "data.root" and problem.kind is Kind.MISSING
-
-
-def _is_best(first: Candidate, best: Sequence[str]) -> bool:
-    """Return whether the first candidate uses the top-ranked recipe, or else has an accuracy."""
-    return first.plan.recipe.name == best[0] if best else first.accuracy is not None
-
-
 def _find_durations(
     plan: Plan, results: Mapping[tuple[str, float], Accuracy], min_top1_percent: float | None
 ) -> Iterator[Candidate]:
     """Yield the durations of one recipe. Raises RecipeError if its budget is too small."""
     forecast = predict_time(plan)
+    settings = _format_settings(plan.recipe)
     own_accuracies = {
         Fraction(round(epochs * plan.steps_per_epoch), plan.steps_per_epoch): accuracy
-        for (recipe, epochs), accuracy in results.items()
-        if recipe == plan.recipe.name
+        for (run_settings, epochs), accuracy in results.items()
+        if run_settings == settings
     }
     durations = set[Fraction]()
     if plan.recipe.launch.budget:
@@ -186,23 +187,28 @@ def _find_durations(
 
 
 def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
-    """Return the mean accuracies of runs on the same training images, by recipe and epochs.
+    """Return the mean accuracies of runs on the same training images, by settings and epochs.
 
-    Counts only finished runs whose settings equal their recipe, except for `_FREE_SETTINGS`.
+    Counts only finished runs. The settings are the result of `_format_settings`.
     """
-    accuracies: dict[tuple[str, float], list[float]] = {}
+    accuracies = defaultdict[tuple[str, float], list[float]](list)
     for run in iterate_runs(root) if root.is_dir() else ():
         if run.state != "finished" or run.top1_percent is None or not run.epochs:
             continue
-        is_plain = all(change.startswith(_FREE_SETTINGS) for change in run.changes)
-        with suppress(NotReadyError):  # a damaged file
-            run_facts = read_image_facts(run.folder)
-            if is_plain and run_facts.get("train_digest") == facts.train_digest:
-                accuracies.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)
+        with suppress(RecipeError):  # a damaged file
+            if read_image_facts(run.folder).get("train_digest") == facts.train_digest:
+                settings = _format_settings(frozen_recipe.read(run.folder / CONFIG))
+                accuracies[settings, run.epochs].append(run.top1_percent)
     return {
         key: Accuracy(mean(top1), f"{len(top1)} own run{'s' * (len(top1) > 1)}")
         for key, top1 in accuracies.items()
     }
+
+
+def _format_settings(recipe: Recipe) -> str:
+    """Return all settings of a recipe as text, except `_FREE_SETTINGS`."""
+    settings = sorted(flatten(frozen_recipe.to_tree(recipe)).items())
+    return str([item for item in settings if not item[0].startswith(_FREE_SETTINGS)])
 
 
 class Ranking(NamedTuple):

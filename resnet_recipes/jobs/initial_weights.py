@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, Note, NotReadyError, RecipeError
@@ -9,6 +10,9 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.planning.plan import InitialWeights
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.schema import Recipe
+
+if TYPE_CHECKING:  # ranks never import Hydra
+    from resnet_recipes.recipe.compose import Composed
 
 
 def find_initial_weights(
@@ -59,3 +63,40 @@ def _complete_network(advice: str, recipe: Recipe, facts: DataFacts) -> str:
         changes = [wrong.format_fix(fix) for wrong in error.problems for fix in wrong.fixes[:1]]
         return " ".join([advice, *changes])
     return advice
+
+
+def adopt_network(result: "Composed") -> "Composed":
+    """Return a recipe that keeps the methods and the normalization of its pretrained network.
+
+    Arguments that set them, such as ~methods.NAME or data.mean=..., take precedence. A run
+    downloads nothing, so the weights must be on this machine.
+    """
+    recipe = result.recipe
+    if not recipe.model.weights or recipe.run.extends:
+        return result
+    from resnet_recipes.network import pretrained
+
+    try:
+        about = pretrained.open_weights(recipe.model).about
+    except NotReadyError:
+        return result  # the plan reports their problem
+    if about.architecture != recipe.model.name:
+        return result  # the plan reports this problem
+    new_methods = {
+        name: method
+        for name, method in about.methods().methods.items()
+        if getattr(recipe.methods, name) is None
+        and not any(f"{key}.".startswith(f"methods.{name}.") for key in result.origin.settings)
+    }
+    methods: Any = recipe.methods
+    settings = result.origin.settings
+    normalization = {
+        key: getattr(about, key) for key in ("mean", "std") if f"data.{key}" not in settings
+    }
+    return result._replace(
+        recipe=replace(
+            recipe,
+            methods=replace(methods, **new_methods),
+            data=replace(recipe.data, **normalization),
+        )
+    )

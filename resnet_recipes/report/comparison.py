@@ -21,7 +21,7 @@ from resnet_recipes.run_folder.runs import RunRecord, read_run
 JOB_SETTINGS = ("data.cache", "launch.max_restarts", "launch.max_wall", "launch.price")
 
 #: Settings that may differ between runs of the same configuration: a key, or a section.
-_VARYING_SETTINGS = (
+VARYING_SETTINGS = (
     "seed",
     "about",
     "published",
@@ -41,7 +41,7 @@ _MAX_LABEL_SETTINGS = 4
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Runs that differ only in seeds, folds and `_VARYING_SETTINGS`."""
+    """Runs that differ only in seeds, folds and `VARYING_SETTINGS`."""
 
     runs: tuple[RunRecord, ...]
     settings: dict[str, str]  # settings, except those that may differ
@@ -110,7 +110,7 @@ def find_differences(
 
 
 def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
-    """Group the runs that differ only in seeds, folds and `_VARYING_SETTINGS`, in order."""
+    """Group the runs that differ only in seeds, folds and `VARYING_SETTINGS`, in order."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
     gpus: dict[str, str] = {}  # "auto" and a number are equal on the same devices
     for run in runs:
@@ -119,7 +119,7 @@ def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
             settings["launch.gpus"] = gpus.setdefault(run.devices, settings["launch.gpus"])
         if parts := settings.get("data.fold", "").partition("/")[2]:
             settings["data.fold"] = f"of {parts}"
-        key = sorted(item for item in settings.items() if not item[0].startswith(_VARYING_SETTINGS))
+        key = sorted(item for item in settings.items() if not item[0].startswith(VARYING_SETTINGS))
         groups.setdefault(tuple(key), []).append(run)
     return [SeedGroup(tuple(group), dict(key)) for key, group in groups.items()]
 

@@ -12,6 +12,8 @@ from PIL import Image
 
 from resnet_recipes import cuda, data
 from resnet_recipes.planning.plan import IMAGENET_FACTS
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.library import Library
 from tests.shared.images import create_random_images
 from tests.shared.run_folders import create_run_folder
@@ -19,7 +21,6 @@ from tests.shared.run_folders import create_run_folder
 ON_CPU = "launch.device=cpu gpus=1"
 ON_OWN_IMAGES = f"data=images bs=8 batch.bn_size=8 {ON_CPU}"
 ON_IMAGENET = f"data=/data/imagenet {ON_CPU}"
-VALIDATION_SPLIT = "data.val_share=0.1\ndata.workers=2\n"
 
 
 @pytest.fixture(autouse=True)
@@ -62,9 +63,16 @@ def test_candidates_ignore_a_budget_in_a_path(imagenet, list_candidates):
     assert first == second
 
 
+def create_own_run(name: str, epochs: float, top1: float, command: str, digest: str) -> None:
+    """Create the folder of a finished run with the recipe and settings of a command."""
+    recipe, *changes = command.split()
+    run = create_run_folder(Path("runs"), name, recipe=recipe, top1=top1, epochs=epochs)
+    (run / "config.yaml").write_text(freeze(compose(recipe, changes).recipe))
+    (run / "data.json").write_text(json.dumps({"train_digest": digest}))
+
+
 def test_own_runs_replace_published_accuracy(imagenet, list_candidates):
-    run = create_run_folder(Path("runs"), "a", top1=77.0, epochs=67.0)
-    (run / "data.json").write_text(json.dumps({"train_digest": IMAGENET_FACTS.train_digest}))
+    create_own_run("a", 67, 77.0, f"mild {ON_IMAGENET}", IMAGENET_FACTS.train_digest)
     (row,) = [
         row
         for row in list_candidates(ON_IMAGENET)
@@ -109,15 +117,19 @@ def test_candidates_for_other_images_use_only_own_runs(small_images, list_candid
     (digest,) = {data.survey_images(data.DataConfig(root=str(small_images))).train_digest}
     for name, top1, changes in (
         ("a", 50.0, ""),
-        ("b", 60.0, VALIDATION_SPLIT),
-        ("c", 90.0, "optimizer.lr=9\n"),
+        ("b", 60.0, "data.val_share=0.1 data.workers=2 seed=3"),
+        ("c", 90.0, "lr=9"),
     ):
-        run = create_run_folder(Path("runs"), name, recipe="small", top1=top1, epochs=7.0)
-        (run / "data.json").write_text(json.dumps({"train_digest": digest}))
-        (run / "overrides.txt").write_text(f"max_duration=7ep\n{changes}")
+        create_own_run(name, 7, top1, f"small {ON_OWN_IMAGES} epochs=7 {changes}", digest)
     candidates = {(row["recipe"], row["epochs"]): row for row in list_candidates(ON_OWN_IMAGES)}
     assert candidates["small", 7]["top1_percent"] == 55.0
     assert candidates["small", 7]["accuracy"] == "2 own runs"
+    candidates = {
+        row["epochs"]: row
+        for row in list_candidates(f"{ON_OWN_IMAGES} lr=9")
+        if row["recipe"] == "small"
+    }
+    assert candidates[7]["top1_percent"] == 90.0
 
 
 def test_candidates_keep_the_steps_of_a_recipe(
@@ -126,9 +138,8 @@ def test_candidates_keep_the_steps_of_a_recipe(
     """400 steps are 133.33 epochs of ten images, with three steps each."""
     monkeypatch.setattr(Library, "list_names", lambda _: ["finetune"])
     (digest,) = {data.survey_images(data.DataConfig(root=str(small_images))).train_digest}
-    run = create_run_folder(Path("runs"), "a", recipe="finetune", top1=50.0, epochs=400 / 3)
-    (run / "data.json").write_text(json.dumps({"train_digest": digest}))
     arguments = f"data=images bs=3 batch.bn_size=3 {ON_CPU}"
+    create_own_run("a", 400 / 3, 50.0, f"finetune {arguments}", digest)
     (row,) = list_candidates(arguments)
     assert (row["epochs"], row["accuracy"]) == (400 / 3, "1 own run")
     assert row["command"].endswith(" epochs=400ba")
