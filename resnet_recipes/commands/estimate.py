@@ -1,6 +1,5 @@
 """`resnet-recipes estimate [NAME] data=PATH`: time and cost of a run, or of all recipes."""
 
-import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from resnet_recipes.base.errors import (
     Note,
     Problem,
     RecipeError,
+    Statement,
     format_advice,
     list_advice,
 )
@@ -26,7 +26,6 @@ from resnet_recipes.base.text import (
     format_long_time,
     format_minutes,
     format_number,
-    format_percent,
     join_first,
     wrap_text,
 )
@@ -90,9 +89,12 @@ def check(arguments: Arguments) -> None:
         budget, reach = (arguments.flags.get(flag, "") for flag in ("--within", "--reach"))
         launch = LaunchConfig(budget=budget, price=1.0)  # the price is checked later
         problems = [_name_flags(problem.under("launch"), budget) for problem in launch.problems()]
-        if budget and reach:
-            clause = "asks for the least time, and --within gives a time"
-            problems.append(Problem("--reach", reach, clause, Hint("remove one of them")))
+        chosen = select_arguments(arguments.positional, *BUDGET_KEYS, "epochs", "max_duration")
+        chosen += [f"--within {budget}"] if reach and budget else []
+        if chosen and (reach or budget):
+            flag, value = ("--reach", reach) if reach else ("--within", budget)
+            text = Statement(f"{chosen[-1]} already sets the duration")
+            problems.append(Problem(flag, value, text, Hint("remove one of them")))
         RecipeError.raise_if_any(problems)
     errors.raise_if_any()
 
@@ -214,11 +216,8 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     if note := note_loading(plan, forecast):
         yield note._replace(text=f"loading {note.text}")
     limit = speeds.bottleneck_at(image_size)
-    wait = ""
     methods = plan.new_stack().methods
     if limit == "loader":
-        wait_fraction = 1 - speeds.seconds_at(image_size).median / speeds.load_seconds(image_size)
-        wait = f": data wait {format_percent(wait_fraction)}"
         faster = (method.suggest_faster_loading() for method in methods.values())
         fix: list[str] = [*filter(None, faster), Hint("or use more CPU cores per GPU")]
     elif limit == "all-reduce":
@@ -234,7 +233,7 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
             if not any(method().advice(plan.horizon, plan.recipe.data.train_size, ()))
         ]
     if fix:
-        yield Note(f"at {image_size} px, the {limit} is the bottleneck{wait}", tuple(fix))
+        yield Note(f"at {image_size} px, the {limit} is the bottleneck", tuple(fix))
 
 
 def print_candidates(arguments: Arguments, price: float | None) -> ExitCode:
@@ -286,9 +285,7 @@ def _read_reach(arguments: Arguments) -> float | None:
         return None
     number = text.removesuffix("%")
     if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
-        is_fraction = re.fullmatch(r"0?\.\d+", text) and float(number) >= 0.01
-        fix = f"--reach {100 * float(number):g}" if is_fraction else "--reach 78"
-        raise RecipeError.of("--reach", text, "must be a percentage, as in 78", fix)
+        raise RecipeError.of("--reach", text, "must be a percentage, as in 78", "--reach 78")
     return float(number)
 
 
@@ -351,17 +348,13 @@ def _format_candidates(
         yield "published results on ImageNet, and from finished runs with these settings."
     else:
         yield "The time of a run is unknown on this machine."
-    is_limited = bool(budget or reach is not None)
-    if is_limited and rows:
+    if rows and (budget or reach is not None):
         yield from ("", *(row["command"] for row in rows))
     yield ""
     if any(row["front"] for row in rows):
         yield "* no other is more accurate in less time"
     elif rows:
         yield "Accuracy on these images is not known before a run."
-        if len(rows) > 1 and is_limited and candidates.reason:
-            text = f"{rows[0]['recipe']} is {candidates.reason}."
-            yield from wrap_text(text, get_width(), rest="    ")
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME ...` measures a recipe here"
     if budget and rows and candidates.untimed:

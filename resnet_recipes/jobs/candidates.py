@@ -14,7 +14,7 @@ from typing import NamedTuple
 from resnet_recipes import data
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.field_types import flatten
-from resnet_recipes.base.text import Say, do_nothing
+from resnet_recipes.base.text import Say, do_nothing, format_count
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
@@ -174,7 +174,7 @@ def _find_durations(
             ]
             published = find_epochs_for_accuracy(plan.published, min_top1_percent, own_accuracies)
             sufficient += [Fraction(published)] if published else []
-            durations |= {min(sufficient)} if sufficient else set()
+            durations = {*sorted(sufficient)[:1]}
         plans = [change_duration(plan, epochs) for epochs in sorted(durations)]
     for changed in plans:
         yield Candidate(
@@ -200,7 +200,7 @@ def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accura
                 settings = _format_settings(frozen_recipe.read(run.folder / CONFIG))
                 accuracies[settings, run.epochs].append(run.top1_percent)
     return {
-        key: Accuracy(mean(top1), f"{len(top1)} own run{'s' * (len(top1) > 1)}")
+        key: Accuracy(mean(top1), format_count(len(top1), "own run"))
         for key, top1 in accuracies.items()
     }
 

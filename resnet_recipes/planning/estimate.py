@@ -6,6 +6,7 @@ import platform
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -88,15 +89,13 @@ class Speeds:
         seconds = [1 / self.loader_images_per_second[size] for size in image_sizes]
         return float(np.interp(image_size**2, [size**2 for size in image_sizes], seconds))
 
-    def step_seconds(self, image_size: int) -> float:
-        """Return the seconds of a step with the measured batch size."""
-        return self.seconds_at(image_size).median * self.images_per_device * self.devices
-
     def bottleneck_at(self, image_size: int) -> str:
         """Return what limits the speed at an image size."""
-        if self.load_seconds(image_size) > self.seconds_at(image_size).median:
+        median = self.seconds_at(image_size).median
+        if self.load_seconds(image_size) > median:
             return "loader"
-        if self.all_reduce_seconds > MAX_ALL_REDUCE_FRACTION * self.step_seconds(image_size):
+        step = median * self.images_per_device * self.devices
+        if self.all_reduce_seconds > MAX_ALL_REDUCE_FRACTION * step:
             return "all-reduce"
         return self.bottlenecks.get(image_size, "step")
 
@@ -276,10 +275,7 @@ EMULATION_FACTOR = 6
 
 
 def make_key(facts: Mapping[str, object]) -> str:
-    """Return the key for storing speeds.
-
-    It depends on the machine, the version and `facts`.
-    """
+    """Return the key of stored speeds, from the machine, the version and `facts`."""
     content = {
         **{name: str(value) for name, value in facts.items()},
         "host": platform.node(),
@@ -306,17 +302,12 @@ def read_measurement(key: str) -> Measurement | None:
 
 
 def write_measurement(key: str, speeds: Speeds) -> None:
-    """Store speeds for later commands.
-
-    Has no effect if the cache folder cannot be written.
-    """
-    try:
+    """Store speeds for later commands, if the cache folder can be written."""
+    with suppress(OSError):
         _get_path(key).parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(
             _get_path(key), json.dumps({"speeds": asdict(speeds), "when": time.time()})
         )
-    except OSError:
-        return
 
 
 def _get_path(key: str) -> Path:

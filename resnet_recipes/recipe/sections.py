@@ -217,10 +217,11 @@ class LaunchConfig(Section):
                 if value := getattr(self, key):
                     seconds(value)
             except BrokenRuleError as error:
-                likely_value = read_budget(value)
+                likely_value = read_budget(value.lstrip("-"))
                 fix: Fix = Value(likely_value) if likely_value != value else ()
-                if value.isdecimal() and float(value):
-                    fix = Value(f"{value}h"), Value(f"{value}m")
+                if not likely_value:  # 90 or 2x
+                    number = next(filter(float, re.findall(r"\d{1,4}(?:\.\d+)?", value)), "2")
+                    fix = Value(f"{number}h"), Value(f"{number}m")
                 if value == "0":  # a shell replaces $2 in $20 by nothing
                     fix = Value("$20")
                 yield Problem(key, value, error.clause, fix)

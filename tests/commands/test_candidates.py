@@ -254,7 +254,23 @@ def test_estimate_reports_all_wrong_flags(run_command):
     err = run_command("resnet-recipes estimate data=x --within 2 --reach 101", 2).err
     assert "--within 2 must be a time" in err
     assert "--reach 101 must be a percentage" in err
-    assert "--reach 101 asks for the least time" in err
+    assert "--reach 101: --within 2 already sets the duration" in err
+
+
+@pytest.mark.parametrize("setting", ["budget=2h", "epochs=5"])
+@pytest.mark.parametrize("flag", ["--within 3h", "--reach 78"])
+def test_estimate_rejects_a_second_duration(flag, setting, run_command):
+    err = run_command(f"resnet-recipes estimate data=x {flag} {setting}", 2).err
+    assert err.startswith(f"error: {flag}: {setting} already sets the duration\n")
+    assert err.count("error:") == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "fix"), [("2x", "2h"), ("-3h", "3h"), ("0.5", "0.5h"), ("soon", "2h"), ("90", "90h")]
+)
+def test_estimate_suggests_a_budget_for_any_mistake(typed, fix, run_command):
+    err = run_command(f"resnet-recipes estimate data=x --within={typed}", 2).err
+    assert f"use:   --within {fix}\n" in err
 
 
 def test_wrong_estimate_does_not_report_missing_weights(large_images, run_command):

@@ -87,7 +87,7 @@ def test_estimate_names_bottleneck_and_setting(run_command):
     heads = ["PX", "EPOCHS", "IMAGES/S", "STEP ALONE", "LOADER ALONE", "TIME", "BOTTLENECK"]
     assert lines[0] == heads
     assert (lines[1][0], *lines[1][3:5], lines[1][-1]) == ("88", "100", "50", "loader")
-    assert "At 88 px, the loader is the bottleneck: data wait 50%" in out
+    assert "At 88 px, the loader is the bottleneck\n" in out
     assert "use:   methods.progressive_resizing.at=loader" in out
 
 
