@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from itertools import starmap
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from resnet_recipes.base.error_collector import ErrorCollector, collect
 from resnet_recipes.base.errors import (
@@ -66,7 +67,7 @@ prepared (not started yet) or unreadable. PFLOPs and TRAINING exclude evaluation
 )
 
 #: Ascending sort keys of the list; with top1, the best run comes first.
-KEYS: dict[str, Callable[[RunRecord], object]] = {
+KEYS: dict[str, Callable[[RunRecord], Any]] = {
     "name": lambda run: run.name,
     "top1": lambda run: -(run.top1_percent or 0.0),
     "minutes": lambda run: run.minutes or float("inf"),

@@ -164,7 +164,7 @@ class _Graph:
     def replay(self, inputs: Sequence[Tensor | None]) -> Tensor:
         """Return the result for other inputs of the same shapes."""
         for buffer, tensor in zip(self._inputs, inputs, strict=True):
-            if buffer is not None:
+            if buffer is not None and tensor is not None:
                 buffer.copy_(tensor)
         self._graph.replay()
         return self._result.clone()

@@ -20,7 +20,6 @@ from resnet_recipes.base.errors import (
     Problem,
     RecipeError,
     Statement,
-    TrainingError,
 )
 from resnet_recipes.base.text import Say, format_long_time, get_first_line
 from resnet_recipes.jobs.ranks import heartbeat
@@ -45,9 +44,9 @@ _MAX_WAIT_SECONDS = 1800  # wait for other ranks in total
 _RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 #: Environment variables with numbers from launchers.
-_COUNTS = (*_RANK, "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT")
 _SLURM = ("STEP_NUM_TASKS", "PROCID", "LOCALID", "NODEID", "JOB_ID", "CPUS_ON_NODE")
-_COUNTS += tuple(f"SLURM_{name}" for name in _SLURM)
+_OF_TORCHRUN = ("LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT")
+_COUNTS = (*_RANK, *_OF_TORCHRUN, *(f"SLURM_{name}" for name in _SLURM))
 
 
 def find_launcher() -> str:
@@ -98,8 +97,7 @@ def train_as_rank(
             locked_folder = prepare()
         except BaseException as error:  # raised once the other ranks have its exit code
             failure = error
-            is_known = isinstance(error, RecipeError | TrainingError)
-            code = error.exit_code if is_known else ExitCode.FAILED
+            code = getattr(error, "exit_code", ExitCode.FAILED)
     path = str(locked_folder.path.resolve()) if locked_folder else ""
     path, code = json.loads(_join_rendezvous("folder").broadcast(json.dumps([path, code])))
     if failure:

@@ -27,7 +27,7 @@ class Beat(NamedTuple):
 
     rank: int
     step: int  # completed steps
-    count: int  # beats of this process so far, so that all beats differ
+    beats: int  # of this process so far, so that all heartbeats differ
     pid: int
     parent: int  # the process that started it: torchrun, or the launcher
     phase: str  # the phase that started: "train", "evaluate", ...

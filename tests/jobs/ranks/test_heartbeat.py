@@ -39,7 +39,7 @@ def read_log(folder: Path, seconds: float, stall_seconds: float, act: str = "") 
 def test_last_beat_is_readable_by_another_process(tmp_path):
     read_log(tmp_path, 0, 60, "for i in range(1000): heartbeat.beat(i, 'a phase with a long name')")
     (beat,) = read_beats(tmp_path)
-    assert (beat.rank, beat.step, beat.count, beat.phase) == (3, 999, 1002, "a phase with a l")
+    assert (beat.rank, beat.step, beat.beats, beat.phase) == (3, 999, 1002, "a phase with a l")
 
 
 def test_beat_on_full_disk_is_reported_once(tmp_path):
@@ -132,5 +132,5 @@ def test_stall_names_the_rank_that_lags(beats, tmp_path, monkeypatch):
     assert monitor.describe_stall() == (
         "no progress for 10 minutes; rank 1 is in 'evaluate' after 20 steps (process 12 on b)"
     )
-    beats[1] = beats[1]._replace(count=31)  # a batch of an evaluation
+    beats[1] = beats[1]._replace(beats=31)  # a batch of an evaluation
     assert monitor.describe_stall() == ""
