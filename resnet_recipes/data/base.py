@@ -303,11 +303,11 @@ class RawBatch(NamedTuple):
 
 #: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Defined here so that data
 #: does not import methods. With a method `sample_operations(image_size, generator)`, which returns
-#: a list of ImageOperation, it also runs in the native decoder, with the same pixels.
+#: a list of NativeOperation, it also runs in the native decoder, with the same pixels.
 Augment = Callable[..., object]
 
 #: One operation of the native decoder: a name from data.native.rows.OPERATIONS and its parameters.
-ImageOperation = tuple[str, tuple[float, ...]]
+NativeOperation = tuple[str, tuple[float, ...]]
 
 
 def normalize(pixels: Tensor, mean: Mean = MEAN, std: Deviation = STD) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 
 from resnet_recipes.base.limits import Bounds, ZeroToOne
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import Operation, RandomOps
+from resnet_recipes.methods.image_ops import RandomOps, SampledOp
 
 
 @dataclass
@@ -36,7 +36,7 @@ class ColorJitter(Method):
     def augment_image(self) -> ImageAugment:
         return RandomOps(self.sample)
 
-    def sample(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
+    def sample(self, _: int, rng: np.random.Generator) -> Iterator[SampledOp]:
         operations = (
             ("brightness", self.brightness),
             ("contrast", self.contrast),
@@ -48,4 +48,4 @@ class ColorJitter(Method):
             value = strength * rng.uniform(-1, 1)
             if strength:
                 is_hue = name == "hue"
-                yield Operation(name, float(int(255 * value) % 256) if is_hue else 1 + value)
+                yield SampledOp(name, float(int(255 * value) % 256) if is_hue else 1 + value)

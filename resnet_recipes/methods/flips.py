@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import Operation, RandomOps
+from resnet_recipes.methods.image_ops import RandomOps, SampledOp
 
 
 @dataclass
@@ -32,9 +32,9 @@ class Flips(Method):
     def augment_image(self) -> ImageAugment:
         return RandomOps(self.sample)
 
-    def sample(self, _: int, rng: np.random.Generator) -> Iterator[Operation]:
+    def sample(self, _: int, rng: np.random.Generator) -> Iterator[SampledOp]:
         flips, turns = rng.random(2) < 0.5
         if self.vertical and flips:
-            yield Operation("flip_vertical", 0.0)
+            yield SampledOp("flip_vertical", 0.0)
         if self.turns and turns:
-            yield Operation("transpose", 0.0)
+            yield SampledOp("transpose", 0.0)

@@ -38,18 +38,15 @@ _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
 }
 
 
-class NativeOperation(NamedTuple):
-    """An operation of the native decoder; an `ImageOperation` of data.base."""
-
-    name: str
-    parameters: tuple[float, ...]
+#: A `NativeOperation` of data.base.
+_Native = tuple[str, tuple[float, ...]]
 
 
-def make_native_operation(name: str, value: float, image_size: int) -> NativeOperation:
+def make_native_operation(name: str, value: float, image_size: int) -> _Native:
     """Return the native decoder's equivalent of an operation, with the same pixels."""
     if name in _MATRICES:
-        return NativeOperation("affine", _MATRICES[name](value, image_size))
-    return NativeOperation(name, (value,))
+        return "affine", _MATRICES[name](value, image_size)
+    return name, (value,)
 
 
 #: Operations that move pixels.
@@ -102,8 +99,8 @@ def _turn_hue(image: Image.Image, steps: int) -> Image.Image:
     return Image.merge("HSV", (turned, saturation, value)).convert("RGB")
 
 
-class Operation(NamedTuple):
-    """A random operation on an image."""
+class SampledOp(NamedTuple):
+    """An operation on an image with its sampled value."""
 
     name: str  # a key of `IMAGE_OPS`
     value: float  # value in the operation's unit
@@ -113,14 +110,14 @@ class Operation(NamedTuple):
 class RandomOps:
     """Random operations with values, given the image width; picklable if `sample` is."""
 
-    sample: Callable[[int, np.random.Generator], Iterator[Operation]]
+    sample: Callable[[int, np.random.Generator], Iterator[SampledOp]]
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
         for name, value in self.sample(image.width, rng):
             image = IMAGE_OPS[name](image, value)
         return image
 
-    def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[NativeOperation]:
+    def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[_Native]:
         """Return the operations for the native decoder."""
         return [
             make_native_operation(name, value, image_size)

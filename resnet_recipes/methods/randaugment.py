@@ -11,7 +11,7 @@ from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Note
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, Operation, RandomOps
+from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, RandomOps, SampledOp
 
 _SAFE = tuple(name for name in RANDAUGMENT_OPS if name not in ENHANCERS)
 #: Operations by value of `augmentation_set`.
@@ -63,11 +63,11 @@ class RandAugment(Method):
     def augment_image(self) -> ImageAugment:
         return RandomOps(self.sample)
 
-    def sample(self, image_size: int, rng: np.random.Generator) -> Iterator[Operation]:
+    def sample(self, image_size: int, rng: np.random.Generator) -> Iterator[SampledOp]:
         """Sample the operations for an image `image_size` pixels wide, each with its value."""
         names = SETS[self.augmentation_set]
         for number in rng.integers(len(names), size=self.depth):
-            yield Operation(names[number], self.sample_value(names[number], image_size, rng))
+            yield SampledOp(names[number], self.sample_value(names[number], image_size, rng))
 
     def sample_value(self, name: str, image_size: int, rng: np.random.Generator) -> float:
         """Sample the value of an operation, in its unit, for an image `image_size` pixels wide."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import ENHANCERS, Operation, RandomOps
+from resnet_recipes.methods.image_ops import ENHANCERS, RandomOps, SampledOp
 
 
 @dataclass
@@ -64,7 +64,7 @@ def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
     }
 
 
-def _sample(_: int, rng: np.random.Generator) -> Iterator[Operation]:
+def _sample(_: int, rng: np.random.Generator) -> Iterator[SampledOp]:
     """Sample an operation and its value, in the unit of `IMAGE_OPS`; none for the identity."""
     name = list(_make_space())[rng.integers(len(_make_space()))]
     values, signed = _make_space()[name]
@@ -72,4 +72,4 @@ def _sample(_: int, rng: np.random.Generator) -> Iterator[Operation]:
     if signed and rng.integers(2):
         value = -value
     if name != "identity":
-        yield Operation(name, 1 + value if name in ENHANCERS else value)
+        yield SampledOp(name, 1 + value if name in ENHANCERS else value)

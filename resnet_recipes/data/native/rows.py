@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 
-from resnet_recipes.data.base import ImageOperation
+from resnet_recipes.data.base import NativeOperation
 
 SMALL = np.dtype(
     [  # the same image at half size, rounded up
@@ -113,7 +113,7 @@ def _iterate_fields(dtype: np.dtype, name: str = "", start: int = 0) -> Iterator
         yield f"{name} {start} {dtype.itemsize}"
 
 
-def put_operations(rows: np.ndarray, sampled: Sequence[Sequence[ImageOperation]]) -> np.ndarray:
+def put_operations(rows: np.ndarray, sampled: Sequence[Sequence[NativeOperation]]) -> np.ndarray:
     """Make rows [N] apply the operations of an augmentation, one list per row.
 
     Returns the memory that the rows point to.
