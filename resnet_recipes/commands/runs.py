@@ -83,12 +83,17 @@ _REMOVAL = [name for name, ours in FOREIGN_COMMANDS.items() if ours.text == "run
 _OPTIONAL_COLUMNS = ("PFLOPs", "WALL TIME", "COST", "RECIPE", "TRAINING", "EPOCHS")
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if a filter or a flag is wrong, or if a folder does not exist."""
+def check(arguments: Arguments) -> tuple[list[Path], list[RunRecord], float | None]:
+    """Return the runs to delete, or else the runs in the folders and the price per hour.
+
+    Raises RecipeError if a filter or a flag is wrong, or if a folder does not exist.
+    """
     first, *rest = arguments.positional or [""]
     if first != "rm" and first in _REMOVAL and rest:
         raise RecipeError.of(first, None, "unknown command", _suggest_removal(*rest), Kind.UNKNOWN)
     filters, sources = _split_filters_and_runs(arguments.positional)
+    removed = list[Path]()
+    runs = list[RunRecord]()
     errors = ErrorCollector()
     order = arguments.flags.get("--sort", "name")
     with errors:
@@ -99,23 +104,26 @@ def check(arguments: Arguments) -> None:
             fix = guess_flag_value("--sort", order, KEYS)
             raise RecipeError([Problem("--sort", order, "", fix, tuple(KEYS))])
     with errors:
-        read_price(arguments.flags.get("--price"))
+        price = read_price(arguments.flags.get("--price"))
     with errors:
         RecipeError.raise_if_any(map(_find_state_problem, sources))
     with errors:
-        (_find_removed if first == "rm" else list_records)(sources)
+        if first == "rm":
+            removed = _find_removed(sources)
+        elif sources or os.path.lexists(ROOT):
+            runs = list_records(sources or [str(ROOT)])
     errors.raise_if_any()
+    return removed, runs, price
 
 
-def run(arguments: Arguments) -> int:
+def run(
+    arguments: Arguments, removed: list[Path], every: list[RunRecord], price: float | None
+) -> int:
     """Print the runs in a folder (default: runs), with filters such as state=failed."""
-    if arguments.positional[:1] == ["rm"]:
-        return _remove(arguments.positional, "--yes" in arguments)
+    if removed:
+        return _remove(removed, "--yes" in arguments)
     filters, sources = _split_filters_and_runs(arguments.positional)
     order = arguments.flags.get("--sort", "name")
-    price = read_price(arguments.flags.get("--price"))
-    folders = sources or [f"./{ROOT}"]
-    every = list_records(folders) if sources or os.path.lexists(ROOT) else []
     runs = [
         run
         for run in every
@@ -126,7 +134,7 @@ def run(arguments: Arguments) -> int:
     ]
     runs.sort(key=KEYS[order])
     rows = [run.as_dict() | {"cost": run.cost(price)} for run in runs]
-    where = f"no runs in {', '.join(folders)}"
+    where = f"no runs in {', '.join(sources or [f'./{ROOT}'])}"
     unmatched = f"{where} match {' '.join(map('='.join, filters))}"
     none = [unmatched] if filters else [where, format_advice(Command("resnet-train demo"))]
     recipe = get_value(arguments.positional, "recipe")
@@ -143,12 +151,8 @@ def _split_filters_and_runs(positional: Sequence[str]) -> tuple[list[tuple[str, 
     return filters, [argument for argument in positional if "=" not in argument]
 
 
-def _remove(arguments: Sequence[str], is_confirmed: bool) -> int:
-    """Delete runs after confirmation.
-
-    Raises RecipeError, before any is deleted, if one is running or is not a run.
-    """
-    folders = _find_removed(arguments)
+def _remove(folders: Sequence[Path], is_confirmed: bool) -> int:
+    """Delete runs after confirmation. Raises RecipeError, before deleting any, if one runs."""
     if not is_confirmed and not sys.stdin.isatty():
         clause = "needs confirmation, but stdin is not a terminal"
         raise RecipeError.of("COMMAND", "rm", clause, "--yes")
