@@ -76,15 +76,27 @@ with the time, cost and accuracy of each duration, where they are known.""",
 )
 
 
-def check(arguments: Arguments) -> None:
-    """Raise RecipeError if the value of a flag is wrong."""
+def check(arguments: Arguments) -> tuple[float | None, int, float | None]:
+    """Return the price per hour, the epochs of --sample, and the accuracy of --reach.
+
+    Raises RecipeError if a flag is wrong.
+    """
+    sample = arguments.flags.get("--sample", "0")
     errors = ErrorCollector()
     with errors:
-        read_price(arguments.flags.get("--price"))
+        price = read_price(arguments.flags.get("--price"))
     with errors:
-        _read_count(arguments)
+        if "--sample" in arguments:
+            problem = find_number_problem("--sample", sample, 2, fix="--sample 10")
+            RecipeError.raise_if_any([problem])
     with errors:
-        _read_reach(arguments)
+        accuracy = _read_reach(arguments)
+    with errors:
+        unused = sorted({"--sample", "--again"} & arguments.flags.keys())
+        if unused and not _measures(arguments):
+            clause = "needs one recipe, without --within and --reach"
+            fix = "" if has_recipe(arguments) else "recipe=mild"
+            raise RecipeError.of(unused[-1], None, clause, fix, Kind.UNUSED)
     with errors:
         budget, reach = (arguments.flags.get(flag, "") for flag in ("--within", "--reach"))
         launch = LaunchConfig(budget=budget, price=1.0)  # the price is checked later
@@ -97,19 +109,23 @@ def check(arguments: Arguments) -> None:
             problems.append(Problem(flag, value, text, Hint("remove one of them")))
         RecipeError.raise_if_any(problems)
     errors.raise_if_any()
+    return price, int(sample), accuracy
 
 
-def run(arguments: Arguments) -> int:
+def _measures(arguments: Arguments) -> bool:
+    """Return whether the command measures a recipe, and does not compare recipes."""
+    return has_recipe(arguments) and not {"--within", "--reach"} & arguments.flags.keys()
+
+
+def run(arguments: Arguments, price: float | None, count: int, accuracy: float | None) -> int:
     """Measure, or use an earlier measurement, and print the estimate."""
     from resnet_recipes.jobs.machine.budget import plan_here
     from resnet_recipes.jobs.machine.measure import measure_time, train_epochs
 
-    price_flag = read_price(arguments.flags.get("--price"))
-    count = _read_count(arguments)
-    if {"--within", "--reach"} & arguments.flags.keys() or not has_recipe(arguments):
-        return print_candidates(arguments, price_flag)
+    if not _measures(arguments):
+        return print_candidates(arguments, price, accuracy)
     plan = plan_here(compose_recipe(arguments), say)
-    price = price_flag if price_flag is not None else plan.recipe.launch.price
+    price = plan.recipe.launch.price if price is None else price
     timed = dict[int, float]()
     if count:
         timed, forecast = train_epochs(plan, count, say)
@@ -119,13 +135,6 @@ def run(arguments: Arguments) -> int:
     values = _collect_values(plan, forecast, timed, price) | {"phases": phases}
     show(arguments, values, _format_estimate(plan, forecast, price), phases)
     return 0
-
-
-def _read_count(arguments: Arguments) -> int:
-    if (text := arguments.flags.get("--sample")) is None:
-        return 0
-    RecipeError.raise_if_any([find_number_problem("--sample", text, 2, fix="--sample 10")])
-    return int(text)
 
 
 def _collect_values(
@@ -236,7 +245,7 @@ def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
         yield Note(f"at {image_size} px, the {limit} is the bottleneck", tuple(fix))
 
 
-def print_candidates(arguments: Arguments, price: float | None) -> ExitCode:
+def print_candidates(arguments: Arguments, price: float | None, reach: float | None) -> ExitCode:
     """Print the candidates of all recipes, or of the named recipe."""
     from resnet_recipes.jobs.candidates import find_candidates
     from resnet_recipes.report.page.charts import find_pareto
@@ -247,7 +256,6 @@ def print_candidates(arguments: Arguments, price: float | None) -> ExitCode:
         else Library(arguments.recipes).list_names()
     )
     budget = arguments.flags.get("--within", "")
-    reach = _read_reach(arguments)
     settings = drop_arguments(arguments.positional, "recipe")
     settings += [f"budget={budget}"] if "--within" in arguments else []
     settings += [f"launch.price={price:.12g}"] if price is not None else []

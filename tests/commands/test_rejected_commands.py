@@ -77,6 +77,8 @@ train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
 train --completion csh | 2 | valid: bash, zsh, fish
 estimate data=/nowhere --price | 2 | error: --price needs a value
 estimate data=/nowhere --reach 78 --within 2h | 2 | --within 2h already sets the duration
+estimate data=/nowhere --sample 5 | 2 | --sample needs one recipe | use:   recipe=mild
+estimate mild data=/nowhere --within 2h --again | 2 | --again needs one recipe, without --within
 estimate data=/nowhere --within $20 | 2 | --price is missing: an amount such as $20
 runs --csv /proc/r.csv | 3 | cannot be written: no file can be created in /proc
 report --published --out no/r.html | 3 | --out no/r.html cannot be written
