@@ -26,16 +26,16 @@ USAGE = Usage(
     "resnet-recipes convert SRC DST [option=value ...]",
     "convert images to FFCV files (.beton), one per split",
     "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500",
-    {"--dry-run": "predict size and time, and write nothing"},
+    {"--dry-run": "predict size and time; write nothing"},
     """\
-SRC is a folder with train/ and val/, or a folder of class folders. DST is a new folder; for a
-folder of class folders without val_share, it is a .beton file. SRC may also contain WebDataset
-tar files or Hugging Face parquet files. To resume a conversion, run the same command again.
+SRC is a folder with train/ and val/, or a folder of class folders. It may also contain WebDataset
+tar files or Hugging Face parquet files. DST is a new folder, or a .beton file for class folders
+without val_share. To resume a conversion, run the same command again.
 
 Options, with their defaults:
   max_resolution=500         pixels; larger images are shrunk; null: never
   write_mode=proportion      raw (pixels), jpg, or proportion (some of each)
-  compress_probability=0.5   fraction of JPEG with write_mode=proportion
+  compress_probability=0.5   fraction of JPEGs with write_mode=proportion
   jpeg_quality=90            from 1 to 100
   levels=1                   2: also store images at half size, for small crops
   shuffle=true  seed=0       store in random order

@@ -35,7 +35,7 @@ from resnet_recipes.report.progress import ProgressLine
 
 USAGE = Usage(
     "resnet-recipes doctor [TOPIC] [PATH]",
-    "check images, decoder, GPUs and machine, and print fixes",
+    "check images, decoder, GPUs and machine; print fixes",
     "resnet-recipes doctor data /data/imagenet",
     {
         "--no-images": "data: do not decode the images",

@@ -61,7 +61,7 @@ USAGE = Usage(
         "--reach TOP1": "compare recipes: the shortest run of each that reaches this accuracy, in "
         "percent",
         "--again": "measure again; do not use the saved measurement",
-        "--sample N": "time N real epochs, with evaluations and checkpoints, and extrapolate; "
+        "--sample N": "extrapolate from N real epochs with evaluations and checkpoints; "
         "nothing is kept",
     }
     | CSV
@@ -70,7 +70,7 @@ USAGE = Usage(
 The measurement takes about a minute and uses all devices. Run it while nothing else is running.
 
 Without NAME, nothing is measured: the command prints a table of all recipes that fit the images,
-with the time, cost and accuracy of each duration, where they are known.""",
+with the known time, cost and accuracy of each duration.""",
     needs_recipe=False,
     settings=Scope.RECIPE,
 )

@@ -52,14 +52,14 @@ USAGE = Usage(
     f"""\
 {RUN_HELP} FILE is a checkpoint, a
 weights file of this program, or a .pt, .pth or .safetensors file of another program. For
-another program, add model.name=timm:NAME or torchvision:NAME, except for torchvision
-ResNets. timm:NAME and torchvision:NAME also work in place of FILE, if their weights are on
-this machine. PATH is a folder with val/, val.beton or class folders, or a table of labels
+such files, add model.name=timm:NAME or torchvision:NAME, except for torchvision ResNets.
+timm:NAME and torchvision:NAME also work in place of FILE, if their weights are on this
+machine. PATH is a folder with val/, val.beton or class folders, or a table of labels
 (default: the images of the run). All GPUs are used; gpus=1 uses one.
 
 Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
 precision.dtype, launch.device, workers, gpus. 'evaluation.sizes=[192,224,256,288]'
-prints a table of test sizes in pixels, and resizes the images in proportion.
+prints one row per test size in pixels; images are resized in proportion.
 Runs with data.fold=1/5, 2/5 ... are pooled: each image counts once.""",
     settings=Scope.NETWORK,
 )

@@ -33,7 +33,7 @@ from resnet_recipes.report.progress import ProgressLine
 
 USAGE = Usage(
     "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",
-    "export a network, and check that its outputs match the run",
+    "export a network and check that its outputs match the run",
     "resnet-recipes export last --to onnx --out exported",
     {
         "--to FORMAT": "torchvision, timm, safetensors, onnx or exported_program",
@@ -42,7 +42,7 @@ USAGE = Usage(
         "--dtype TYPE": "float32 (default), float16 (half the size) or int8 (a quarter; onnx)",
         "--lose POINTS": "reject a file that loses more points of top-1 on all validation "
         "images (default 0.5 with float16 and int8, else not measured)",
-        "--with-preprocessing": "accept uint8 images of any size, return probabilities (onnx, "
+        "--with-preprocessing": "accept uint8 images of any size and return probabilities (onnx, "
         "exported_program)",
     },
     f"""\

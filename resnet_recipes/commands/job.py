@@ -47,14 +47,14 @@ USAGE = Usage(
     "resnet-recipes job --for slurm hot data=/data/imagenet nodes=2 > job.sh",
     {
         "--for ENGINE": "slurm, skypilot, kubernetes (Kubeflow Trainer) or torchx",
-        "--storage NAME": "where runs are kept, mounted at /storage: a bucket URL or a volume "
+        "--storage NAME": "storage of the runs, mounted at /storage: a bucket URL or a volume "
         "(skypilot), or a claim (kubernetes)",
         "--time HH:MM:SS": "slurm: time limit (default 24:00:00, or budget= plus 15 minutes)",
         "-m": "slurm: a job array, one job per combination of values: mild,medium seed=1,2,3",
         "--parallel N": "slurm: with -m, at most N jobs at a time",
     },
-    "The job resumes the run until it is finished. nodes=N is the number of machines (default 1),\n"
-    "gpus=N the number of GPUs in each (default 8, or 1 for fewer than 64 images per step).",
+    "The job resumes the run until it is finished. nodes=N sets the number of machines (default\n"
+    "1); gpus=N sets the GPUs per machine (default 8, or 1 for fewer than 64 images per step).",
     settings=Scope.RECIPE,
 )
 

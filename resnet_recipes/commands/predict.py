@@ -57,8 +57,8 @@ USAGE = Usage(
 checkpoint or a weights file, as for `eval`. Subfolders are included. Unreadable images are
 reported on stderr, and the others are classified. If a path does not exist, nothing is
 classified. Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
-precision.dtype, launch.device, workers. EXIF orientation is ignored, as in training: rotate
-photographs that are stored sideways first.""",
+precision.dtype, launch.device, workers. EXIF orientation is ignored, as in training: first
+rotate photographs that are stored sideways.""",
     settings=Scope.NETWORK,
     takes_images=True,
 )

@@ -48,7 +48,7 @@ from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_change
 
 USAGE = Usage(
     "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
-    "list runs, with state, accuracy, time and cost, or delete them",
+    "list runs with state, accuracy, time and cost, or delete them",
     "resnet-recipes runs --sort top1 recipe=mild",
     {
         "--sort KEY": "sort by name, top1, minutes, epochs, recipe or state",

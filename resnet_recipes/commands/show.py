@@ -12,7 +12,7 @@ from resnet_recipes.recipe.library import Library, Link
 
 USAGE = Usage(
     "resnet-recipes show NAME",
-    "print a recipe file, with the sources of its values",
+    "print a recipe file with the sources of its values",
     "resnet-recipes show mild",
     RECIPES,
     positional=(1, 1),

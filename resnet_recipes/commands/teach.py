@@ -21,7 +21,7 @@ USAGE = Usage(
         "--out FILE.safetensors": "the file to write (default labels.safetensors)",
         "--top K": "store the K largest outputs of each image (default 10), or `all`",
         "--cycle N": "store N epochs of full-size crops; runs of any duration cycle through them",
-        "--dry-run": "print compute and disk space, and store nothing",
+        "--dry-run": "print compute and disk space; store nothing",
     },
     """\
 The last line of the output is the command that trains with the labels. Crops depend on the seed,

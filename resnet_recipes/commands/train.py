@@ -27,10 +27,10 @@ USAGE = Usage(
     "resnet-train hot data=/data/imagenet epochs=180 '~methods.sam'",
     {
         "--list": "list recipes",
-        "--describe NAME": "print a recipe, with the sources of its values",
-        "--dry-run": "print the plan and start nothing",
-        "--verbose": "print the full plan, and all times in the summary",
-        "--no-plan": "start, or only check with --dry-run, without printing the plan",
+        "--describe NAME": "print a recipe with the sources of its values",
+        "--dry-run": "print the plan; start nothing",
+        "--verbose": "print the full plan and, in the summary, all times",
+        "--no-plan": "do not print the plan; with --dry-run, only check",
         "--check": "smoke test: decode images for up to a minute, train the last two steps, "
         "evaluate and save once, then delete everything",
         "--cfg": "print the complete recipe as YAML",

@@ -13,7 +13,7 @@ from resnet_recipes.recipe.strict_yaml import shorten_path
 
 USAGE = Usage(
     "resnet-recipes validate [FILE ...]",
-    "check recipe files, without data or a GPU",
+    "check recipe files without data or a GPU",
     "resnet-recipes validate recipes/mine.yaml",
     RECIPES,
     "Without FILE, all files in ./recipes are checked.",

@@ -33,7 +33,7 @@ USAGE = Usage(
     "follow a run from another terminal, with its loss curve",
     "resnet-recipes watch last",
     {"--once": "print the state of the run once"},
-    f"{RUN_HELP} watch ends with the run. In a pipe it prints one line per evaluation.",
+    f"{RUN_HELP} watch exits when the run ends. In a pipe, it prints one line per evaluation.",
     (1, 1),
     "one run",
 )
