@@ -63,8 +63,8 @@ class DataConfig(Section):
     val_share: Annotated[float, Bounds(least=0, below=1, fix=Value("0.1"))] = 0.0
     # "1/5": validate on the first of five parts of the training images
     fold: str = ""
-    # fraction of each class's training images to use. At least one image of a class is used, and a
-    # larger fraction includes all images of a smaller one.
+    # fraction of each class's training images to use, at least one image. A larger fraction
+    # includes all images of a smaller fraction.
     share: Annotated[float, Bounds(above=0, most=1, fix=Value("0.5"))] = 1.0
     # seed of crops and flips; auto: `seed`. To reuse soft labels, set the seed of their file.
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, keyword="auto")] = "auto"
@@ -90,9 +90,8 @@ class DataConfig(Section):
     # filter for evaluation images: bilinear | bicubic
     eval_interpolation: EvalInterpolation = "bilinear"
     # rule for evaluation images that are not square: crop | pad | squash. `crop` resizes the
-    # shorter side to `data.eval_resize`, so the ends are lost. `pad` resizes the longer side, and
-    # fills the rest with the mean color. `squash` resizes height and width. Training does not
-    # change.
+    # shorter side to `data.eval_resize` and cuts off the ends. `pad` resizes the longer side and
+    # fills the rest with the mean color. `squash` resizes height and width.
     fit: ImageFit = "crop"
     # mean level of red, green and blue. The network receives (level - mean) / std. If a run
     # starts from weights, values that you do not set come from the weights.
@@ -113,15 +112,15 @@ class DataConfig(Section):
     # decoded in the training process.
     workers: Annotated[int | str, Bounds(least=0, most=256, keyword="auto")] = "auto"
     prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
-    # rule for damaged training images: error | skip. `skip` replaces such an image by the next
-    # readable one. Damaged validation images are errors.
+    # rule for damaged training images: error | skip. `skip` replaces a damaged image with the
+    # next readable image. Damaged validation images are errors.
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"
-    # copies of each image in a row, each with its own crop. An epoch keeps its number of steps, and
-    # sees fewer distinct images.
+    # copies of each image in a row, each with its own crop. An epoch has the same number of steps
+    # but fewer distinct images.
     repeats: Annotated[int, Bounds(least=1, most=64)] = 1
     # sampling frequency of classes: natural | sqrt | balanced, or a fraction from 0 to 1
     sampling: float | str = "natural"
-    # order of training images: random | quasi_random. `quasi_random` reads in larger chunks, and
+    # order of training images: random | quasi_random. `quasi_random` reads larger chunks and
     # needs .beton files.
     order: Annotated[str, OneOf("random", "quasi_random")] = "random"
 

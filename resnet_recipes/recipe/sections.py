@@ -36,9 +36,9 @@ class BatchConfig(Section):
 
     # images per optimizer step, over all devices
     global_size: Annotated[int, Bounds(least=1, most=2**20)] = 2048
-    # images that share BatchNorm statistics: the micro-batch of one device. If a device has fewer
-    # images in a step, all of them share statistics. `auto` is the largest number that fits in GPU
-    # memory, found by trying when the run starts.
+    # images that share BatchNorm statistics: the micro-batch of one device. With fewer images per
+    # step, all images of a device share statistics. `auto` is the largest number that fits in GPU
+    # memory; the run finds it by trial when it starts.
     bn_size: Annotated[int | str, Bounds(least=1, most=2**20, keyword=AUTO)] = 256
     # images per evaluation batch on one device
     eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256
@@ -129,7 +129,7 @@ class EvaluationConfig(Section):
 
     _prefix = "evaluation."
 
-    # percent: end the run at the first evaluation that reaches it
+    # end the run at the first evaluation that reaches this percentage
     stop_at_top1: Annotated[float | None, _PERCENT] = None
     # time between evaluations; the last step is always evaluated
     interval: PositiveDuration = "1ep"
@@ -234,7 +234,7 @@ class RunConfig(Section):
     _prefix = "run."
 
     root: str = "runs"  # folder of all runs
-    # wsd: the run whose stable phase this run continues. A name in `run.root`, or a folder.
+    # wsd: the run whose stable phase this run continues: its folder, or its name in `run.root`
     extends: str = ""
     # folder of this run; auto: recipe, duration, seed, date, random number
     name: str = "auto"
