@@ -131,7 +131,7 @@ class Method(Section):
     network_setting: ClassVar[str] = ""
     # setting that names a file of that network's outputs, instead of the network
     soft_labels_setting: ClassVar[str] = ""
-    # what transform_batch changes, which decides whether a teacher's outputs can be stored:
+    # changes of transform_batch, which decide whether a teacher's outputs can be stored:
     # - "images": the pixels, in each batch; outputs cannot be stored
     # - "sizes": the image size, by epoch; outputs depend on it
     # - "labels" (targets, weights) and "mixes" (of images and their outputs); outputs stay valid

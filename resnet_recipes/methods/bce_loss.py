@@ -37,13 +37,13 @@ class BCELoss(Method):
     )
     avoid_when = (
         "`bias_init` is false: top-1 is then 0.4 points below softmax cross-entropy at 36 epochs, "
-        "and 0.3 at 90 (Table 8). With `reduction: mean`, over N * K instead of N, the "
-        "usual learning rates are far too small."
+        "and 0.3 at 90 (Table 8). `reduction: mean` divides by N * K instead of N, so the usual "
+        "learning rates are far too small."
     )
 
     # reduction of the loss over classes: sum | mean
     reduction: Annotated[str, OneOf("sum", "mean")] = "sum"
-    threshold: BelowOne | None = None  # targets above it become 1, others 0; null: unchanged
+    threshold: BelowOne | None = None  # targets above this become 1, others 0; null: unchanged
     bias_init: bool = True  # start the classifier's bias at -ln K
 
     def provides(self, hook: str) -> bool:

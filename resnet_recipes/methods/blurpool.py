@@ -59,7 +59,7 @@ class BlurPool(Method):
 
     name = "blurpool"
     cost = (
-        "memory traffic: on an H200, 4% of a step for the blurs, and 2% for a max pool at full "
+        "memory traffic: on an H200, 4% of a step for the blurs and 2% for a max pool at full "
         f"resolution ({DOCS}/lab/h200.html). On an RTX 3090, timm's resnetblur50, "
         "which blurs by depthwise convolution, is 15 to 25% slower than its resnet50 (timm, "
         "results/benchmark-*.csv)."

@@ -24,7 +24,7 @@ class ColOut(Method):
     cost = "one gather of the batch."
     gain = "speed: 10% fewer pixels at 0.05, 28% at 0.15 (from 176 pixels)."
     avoid_when = (
-        "Accuracy matters most: it cost about 0.2 points for some networks on ImageNet and 1 point "
+        "Accuracy matters most: ColOut cost some networks about 0.2 points on ImageNet and 1 point "
         "on CIFAR-10. The gain diminishes next to progressive_resizing (Composer, method card)."
     )
     p_row: BelowOne = 0.15  # fraction of the rows to remove

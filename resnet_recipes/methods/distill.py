@@ -28,8 +28,8 @@ class Distill(Method):
 
     name = "distill"
     cost = (
-        "a forward pass of the teacher every step, and its weights on the device; with stored "
-        f"labels, once for all runs with the same crops ({DOCS}/howto/distill.html)."
+        "a forward pass of the teacher every step, and its weights on the device. Stored labels "
+        f"are computed once for all runs with the same crops ({DOCS}/howto/distill.html)."
     )
     gain = (
         "82.8% top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Measured "
@@ -44,7 +44,7 @@ class Distill(Method):
         "The teacher is not better than the network will be, or was trained on other classes."
     )
     teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME
-    # temperature of both softmaxes; with a higher one, small probabilities count more
+    # temperature of both softmaxes; a higher value gives small probabilities more weight
     temperature: Positive = 1.0
     share: ZeroToOne = 0.5  # fraction of the loss that comes from the teacher
     labels: str = ""  # a file from resnet-recipes teach, instead of the teacher

@@ -26,16 +26,16 @@ class EMA(Method):
     copied (Composer averages and truncates them). For evaluation and export, the average replaces
     the weights in place. The training weights are then restored bit-identically.
 
-    The average of the torchvision references differs; each difference is a setting. Until the first
-    update after its warm-up, it is a copy that each update refreshes (`delay`). It is also updated
-    after the first step of every epoch, where the interval restarts (`each_epoch`). Its decay
-    depends on the number of epochs (`half_life` in dur).
+    The torchvision references average differently; each difference is a setting. Until the first
+    update after the warm-up, the average is a copy that each update refreshes (`delay`). It is also
+    updated after the first step of every epoch, where the interval restarts (`each_epoch`). Its
+    decay depends on the number of epochs (`half_life` in dur).
     """
 
     name = "ema"
     cost = (
-        "one fused pass over the weights every `update_interval`, and one copy of the model in "
-        "memory, two during evaluations."
+        "one fused pass over the weights every `update_interval`; one copy of the model in memory, "
+        "two during evaluations."
     )
     gain = (
         '+0.25 points in a 600-epoch baseline (PyTorch blog, "How to train state-of-the-art '
@@ -44,15 +44,15 @@ class EMA(Method):
         f"({DOCS}/lab/methods.html)."
     )
     avoid_when = (
-        "`half_life` comes from a recipe with another batch size, or the run has a few hundred "
-        "steps: it counts steps, not images."
+        "`half_life`, in steps, comes from a recipe with another batch size, or the run has only a "
+        "few hundred steps."
     )
     extra_weights = 1
     half_life: PositiveDuration = "100ba"  # time until the contribution of past weights has halved
     update_interval: PositiveDuration = "20ba"  # time between updates
     # time before averaging starts; until then the average is a copy
     delay: DurationOrZero = "0ba"
-    # also update after each epoch's first step, and count update_interval from it
+    # also update after each epoch's first step and restart update_interval there
     each_epoch: bool = False
 
     def __post_init__(self) -> None:

@@ -26,7 +26,7 @@ class LabelSmoothing(Method):
     )
     avoid_when = (
         "MixUp is on and the run is short. At 30 epochs, both together reach 75.91% and label "
-        "smoothing alone 76.33% (deep dive). This is why Mild has no MixUp."
+        "smoothing alone 76.33% (deep dive). Mild therefore has no MixUp."
     )
     smoothing: ZeroToOne = 0.1  # fraction of the target to spread
 

@@ -34,7 +34,7 @@ class ProgressiveResizing(Method):
     The scale is `initial_scale` until `delay`. It then rises linearly and is 1 for the last
     `finetune` of the run. Sizes are rounded to multiples of `size_increment`, half to even, without
     float errors. The size is constant within an epoch. In Mild, images are 88 px for 40% of the
-    run. They then grow, and reach 176 px at 80%. `stairs` sets your own scales instead, each with
+    run. They then grow to 176 px at 80%. `stairs` sets your own scales instead, each with
     its start time, as in DAWNBench records: `[[0ep, 0.5], [0.6dur, 0.75], [35ep, 1.0]]`.
 
     `at: device` shrinks the normalized batch. "nearest" takes the pixel at floor(i * full / size);

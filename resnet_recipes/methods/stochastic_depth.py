@@ -39,7 +39,7 @@ class StochasticDepth(Method):
 
     The choice is independent for each example and block. Training computes `relu(identity + keep *
     branch)` with keep in {0, 1}, without rescaling. Evaluation computes `relu(identity + (1 - p) *
-    branch)`. Block l of L, counted from 0, is skipped with probability p. It is (l + 1) / L *
+    branch)`. Block l of L, counted from 0, is skipped with probability p: (l + 1) / L *
     drop_rate ("linear"), l / (L - 1) * drop_rate ("from_zero") or drop_rate ("uniform"). With
     "linear", p is 0.00625 to 0.1 over the 16 blocks of ResNet-50, so 41% of the examples pass
     through all blocks.

@@ -17,7 +17,7 @@ class AdamW(OptimizerSettings):
     In each step, `w <- w * (1 - lr * weight_decay)`, then Adam. This is torch.optim.AdamW.
     """
 
-    cost = "one fused pass, and two tensors per parameter in memory."
+    cost = "one fused pass over the weights; two tensors per parameter in memory."
     gain = (
         "not measured on ImageNet. Measured here, in short fine-tuning runs from ImageNet weights: "
         f"+7.9 points over SGD (standard error 2.0; {DOCS}/lab/finetuning_choice.html)."

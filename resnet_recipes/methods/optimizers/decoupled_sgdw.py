@@ -20,7 +20,7 @@ class DecoupledSGDW(SGD):
     lost in one step at the peak learning rate.
     """
 
-    cost = "two passes over the weights, and one tensor per parameter in memory."
+    cost = "two passes over the weights; one tensor per parameter in memory."
     gain = (
         "lr and decay can be tuned separately; part of the MosaicML recipes, not "
         "measured separately."

@@ -20,7 +20,7 @@ class SGD(OptimizerSettings):
     part of the momentum and multiplied by the learning rate. This is torch.optim.SGD.
     """
 
-    cost = "one fused pass, and one tensor per parameter in memory."
+    cost = "one fused pass over the weights; one tensor per parameter in memory."
     gain = "most published ResNets were trained with it."
     avoid_when = (
         "You tune the learning rate: the best weight decay depends on it, which decoupled_sgdw "
