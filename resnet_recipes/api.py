@@ -92,7 +92,7 @@ def compose(
     if isinstance(recipe, str | os.PathLike):
         return compose_arguments(os.fspath(recipe), arguments, needs_data=False).recipe
     if isinstance(recipe, Recipe):
-        clause, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
+        clause, fix = "is already a recipe", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
         clause = f"is not the name of a recipe, but {_describe_type(recipe)}"
         fix = 'compose("small", "lr=0.1", data="images")'
@@ -173,7 +173,7 @@ def _create(
 ) -> LockedFolder:
     """Create the folder of a new run, as `prepare` does."""
     if not isinstance(planned, Plan | None):
-        rule = f"must be a plan, and not {_describe_type(planned)}"
+        rule = f"must be a plan, not {_describe_type(planned)}"
         raise RecipeError.of(
             "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
         )
@@ -188,7 +188,7 @@ def _require_recipe(recipe: Recipe | Composed, needs_data: bool = True) -> Compo
         return recipe
     if not isinstance(recipe, Recipe):
         name = recipe if isinstance(recipe, str) else "small"
-        rule = f"must be what compose() returns, and not {_describe_type(recipe)}"
+        rule = f"must be a result of compose(), not {_describe_type(recipe)}"
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen_recipe.find_problems(recipe)
     RecipeError.raise_if_any(p for p in wrong if needs_data or p.key != "data.root")
@@ -265,7 +265,7 @@ def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
     if recipe.launch.gpus not in ("auto", 1):
         clause = Statement("train() uses one device")
         command = Command("resnet-train --resume FOLDER")
-        fix = (command, Hint("it trains what prepare(recipe) returns"))
+        fix = (command, Hint("it trains the folder that prepare(recipe) returns"))
         yield Problem("launch.gpus", recipe.launch.gpus, clause, fix)
 
 
@@ -367,7 +367,7 @@ def _open_trained(place: object, arguments: Sequence[str]) -> "TrainedNetwork":
 def _find_place(place: object) -> Path:
     """Return the path of a run or a file. Raises RecipeError if `place` does not name one."""
     if not isinstance(place, str | os.PathLike):
-        rule = f"must name a run, a checkpoint or a weights file, and is {_describe_type(place)}"
+        rule = f"must name a run, a checkpoint or a weights file, not {_describe_type(place)}"
         raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))
     return find_network(os.fspath(place), "place")
 
@@ -382,7 +382,7 @@ def _format_changes(changes: Sequence[object], settings: Mapping[str, object]) -
         elif isinstance(change, str):
             arguments.append(change)
         else:
-            rule = f"must be text or a mapping, and not {_describe_type(change)}"
+            rule = f"must be text or a mapping, not {_describe_type(change)}"
             fix = ('"lr=0.1"', '{"optimizer.lr": 0.1}', "lr=0.1")
             problems.append(Problem("changes", None, rule, fix))
     RecipeError.raise_if_any(problems)

@@ -134,33 +134,33 @@ def test_compose_accepts_mappings_of_settings():
 
 #: Calls with wrong types or a wrong order of arguments, and the expected messages.
 MISUSED = """
-rr.compose("small", ["lr=0.1"]) | changes must be text or a mapping, and not a list
-rr.compose("small", 5, None) | not 5(.|\\n)*and not None
-rr.compose(recipe, lr=0.1) | recipe is a recipe already
+rr.compose("small", ["lr=0.1"]) | changes must be text or a mapping, not a list
+rr.compose("small", 5, None) | not 5(.|\\n)*mapping, not None
+rr.compose(recipe, lr=0.1) | recipe is already a recipe
 rr.compose({"name": "x"}, lr=0.1) | recipe is a complete config
 rr.compose(None) | recipe is not the name of a recipe, but None
 rr.compose(Path("none.yaml")) | recipe=none.yaml does not exist
 rr.compose("small", optimizer=rr.optim.LAMB()) | optimizer cannot be a LAMB here
-rr.plan("small") | must be what compose.. returns, and not 'small'\n    use:   compose."small"
+rr.plan("small") | must be a result of compose.., not 'small'\n    use:   compose."small"
 rr.plan(recipe, 0) | ranks=0 must be a whole number
 rr.plan(recipe, "2") | ranks=2 must be a whole number
 rr.plan(recipe, print) | ranks=.* must be a whole number
-rr.estimate("small") | recipe must be what
-rr.prepare("small") | recipe must be what
-rr.prepare(recipe, "out") | planned must be a plan, and not 'out'
-rr.teach("small") | recipe must be what
-rr.train("small") | recipe must be what
-rr.train(print, recipe) | and not a builtin_function_or_method
+rr.estimate("small") | recipe must be a result
+rr.prepare("small") | recipe must be a result
+rr.prepare(recipe, "out") | planned must be a plan, not 'out'
+rr.teach("small") | recipe must be a result
+rr.train("small") | recipe must be a result
+rr.train(print, recipe) | , not a builtin_function_or_method
 rr.train(recipe, print, 5) | callbacks: 5 does not take one record
 rr.train(recipe, [print]) | callbacks: a list does not take one record
 rr.train(recipe, lambda: 1) | a function does not take one record: too many
 rr.train(recipe, lambda record, step: 1) | missing a required argument: 'step'
 rr.train(several) | launch.gpus=2: train.. uses one device
-rr.load(None) | place must name a run, .* and is None
-rr.load(recipe) | and is a Recipe
+rr.load(None) | place must name a run, .*, not None
+rr.load(recipe) | , not a Recipe
 rr.load("last") | there are no runs in ./runs yet
 rr.load("nope") | place=nope does not exist
-rr.evaluate(recipe) | and is a Recipe
+rr.evaluate(recipe) | , not a Recipe
 rr.evaluate("nope") | place=nope does not exist
 rr.predict("nope", ".") | has no images
 rr.predict("nope", 5) | images.0. is of type int, not an image

@@ -45,7 +45,7 @@ USAGE = Usage(
 )
 
 _NOT_COMPARABLE = "Not comparable: the runs were evaluated on different images."
-_NO_NOISE = "Only one run of each, so seed noise is unknown. Repeat them with several seeds:"
+_NO_NOISE = "There is only one run of each, so seed noise is unknown. Use several seeds:"
 
 SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
 

@@ -137,7 +137,7 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     if engine == "slurm":
         return _format_slurm(arguments, settings, runs, allocation)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
-        clause = "is a file on this machine, and the machines of the job do not have it"
+        clause = "is a file on this machine, but not on the machines of the job"
         fix = Hint("use a packaged recipe, with your changes as key=value")
         raise RecipeError.of("recipe", recipe, clause, fix)
     if engine in _STORAGE:

@@ -328,7 +328,7 @@ def _describe_details(
     config: DataConfig, parts: dict[str, Part], train: Listing, val: Listing
 ) -> Iterator[str]:
     if config.sets_aside:
-        part = f"part {config.fold}" if config.fold else f"a share of {config.val_share:g}"
+        part = f"part {config.fold}" if config.fold else f"a fraction of {config.val_share:g}"
         yield (
             f"{len(val):,} images are set aside for validation, {part} of each class, "
             f"the same with every seed (data.val_seed={config.val_seed})"
@@ -423,8 +423,7 @@ def _iterate_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> It
         yield Note(text, "" if config.order == "quasi_random" else "data.order=quasi_random")
     if samples.small:
         yield Note(
-            "crops twice as large as their output, or larger, are read from "
-            f"{samples.small.path.name}"
+            f"crops at least twice as large as their output are read from {samples.small.path.name}"
         )
     for beton in (train, val):
         if beton.sidecar is None:

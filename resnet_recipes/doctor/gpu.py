@@ -151,7 +151,7 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
             f"{expected / 1e12:.3g}"
         )
         command = Command("nvidia-smi -q -d PERFORMANCE,POWER,CLOCK")
-        fix = command, Hint("this shows heat, power and clocks, and nvidia-smi other programs")
+        fix = command, Hint("this shows heat, power and clocks; nvidia-smi shows other programs")
         if speed < _MIN_SPEED_FRACTION * expected:
             yield Finding("warn", f"{result}: slow or throttled", fix)
         else:
@@ -161,7 +161,7 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
 def check_all_reduce(devices: list[torch.device]) -> Finding:
     """Check the result and the speed of an NCCL all-reduce over all GPUs."""
     size = 25_600_000  # values: the gradients of a ResNet-50
-    why = "this shows why, and nvidia-smi topo -m how the GPUs are connected"
+    why = "this shows why; nvidia-smi topo -m shows how the GPUs are connected"
     fix = Command("NCCL_DEBUG=INFO resnet-recipes doctor gpu"), Hint(why)
     try:
         tensors = [

@@ -88,7 +88,7 @@ def _replace_numbers(
     ImageNet class numbers do not follow the sorted folder names, so they are never guessed.
     """
     if names is None:
-        clause = "numbers its classes, and does not name their folders"
+        clause = "numbers its classes but does not name their folders"
         lists = "it lists the class folder of each number (ImageNet: meta.mat by ILSVRC2012_ID)"
         fix = ("--synsets FILE", Hint(lists))
         raise NotReadyError.at(class_map, clause, fix)

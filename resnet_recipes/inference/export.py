@@ -134,7 +134,7 @@ def _write(
         raise TrainingError(f"{to} computes different results: {text}; nothing was written")
     if options.lose is not None:
         before, after = (_measure_top1(trained, program, progress) for program in (model, read))
-        text += f". Top-1 on all validation images: {before:.2f}%, of the file {after:.2f}%"
+        text += f". Top-1 on all validation images: {before:.2f}% before, {after:.2f}% after export"
         if before - after > options.lose:
             raise TrainingError(
                 f"the file loses {before - after:.2f} points of top-1 ({before:.2f}% to "

@@ -85,7 +85,7 @@ def open_trained(
         if size != eval_size and not (
             is_resnet(network.model) or is_size_accepted(network.model, size, size)
         ):
-            clause = f"is a size that {name} does not take"
+            clause = f"is a size that {name} does not accept"
             raise RecipeError.of("data.eval_size", size, clause, f"data.eval_size={eval_size}")
     return TrainedNetwork(path, network, recipe)
 

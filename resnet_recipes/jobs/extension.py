@@ -139,5 +139,5 @@ def _find_extension_problems(folder: Path, parent: Plan, plan: Plan) -> list[Pro
         return problems
     trained_on = replace(plan.facts, eval_digest=parent.facts.eval_digest)
     if differing := parent.facts.describe_differences(trained_on):
-        return [Problem("data.root", recipe.data.root, f"has other {differing} than {folder}")]
+        return [Problem("data.root", recipe.data.root, f"differs from {folder} in {differing}")]
     return list(find_phase_problems(parent, plan))

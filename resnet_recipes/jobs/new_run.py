@@ -273,7 +273,7 @@ def _make_taken_error(folder: Path) -> RecipeError:
     names = (f"{folder.name}-{number}" for number in itertools.count(2))
     free = next(name for name in names if not os.path.lexists(folder.with_name(name)))
     fixes = (Value(free), format_resume(folder) if can_resume(folder) else "")
-    return RecipeError.of("run.name", folder.name, f"is taken, as {folder} already exists", fixes)
+    return RecipeError.of("run.name", folder.name, f"is taken: {folder} already exists", fixes)
 
 
 def _try_move(draft: LockedFolder, folder: Path) -> bool:

@@ -225,7 +225,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         problems.append(problem._replace(fix=advice) if keeps else problem)
     problems += [problem._replace(fix=advice) for problem in changed]
     if recipe.launch.budget:
-        clause = "needs a new run: this one keeps its duration"
+        clause = "needs a new run: this run keeps its duration"
         problems.append(Problem("budget", recipe.launch.budget, clause, kind=Kind.UNUSED))
     if recipe.batch.bn_size == AUTO:
         clause = f"is found when a run starts; this run uses {original.batch.bn_size}"

@@ -47,9 +47,9 @@ def _find_fault(cls: Any, name: str, used_names: Collection[str]) -> str:
     if cls.name != name:
         return f"has the name {cls.name!r}, which differs from its entry point"
     if name in used_names:
-        return f"has the name {name!r}, which another method has"
+        return f"has the name {name!r}, which another method uses"
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
-        return f"has the name {name!r}, which is not 1 to 64 of a-z, 0-9 and _, a letter first"
+        return f"has the name {name!r}; names are a letter a-z and up to 63 of a-z, 0-9 and _"
     if keyword.iskeyword(name) or hasattr(Section, name):
         return f"has the name {name!r}, which Python or the package reserves"
     cls()  # raises an error if its defaults are not valid

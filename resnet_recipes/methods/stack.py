@@ -137,7 +137,7 @@ class Stack:
             is_conflict = names[1:] and names[1] in self.methods[names[0]].conflicts
             if hook in EXCLUSIVE_HOOKS and len(names) > 1 and not is_conflict:
                 clause = Statement(
-                    f"{' and '.join(names)} both define the {hook}, which only one method may"
+                    f"{' and '.join(names)} both define the {hook}, but only one method may"
                 )
                 yield Problem(names[1], None, clause, Change(f"~methods.{names[1]}"))
         for name, method in self.methods.items():

@@ -153,9 +153,7 @@ def from_json(text: str) -> NetworkDescription:
     if not isinstance(content, dict):
         raise ValueError("its description of the network is not a JSON object")
     if content.pop("format", None) != FORMAT:
-        raise ValueError(
-            "its description of the network is from another version of this program: update it"
-        )
+        raise ValueError("its description of the network has another format: update this program")
     if content.keys() != {_KEYS.get(item.name, item.name) for item in fields(NetworkDescription)}:
         raise ValueError("its description of the network has missing or unknown fields")
     values, invalid = {}, []

@@ -71,7 +71,7 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
                 break
             file.write(block)
         if received != size:
-            raise OSError(f"{received:,} bytes of {HUB_WEIGHTS} came, and the Hub promised {size}")
+            raise OSError(f"the Hub sent {received:,} bytes of {HUB_WEIGHTS}, but announced {size}")
 
 
 def push(folder: Path, address: str) -> str:

@@ -104,10 +104,7 @@ class Lookalike(NamedTuple):
     @property
     def advice(self) -> str:
         """The differences, and how to choose between the two networks."""
-        return (
-            f"differs in {', '.join(self.differences)}; if you are not sure which network it is, "
-            "compare their accuracies"
-        )
+        return f"differs in {', '.join(self.differences)}; if you are not sure, compare accuracies"
 
 
 def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]:

@@ -81,7 +81,7 @@ def iterate_notes(network: Network) -> Iterator[str]:
     mean = "/".join(f"{level / 255:.3g}" for level in about.mean)
     blur = ", without BlurPool," if about.architecture in NETWORKS else ""
     yield (
-        f"the file does not describe its network, and is read as {about.architecture}{blur} with "
+        f"the file does not describe its network; it is read as {about.architecture}{blur} with "
         f"images normalized by a mean of {mean}"
         + (f"; its {matched}" if network.is_matched_by_order else "")
     )

@@ -96,7 +96,7 @@ def find_phase_problems(parent: Plan, plan: Plan) -> Iterator[Problem]:
     end = min(parent.stable_steps, plan.stable_steps)
     for name, method in plan.new_stack().methods.items():
         if _list_sizes(methods[name], parent, end) != _list_sizes(method, plan, end):
-            clause = "gives images other sizes, before the cooldown, in runs of other durations"
+            clause = "uses other image sizes before the cooldown in runs of other durations"
             fix = (method.format_late_override(fraction), Hint("in both runs, from the start"))
             yield Problem(f"methods.{name}", None, clause, fix)
 

@@ -250,7 +250,7 @@ def read_soft_labels(plan: Plan, method: Method) -> Teacher:
         differences = _find_setting_problems(description, expected, path)
         RecipeError.raise_if_any([*find_soft_label_problems(plan), *differences])
         if description != expected:
-            clause = "was made for other images, or for other sizes of them"
+            clause = "was made for other images or image sizes"
             raise RecipeError.of(key, path, clause, TEACH_COMMAND)
         shape = epochs, plan.recipe.data.repeats, plan.facts.train_examples
         arrays.check(shape, plan.num_classes)

@@ -376,7 +376,7 @@ def _read_gpu_numbers(name: str, value: str) -> Translation | None:
         return None
     count = ids[1].count(",") + 1
     words = f"CUDA_VISIBLE_DEVICES={ids[1]}", "resnet-train", "...", f"gpus={count}"
-    return Translation(words, "an environment variable chooses the GPUs, gpus= is their number")
+    return Translation(words, "an environment variable selects the GPUs; gpus= is their number")
 
 
 def _read_several_values(name: str, value: str, context: Context) -> Translation | None:

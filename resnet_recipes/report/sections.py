@@ -42,7 +42,7 @@ from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes, read_
 USUAL_HARDWARE = "8x A100"
 
 #: Caption that defines the Pareto front.
-_FRONT_CAPTION = "Pareto front of the means over seeds: no others are more accurate in less time."
+_FRONT_CAPTION = "Pareto front of the means over seeds: no run is more accurate in less time."
 
 #: How the tables of runs print numbers, by column.
 _FORMATS = {"minutes": format_minutes, "wall_minutes": format_minutes, "cost": format_amount}
@@ -297,11 +297,11 @@ def _make_figures(
             f"{runs_note}{published_note}{lines_note}{usage}",
             open_points,
         ),
-        "cost": ("cost", "cost ($)", f"The same against cost: {prices}{cost_note}.", open_points),
+        "cost": ("cost", "cost ($)", f"The same by cost: {prices}{cost_note}.", open_points),
         "pflops": (
             "pflops",
             "training PFLOPs",
-            "The same against training compute, which does not depend on the load of the machine.",
+            "The same by training compute, which does not depend on the load of the machine.",
             [],
         ),
         "epochs": ("epochs", "epochs", "", []),

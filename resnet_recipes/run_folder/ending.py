@@ -48,8 +48,7 @@ _SHARED_MEMORY = (
 _HINTS = (
     (
         r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
-        "lower batch.bn_size: it needs less memory, and the result barely changes since "
-        "batch.global_size stays",
+        "lower batch.bn_size: this saves memory and barely changes the result",
     ),
     (
         r"ECC error|CUDA error: (unspecified launch failure|unknown error)",

@@ -84,10 +84,7 @@ def reject_links(folder: Path) -> None:
     A run writes to `lock`, `logs/`, `checkpoints/` and more. A link that someone else created there
     would redirect these writes.
     """
-    clause = (
-        "is a symbolic link or a special file, which no run creates: the run would write to "
-        "where it leads"
-    )
+    clause = "is a symbolic link or a special file: the run would write to its target"
     if path := next(_find_special_files(folder), None):
         fix = Hint("remove it, or replace it with its target")
         raise NotReadyError.at(path, clause, fix)

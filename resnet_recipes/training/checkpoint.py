@@ -174,8 +174,7 @@ class Checkpoints:
             raise ArchiveError("its manifest cannot be read") from None
         if isinstance(expected[0], int) and expected[0] > FORMAT:
             raise TrainingError(
-                f"a newer version of this program has written {path}, in format {expected[0]}, "
-                f"but this version reads format {FORMAT}",
+                f"{path} has format {expected[0]}, but this version reads format {FORMAT}",
                 Hint("resume with the newer version"),
             )
         with _open_file(path, archive.MAX_ARCHIVE_BYTES) as file:

@@ -190,7 +190,7 @@ def find_resume_problems(run: Run, state: State) -> Iterator[Problem]:
     classes = tuple(state["classes"])
     saved_facts = {"backend": state["backend"], "train_digest": state["train_digest"]}
     if others := facts.describe_differences(replace(facts, **saved_facts, classes=classes)):
-        yield Problem("data.root", str(facts.root), f"has other {others} than when the run started")
+        yield Problem("data.root", str(facts.root), f"has changed since the run started: {others}")
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:
             clause = "has changed since the run started"
@@ -271,8 +271,8 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
     is_planned = plan.saves_at(done) or done % plan.steps_per_epoch == 0
     if plan.recipe.batch.bn_average and ranks > 1 and not is_planned:
         warnings.append(
-            "not bit-identical to an uninterrupted run: batch.bn_average averages the BatchNorm "
-            "statistics of all ranks, and the checkpoint of a stop within an epoch has rank 0's"
+            "not bit-identical to an uninterrupted run: with batch.bn_average, the checkpoint of a "
+            "stop within an epoch has only rank 0's BatchNorm statistics"
         )
     newer = [
         f"{key}={current[key]}"

@@ -15,10 +15,10 @@ $ resnet-train demo data=no model.weights=no.pth launch.device=cuda run=a
   data=no does not exist
   model.weights=no.pth does not exist
   launch.device=cuda: torch sees no GPU on this machine
-  run=a is taken, as runs/a already exists
+  run=a is taken: runs/a already exists
 $ resnet-train demo model.weights=no.pth run=a
   model.weights=no.pth does not exist
-  run=a is taken, as runs/a already exists
+  run=a is taken: runs/a already exists
 $ resnet-train demo data=images lr=-1 run.extends=b2
   lr=-1 must be positive and below 10,000
   run.extends=b2: there is no run runs/b2
@@ -26,12 +26,12 @@ $ resnet-train demo data=images lr=-1 run=a gpus=8 methods.distill={}
   lr=-1 must be positive and below 10,000
   methods.distill.teacher is missing: name a trained network
   gpus=8: torch sees no GPU on this machine
-  run=a is taken, as runs/a already exists
+  run=a is taken: runs/a already exists
 $ resnet-train demo data=images budget=2hours ssr=-1 run=a
   ssr=-1 must be above 0 and at most 1,000
   budget=2hours must be a time (2h, 90m, 45s) or an amount ('$20')
   budget=2hours: ssr=-1 already sets the duration
-  run=a is taken, as runs/a already exists
+  run=a is taken: runs/a already exists
 $ resnet-train demo data=images/train lr=-1 seed=x --dry-run
   seed=x must be a whole number
   lr=-1 must be positive and below 10,000
@@ -41,10 +41,10 @@ $ resnet-train demmo data=no run=a lr=-1 --verbse
   unknown recipe demmo; did you mean demo?
   lr=-1 must be positive and below 10,000
   data=no does not exist
-  run=a is taken, as runs/a already exists
+  run=a is taken: runs/a already exists
 $ resnet-train budget=1h data=no run=a
   data=no does not exist
-  run=a is taken, as runs/a already exists
+  run=a is taken: runs/a already exists
 $ resnet-train demo --cfg --dry-run --json lr=-1
   --json cannot be used with --cfg
   lr=-1 must be positive and below 10,000
@@ -154,7 +154,7 @@ $ resnet-recipes estimate demo data=no lr=-1 --price x --sample y --reach 300
 $ resnet-recipes plan demo data=no lr=-1 run=a
   lr=-1 must be positive and below 10,000
   data=no does not exist
-  run=a is taken, as runs/a already exists
+  run=a is taken: runs/a already exists
 $ resnet-recipes predict no no.jpg images/no data.eval_size=x --top 0 --foo
   --top 0 must be a whole number from 1 to 9,999
   unknown flag --foo

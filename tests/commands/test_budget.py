@@ -126,7 +126,7 @@ def test_resumed_budget_run_keeps_its_duration(run_folders, measurements, run_co
     assert len(measurements) == 1
     assert read_duration("a") in before
     message = run_command("resnet-train --resume runs/a budget=3m", 2).err
-    assert "needs a new run: this one keeps its duration" in message
+    assert "needs a new run: this run keeps its duration" in message
 
 
 def test_resumed_budget_run_uses_an_interval_typed_later(run_folders, run_command):

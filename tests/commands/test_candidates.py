@@ -221,7 +221,7 @@ def large_images(small_images, monkeypatch, tmp_path):
 
 def test_budget_for_photographs_suggests_fine_tuning(large_images, run_command):
     message = run_command(f"resnet-train {ON_OWN_IMAGES} budget=50m", 3).err
-    assert "recipe=finetune: best here, as it starts from weights" in message
+    assert "recipe=finetune: best here because it starts from weights" in message
     assert "next: mild" in message
     assert "model.weights=torchvision is not on this machine" in message
     assert "torchvision.models.resnet50(weights=" in message

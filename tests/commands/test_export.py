@@ -168,7 +168,7 @@ def test_float16_export_halves_file_and_compares_all_images(
     if to == "safetensors":  # the other formats also contain code
         whole = (folder_with_weights / "weights.safetensors").stat().st_size
         assert 0.45 < Path("float16/model.safetensors").stat().st_size / whole < 0.6
-    before, after = re.search(r"images: ([\d.]+)%, of the file\s+([\d.]+)%", output).groups()
+    before, after = re.search(r"images: ([\d.]+)%\s+before,\s+([\d.]+)%", output).groups()
     report = run_json(f"resnet-recipes eval mine {flip}")
     assert float(before) == pytest.approx(report["top1_percent"], abs=0.01)
     assert abs(float(after) - float(before)) <= 0.5
@@ -185,7 +185,7 @@ def test_int8_export_is_smaller_and_keeps_description(folder_with_weights, run_c
     output = run_command(
         "resnet-recipes export mine --to onnx --dtype int8 --lose 100 --out int8"
     ).out
-    assert re.search(r"images: [\d.]+%, of the file\s+[\d.]+%", output)
+    assert re.search(r"images: [\d.]+%\s+before,\s+[\d.]+%\s+after", output)
     file = tmp_path / "int8" / "model.onnx"
     assert file.stat().st_size < 0.55 * (folder_with_weights / "weights.safetensors").stat().st_size
     session = onnxruntime.InferenceSession(file)
@@ -233,9 +233,7 @@ def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command, f
     constant = formats.TARGETS["safetensors"]._replace(read=lambda path, about: compute)
     monkeypatch.setitem(formats.TARGETS, "safetensors", constant)
     command = "export mine --to safetensors --dtype float16 --lose 100"
-    assert re.search(
-        r"of the file\s+10.00%", run_command(f"resnet-recipes {command} --out out").out
-    )
+    assert re.search(r"before,\s+10.00%", run_command(f"resnet-recipes {command} --out out").out)
     assert not any(uses_autocast)
 
 

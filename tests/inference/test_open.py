@@ -21,7 +21,7 @@ def test_unsupported_image_size_is_rejected(argument, tmp_path, monkeypatch):
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
     about = NetworkDescription("torchvision:of_one_size", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(model, about))
-    with pytest.raises(RecipeError, match="torchvision:of_one_size does not take") as caught:
+    with pytest.raises(RecipeError, match="torchvision:of_one_size does not accept") as caught:
         opening.open_trained(tmp_path / "weights.pt", [argument], opening.SETTINGS["eval"])
     assert caught.value.problems[0].fix == "data.eval_size=32"
     assert opening.open_trained(tmp_path / "weights.pt").recipe.data.eval_size == 32

@@ -152,7 +152,7 @@ def test_create_rejects_name_of_another_file(kind, tmp_path):
         "folder": lambda: (mine / "thesis").mkdir(parents=True),
         "link": lambda: mine.symlink_to(other),
     }[kind]()
-    with pytest.raises(RecipeError, match=r"is taken, as .* exists\n    use:   run=mine-2$"):
+    with pytest.raises(RecipeError, match=r"is taken: .* exists\n    use:   run=mine-2$"):
         create_run("run=mine")
     assert list(other.iterdir()) == []
 
@@ -254,7 +254,7 @@ def test_check_name_rejects_only_a_taken_name():
     (folder / "summary.json").write_text("{}")
     Path("runs/file").touch()
     for name in ("mine", "file"):
-        with pytest.raises(RecipeError, match=rf"is taken, as .*{name} (already )?exists"):
+        with pytest.raises(RecipeError, match=rf"is taken: .*{name} (already )?exists"):
             check_name(replace(run, name=name))
     Path("runs/empty").mkdir()
     check_name(replace(run, name="empty"))

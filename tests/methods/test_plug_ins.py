@@ -62,12 +62,12 @@ def test_method_of_another_package_is_found(install_package):
 theirs | def __init__(self): raise ValueError("no") | theirs | used: ValueError: no
 theirs | strength: float | theirs | used: TypeError: Theirs.__init__() missing 1
 theirs | strength: float = "x" | theirs | used: RecipeError:
-mixup | pass | mixup | 'mixup', which another method has
-theirs | pass | theirs theirs | 'theirs', which another method has
+mixup | pass | mixup | 'mixup', which another method uses
+theirs | pass | theirs theirs | 'theirs', which another method uses
 theirs | pass | other | 'theirs', which differs from its entry point
 class | pass | class | 'class', which Python or the package reserves
 problems | pass | problems | 'problems', which Python or the package reserves
-Theirs | pass | Theirs | 'Theirs', which is not 1 to 64 of a-z, 0-9 and _
+Theirs | pass | Theirs | 'Theirs'; names are a letter a-z and up to 63 of
 theirs | raise SystemExit(0) | theirs | used: SystemExit: 0
 theirs | raise RuntimeError("a\\nb") | theirs | used: RuntimeError: a
 """

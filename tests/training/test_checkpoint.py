@@ -128,7 +128,7 @@ def test_load_newest_skips_damaged_checkpoint_with_note(damage, checkpoints, war
 def test_load_newest_rejects_newer_format_and_keeps_file(checkpoints):
     manifest = get_file(checkpoints, 20).with_suffix(".json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
-    with pytest.raises(TrainingError, match=r"step-00000020\.pt, in format 2, but this version"):
+    with pytest.raises(TrainingError, match=r"step-00000020\.pt has format 2, but this version"):
         reopen(checkpoints).load_newest()
     assert get_file(checkpoints, 20).exists()
 

@@ -159,7 +159,7 @@ def _find_classes(src: Path, listings: dict[Path, list[ShardSample]]) -> Sequenc
     numbers = {label for label in labels if isinstance(label, int)}
     names = {label for label in labels if isinstance(label, str)}
     if numbers and names:
-        clause = "has labels that are numbers and labels that are names"
+        clause = "has both numbers and names as labels"
         raise NotReadyError.at(src, f"{clause}: {min(numbers)}, {min(names)}")
     if names:
         return sorted(names)

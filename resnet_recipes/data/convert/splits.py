@@ -90,10 +90,7 @@ def plan_files(src: Path, dst: Path, options: ConvertOptions) -> list[list[Split
     RecipeError.raise_if_any(options.problems())
     sources = _find_sources(src, options)
     if len(sources) == 1 and dst.suffix != ".beton":
-        rule = (
-            f"must be one file that ends in .beton, as {src} does not keep training and validation "
-            "images apart"
-        )
+        rule = f"must be one file that ends in .beton: {src} does not have two splits"
         fix = shlex.quote(str(dst / f"{src.stem}.beton"))
         raise RecipeError.of("DST", dst, rule, fix)
     if len(sources) == 2 and (not dst.is_dir() or dst.samefile(src) or _has_other_files(dst)):

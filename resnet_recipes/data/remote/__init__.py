@@ -57,10 +57,7 @@ def fetch_outline(config: DataConfig) -> DataOutline:
     if complete := remote.complete:
         note = f"read from a copy on this machine, {complete}"
         if not (complete / "train.beton").exists():
-            note += (
-                ", whose table is that at the address; whether its images still are was not "
-                "compared: delete the copy to fetch them again"
-            )
+            note += "; only its table was compared. To fetch the images again, delete the copy"
         return DataOutline(complete / remote.table_name, note)
     copy = remote.copy(config.cache)
     start = time.monotonic()

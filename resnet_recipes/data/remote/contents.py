@@ -50,7 +50,7 @@ class Contents(NamedTuple):
         """The digests to compare the copy with."""
         counts = {
             f"the SHA-256 in {SUMS}": sum(remote.name in self.sums for remote in self.files),
-            "the MD5 that the store gives": sum(
+            "the MD5 from the store": sum(
                 bool(remote.md5) for remote in self.files if remote.name not in self.sums
             ),
         }
@@ -70,7 +70,7 @@ def fetch_heads(store: Store, table_name: str, backend: str) -> tuple[RemoteFile
         names = [name for name in remotes if name not in _TABLES]
     if not {*names} - {SUMS}:
         clause = f"has neither {' and '.join(_FILES)} nor a table ({', '.join(_TABLES)})"
-        fix = (CONVERT_HINT, Hint("it makes the first two of images; upload DST"))
+        fix = (CONVERT_HINT, Hint("it makes the two .beton files; upload DST"))
         raise store.make_error("", clause, fix)
     if empty := [name for name in names if not remotes[name].size]:
         raise store.make_error(empty[0], "is empty")
@@ -98,7 +98,7 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], table_name: str) ->
     names = {name: None for name in names if name not in {head.name for head in heads}}
     images = list(_look_at_each(store.describe, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
-        clause = f"does not exist, like {len(missing):,} of the {len(names):,} files in the table"
+        clause = f"is missing (in total, {len(missing):,} of the {len(names):,} files in the table)"
         raise store.make_error(missing[0], clause)
     return Contents(tuple(heads), tuple(image for image in images if image), sums)
 

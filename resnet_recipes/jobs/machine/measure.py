@@ -38,7 +38,7 @@ from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
 #: A clause for a predicted time: how to measure the time.
 MEASURES = "`resnet-recipes estimate` measures it"
-GUESS = f"a guess from the network's FLOPs, and may be far off; {MEASURES}"
+GUESS = f"a guess from the network's FLOPs; {MEASURES}"
 UNKNOWN_TIME = Statement(f"the time is unknown; {MEASURES}")
 
 

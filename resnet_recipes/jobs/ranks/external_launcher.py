@@ -163,7 +163,7 @@ def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
     try:
         return _get_variables(slurm)
     except KeyError as error:
-        raise NotReadyError.of(error.args[0], None, "is not set, and srun sets it", fix) from None
+        raise NotReadyError.of(error.args[0], None, "is not set, but srun sets it", fix) from None
     except IndexError:
         nodes = slurm["SLURM_STEP_TASKS_PER_NODE"]
         clause = f"is not one of the nodes in SLURM_STEP_TASKS_PER_NODE={nodes}"

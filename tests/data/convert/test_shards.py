@@ -176,7 +176,7 @@ def test_damaged_or_unlabeled_shards_are_rejected(tmp_path):
     assert_shards_rejected(tmp_path, "cannot be read as a tar file")
     for name, label in (("a", b"2"), ("b", b"cat")):
         write_tar(tmp_path / f"{name}.tar", {"a.jpg": b"x", "a.cls": label})
-    assert_shards_rejected(tmp_path, "numbers and labels that are names: 2, cat")
+    assert_shards_rejected(tmp_path, "numbers and names as labels: 2, cat")
 
 
 def test_archive_next_to_class_folders_is_ignored(image_folder, tmp_path):

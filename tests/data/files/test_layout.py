@@ -82,7 +82,7 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert not train & val
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
     assert count_images(flowers, val_share=0.25) == (28, 9, CLASSES)
-    message = "9 images are set aside for validation, a share of 0.25 of each class"
+    message = "9 images are set aside for validation, a fraction of 0.25 of each class"
     assert message in format_layout_notes(flowers, val_share=0.25)
     with closing(data.open_eval(config, data.survey_images(config), ONE_RANK)) as loader:
         labels = np.concatenate([batch.labels.numpy().copy() for batch in loader.batches()])

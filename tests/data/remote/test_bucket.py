@@ -49,7 +49,7 @@ def test_bucket_copy_is_compared_with_md5(bucket, betons, tmp_path):
     config = DataConfig(root="s3://images/set", cache=str(tmp_path))
     facts = data.survey_images(config)
     assert facts.digest == data.survey_images(DataConfig(root=str(betons))).digest
-    assert "the MD5 that the store gives (4 files)" in facts.notes[0].text
+    assert "the MD5 from the store (4 files)" in facts.notes[0].text
     copied_images = Path(data.fetch(config).root)
     assert (copied_images / "train.beton").read_bytes() == (betons / "train.beton").read_bytes()
 

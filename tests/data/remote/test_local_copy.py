@@ -379,7 +379,7 @@ def test_remote_table_rejects_files_outside_its_folder(table, origin, name):
 
 def test_remote_table_errors_name_the_address(table, origin):
     (origin / "img" / "a b%3.png").unlink()
-    message = "a b%3.png does not exist, like 1 of the 8 files in the table"
+    message = "a b%3.png is missing (in total, 1 of the 8 files in the table)"
     assert message in explain_failed_fetch(table)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
     for ask in (data.fetch, data.survey_images):
@@ -391,9 +391,7 @@ def test_remote_table_errors_name_the_address(table, origin):
 def test_plan_notes_uncompared_copies(table, origin):
     fetch_folder(table)
     Image.new("RGB", (9, 9)).save(origin / "img" / "a b%1.png")
-    assert (
-        "whether its images still are was not compared" in data.survey_images(table).notes[0].text
-    )
+    assert "only its table was compared" in data.survey_images(table).notes[0].text
 
 
 def test_fetch_without_package_suggests_installation(tmp_path, monkeypatch):

@@ -93,7 +93,7 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663 must be a whole number
 {SRUN} SLURM_CPUS_ON_NODE=x | SLURM_CPUS_ON_NODE=x must be a whole number
 {SRUN} SLURM_JOB_ID=x | SLURM_JOB_ID=x must be a whole number
 {SRUN} SLURM_NODEID=7 | SLURM_NODEID=7 is not one of the nodes in SLURM_STEP_TASKS_PER_NODE=4(x2)
-{SRUN.replace("SLURM_STEP_NODELIST=gpu[07-08] ", "")} | SLURM_STEP_NODELIST is not set, and srun
+{SRUN.replace("SLURM_STEP_NODELIST=gpu[07-08] ", "")} | SLURM_STEP_NODELIST is not set, but srun
 """
     ),
 )
