@@ -30,7 +30,7 @@ from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.images.jpeg import read_frame_size
-from resnet_recipes.data.native import PATH, Engine, load_library
+from resnet_recipes.data.native import PATH, NativeDecoder, load_library
 from resnet_recipes.data.native.rows import BOX, CENTER, SMALL, Status
 from tests.data.native.batch import JPEGS, Batch
 from tests.shared.images import encode_image, make_photo
@@ -126,7 +126,9 @@ def mutate(data: np.ndarray, rng: np.random.Generator, header_bytes: int) -> np.
     return data
 
 
-def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> Iterator[Status]:
+def decode_twice(
+    decoder: NativeDecoder, sources: list[np.ndarray], columns: dict
+) -> Iterator[Status]:
     """Yield the status of each image.
 
     Fails if the status or pixels depend on neighbors or on previous memory contents.
@@ -136,9 +138,9 @@ def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> It
     once = Batch(sources, SIZE, **columns)
     again = Batch([sources[index] for index in order], SIZE, **reordered)
     again.pixels.fill(255)
-    tickets = engine.submit(once.rows), engine.submit(again.rows)
+    tickets = decoder.submit(once.rows), decoder.submit(again.rows)
     status = once.rows["status"]
-    if not all(engine.wait(ticket, BATCH_SECONDS) for ticket in tickets):
+    if not all(decoder.wait(ticket, BATCH_SECONDS) for ticket in tickets):
         slow = np.flatnonzero(status == Status.RUNNING)
         raise SystemExit(f"an image takes more than {BATCH_SECONDS} s: {slow}")
     assert np.array_equal(status[order], again.rows["status"]), (
@@ -151,7 +153,7 @@ def decode_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> It
     yield from map(Status, status.tolist())
 
 
-def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
+def fuzz_jpegs(decoder: NativeDecoder, count: int, rng: np.random.Generator) -> Counter:
     """Decode mutated JPEGs, cropped to random boxes and as for evaluation."""
     originals = make_jpegs(rng)
     counts = Counter()
@@ -180,11 +182,13 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
             "size": np.where(has_small, images.sizes, 0),
             "small": small,
         }
-        counts.update(decode_twice(engine, images.sources, columns))
+        counts.update(decode_twice(decoder, images.sources, columns))
     return counts
 
 
-def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Path) -> Counter:
+def fuzz_betons(
+    decoder: NativeDecoder, count: int, rng: np.random.Generator, folder: Path
+) -> Counter:
     """Open mutated .beton files with two levels, and decode the accepted files."""
     for number in range(12):
         for split in ("train", "val"):
@@ -212,7 +216,7 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
             }
             if half is not None and len(half) == len(beton):
                 columns["small"] = halves.make_small_levels(rng)
-            counts.update(decode_twice(engine, images.sources, columns))
+            counts.update(decode_twice(decoder, images.sources, columns))
     return counts
 
 
@@ -254,11 +258,11 @@ def main() -> None:
     native.load_library = lambda: load_library(SANITIZED_LIBRARY)
     start = time.monotonic()
     rng = np.random.default_rng(arguments.seed)
-    with tempfile.TemporaryDirectory() as folder, closing(Engine(2)) as engine:
-        print_counts(f"{arguments.jpegs} JPEGs", fuzz_jpegs(engine, arguments.jpegs, rng))
+    with tempfile.TemporaryDirectory() as folder, closing(NativeDecoder(2)) as decoder:
+        print_counts(f"{arguments.jpegs} JPEGs", fuzz_jpegs(decoder, arguments.jpegs, rng))
         print_counts(
             f"{arguments.betons} .beton files",
-            fuzz_betons(engine, arguments.betons, rng, Path(folder)),
+            fuzz_betons(decoder, arguments.betons, rng, Path(folder)),
         )
     print(f"nothing found in {time.monotonic() - start:.0f} s")
 

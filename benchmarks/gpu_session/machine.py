@@ -34,7 +34,7 @@ def measure_rows(device: torch.device, quick: bool) -> Iterator[dict]:
     explanations = {name: _explain_failure(name) for name in PACKAGES}
     explanations |= {
         "compiler": selftest.find_missing_package(),
-        "decoder": native.find_engine_fault(),
+        "decoder": native.find_decoder_fault(),
     }
     for name, missing in explanations.items():
         yield {"case": name} | ({"fault": missing} if missing else {"note": "installed"})

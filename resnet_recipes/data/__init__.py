@@ -17,7 +17,7 @@ from resnet_recipes.data.files import Files
 from resnet_recipes.data.images import build_eval_pipeline, build_train_pipeline
 from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.data.loading.slots import find_oversubscription
-from resnet_recipes.data.native import describe, find_engine_fault
+from resnet_recipes.data.native import describe, find_decoder_fault
 from resnet_recipes.data.remote.local_copy import IsStopped
 from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_betons, survey_files
@@ -72,7 +72,7 @@ def survey_images(config: DataConfig, on_progress: Say = do_nothing) -> DataFact
     facts = survey_betons(config) if backend == "ffcv" else survey_files(config, on_progress)
     notes = [*facts.notes]
     details = [*details, *facts.details]
-    if why := find_engine_fault():
+    if why := find_decoder_fault():
         text = (
             f"JPEGs are decoded in Python, at less than 40% of the speed: the native decoder {why}"
         )

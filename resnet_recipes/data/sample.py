@@ -23,12 +23,12 @@ from resnet_recipes.data.images import build_train_pipeline
 from resnet_recipes.data.images.decode import BadImageError, ChangedError
 from resnet_recipes.data.images.python import Source
 from resnet_recipes.data.images.shrink import compute_shrunk_size
-from resnet_recipes.data.native import find_engine_fault
+from resnet_recipes.data.native import find_decoder_fault
 from resnet_recipes.data.order import BatchOrder
 
 #: CPU milliseconds per crop of an ImageNet photograph at 88 to 176 px, on an AMD EPYC 9004 core:
 #: from its JPEG, from its pixels in memory, and the first crop, which stores them there.
-CROP_MILLISECONDS = {"engine": (0.72, 0.1, 1.8), "Python": (1.9, 0.5, 7.0)}
+CROP_MILLISECONDS = {"native": (0.72, 0.1, 1.8), "Python": (1.9, 0.5, 7.0)}
 
 #: CPU milliseconds per image of RandAugment or TrivialAugment at 176 px.
 AUGMENT_MILLISECONDS = 0.18
@@ -140,7 +140,7 @@ class Sample(NamedTuple):
 
 
 def _get_typical_crop_seconds(config: DataConfig, augment: Augment | None) -> CropSeconds:
-    row = CROP_MILLISECONDS["Python" if find_engine_fault() else "engine"]
+    row = CROP_MILLISECONDS["Python" if find_decoder_fault() else "native"]
     more = AUGMENT_MILLISECONDS if augment else 0.0
     files, later, first = ((milliseconds + more) / 1000 for milliseconds in row)
     return CropSeconds(first, later) if config.memory_pixels else CropSeconds(files, files)

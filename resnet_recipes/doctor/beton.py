@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import Fix, Hint
 from resnet_recipes.base.text import Progress, format_bytes
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
-from resnet_recipes.data.images import use_engine
+from resnet_recipes.data.images import use_decoder
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.root import CONVERT_HINT
@@ -49,7 +49,7 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
 
     It returns why the sample is damaged, or None.
     """
-    storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL_SIZE), count_cores())
+    storage = use_decoder(EvalImages(Samples(beton), _THUMBNAIL_SIZE), count_cores())
 
     def verify(index: int) -> str | None:
         indices = np.array([index])

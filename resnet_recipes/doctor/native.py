@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Command
-from resnet_recipes.data.native import Engine, describe, find_engine_fault
+from resnet_recipes.data.native import NativeDecoder, describe, find_decoder_fault
 from resnet_recipes.doctor import Finding
 
 _COST = "images are decoded in Python instead, at less than 40% of the speed"
@@ -15,10 +15,10 @@ _REINSTALL = Command("pip install --force-reinstall --no-deps .")
 
 def check_native() -> list[Finding]:
     """Load the library and start a thread; if that fails, list what the build needs."""
-    if why := find_engine_fault():
+    if why := find_decoder_fault():
         return [*_find_missing(), Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)]
     try:
-        Engine(1).close()
+        NativeDecoder(1).close()
     except OSError as error:
         fix = Finding("fix", f"the native decoder {error}", Command("ulimit -u"))
         return [*_find_missing(), fix]

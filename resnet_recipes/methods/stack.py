@@ -71,8 +71,8 @@ class Stack:
         augments = tuple(augment() for augment in self._collect("augment_image"))
         if not augments:
             return None
-        in_engine = all(hasattr(augment, "sample_operations") for augment in augments)
-        return _EngineChain(augments) if in_engine else _Chain(augments)
+        is_native = all(hasattr(augment, "sample_operations") for augment in augments)
+        return _NativeChain(augments) if is_native else _Chain(augments)
 
     def modify_model(self, model: nn.Module) -> None:
         for modify in self._collect("modify_model"):
@@ -177,7 +177,7 @@ class _Chain:
         return image
 
 
-class _EngineChain(_Chain):
+class _NativeChain(_Chain):
     """Augmentations that the native decoder can run."""
 
     augments: tuple[Any, ...]  # augmentations with a method sample_operations

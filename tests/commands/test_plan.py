@@ -150,9 +150,9 @@ def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
         monkeypatch.setattr(module, "count_cores", lambda: 16)
     monkeypatch.setattr(memory, "get_available_memory", lambda: 10**12)
     monkeypatch.setattr(
-        sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0))
+        sample, "CROP_MILLISECONDS", dict.fromkeys(("native", "Python"), (1.0, 0.1, 3.0))
     )
-    monkeypatch.setattr(loading, "find_engine_fault", lambda: "")
+    monkeypatch.setattr(loading, "find_decoder_fault", lambda: "")
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "epochs=32")
     limits = "slows the run down: 44 minutes instead of 11 minutes"
     fix = "decoded in memory (363 GB of 799 GB usable): 15 minutes use: cache=auto"

@@ -17,7 +17,7 @@ from resnet_recipes.run_folder.ending import Ending, write_ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import StepMetrics
 from resnet_recipes.training.checkpoint import Checkpoints
-from tests.data.loaders import requires_engine
+from tests.data.loaders import requires_decoder
 from tests.data.remote.web_server import serve_folder
 from tests.shared.fixtures import Streams
 from tests.shared.images import create_random_images
@@ -230,7 +230,7 @@ def test_resume_keeps_the_measured_micro_batch(started_runs, run_command, explai
     assert "this run uses 16" in explain_rejected_resume("batch.bn_size=auto")
 
 
-@requires_engine
+@requires_decoder
 def test_resume_keeps_the_size_of_images_in_memory(run_folders, run_command, tmp_path):
     images = create_random_images(tmp_path / "images")
     sizes = []

@@ -17,7 +17,7 @@ from tests.data.loaders import (
     VAL,
     convert_to_small_pages,
     make_image,
-    requires_engine,
+    requires_decoder,
 )
 
 sys.path.append(str(Path(__file__).parent))  # loader workers import augmentations.py by name
@@ -62,15 +62,15 @@ def copied_betons(betons: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decode in Python, as without the native library."""
     for module in (data, images):
-        monkeypatch.setattr(module, "find_engine_fault", lambda: "was not built")
+        monkeypatch.setattr(module, "find_decoder_fault", lambda: "was not built")
 
 
-@pytest.fixture(params=[pytest.param("engine", marks=requires_engine), "python"])
+@pytest.fixture(params=[pytest.param("native", marks=requires_decoder), "python"])
 def decoder_name(request: pytest.FixtureRequest) -> str:
     """Decode with the native decoder, or in Python."""
     if request.param == "python":
-        request.getfixturevalue("without_engine")
+        request.getfixturevalue("without_decoder")
     return request.param

@@ -18,7 +18,7 @@ from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.loading.storage import Rows
-from resnet_recipes.data.native import find_engine_fault
+from resnet_recipes.data.native import find_decoder_fault
 from tests.shared.checks import get_error
 
 CLASSES = ("ant", "bee", "cat")
@@ -26,8 +26,8 @@ TRAIN, VAL = 37, 11
 RAW = ConvertOptions("raw", workers=1)
 SMALL_PAGE = 1 << 20  # bytes: an image of 500 px fits
 ONE_RANK = Batching(0, 1, global_size=12, eval_size=4, seed=5)
-requires_engine = pytest.mark.skipif(
-    bool(find_engine_fault()), reason="the native library was not built"
+requires_decoder = pytest.mark.skipif(
+    bool(find_decoder_fault()), reason="the native library was not built"
 )
 
 

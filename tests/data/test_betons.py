@@ -1,6 +1,6 @@
 """The ffcv backend beyond the common contract.
 
-Correct pixels and no unnoticed damage, with the engine and in Python.
+Correct pixels and no unnoticed damage, with the native decoder and in Python.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from resnet_recipes.data import survey_images
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
-from tests.data.loaders import make_small_config, open_training, requires_engine, train_pixels
+from tests.data.loaders import make_small_config, open_training, requires_decoder, train_pixels
 
 
 def make_two_worker_config(root: Path, **changes) -> DataConfig:
@@ -35,11 +35,11 @@ def overwrite_bytes(path: Path, offset: int, data: bytes) -> None:
         file.write(data)
 
 
-@requires_engine
-def test_engine_pixels_are_close_to_python(betons, request):
+@requires_decoder
+def test_native_pixels_are_close_to_python(betons, request):
     settings = make_two_worker_config(betons, reduced_decode=False)
     pixels = train_pixels(settings, 7).astype(int)
-    request.getfixturevalue("without_engine")
+    request.getfixturevalue("without_decoder")
     difference = np.abs(pixels - train_pixels(replace(settings, workers=0), 7))
     assert difference.max() <= 2  # one gray level, twice
     assert difference.mean() < 0.1

@@ -168,7 +168,7 @@ def is_ignoring_sigterm(child: multiprocessing.Process) -> bool:
     return bool(ignored >> (signal.SIGTERM - 1) & 1)
 
 
-@pytest.mark.usefixtures("without_engine")  # the engine has threads, the Python decoder processes
+@pytest.mark.usefixtures("without_decoder")  # Python decodes in processes, not threads
 def test_workers_ignore_sigterm_and_ctrl_c(image_folder):
     with closing(open_training(make_small_config(image_folder, workers=2))) as loader:
         batches = loader.batches()
@@ -188,7 +188,7 @@ import multiprocessing.util, os, sys, time
 from concurrent.futures import process
 from resnet_recipes import data
 from resnet_recipes.data import images
-images.find_engine_fault = lambda: "left out"  # so processes
+images.find_decoder_fault = lambda: "left out"  # so processes
 from resnet_recipes.data.base import Batching, DataConfig
 end = "killed" if os.fork() else "finished"
 settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40,

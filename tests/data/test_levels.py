@@ -25,7 +25,7 @@ from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files import Files
-from resnet_recipes.data.images import use_engine
+from resnet_recipes.data.images import use_decoder
 from resnet_recipes.data.images.decode import Picture
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import UnreadableError
@@ -35,7 +35,7 @@ from tests.data.loaders import (
     ONE_RANK,
     convert_to_small_pages,
     make_empty_rows,
-    requires_engine,
+    requires_decoder,
     train_pixels,
 )
 
@@ -84,7 +84,7 @@ def test_jpegs_have_restart_markers_every_64_pixels(levels):
     assert b"\xff\xdd\x00\x04\x00\x04" in beton.sample(0).tobytes()
 
 
-@requires_engine
+@requires_decoder
 def test_crop_size_selects_the_level(levels, copied_levels):
     get_half_path(copied_levels / "train.beton").unlink()
     assert np.array_equal(read_pixels(levels, 45), read_pixels(copied_levels, 45))
@@ -106,7 +106,7 @@ def change_quantization(beton, index):
         file.write(bytes([data[place] ^ 1]))
 
 
-@requires_engine
+@requires_decoder
 def test_damage_in_small_level_is_named(copied_levels):
     half = open_beton(get_half_path(copied_levels / "train.beton"))
     for index in range(len(half.starts)):
@@ -118,10 +118,10 @@ def test_damage_in_small_level_is_named(copied_levels):
     )
 
 
-@requires_engine
+@requires_decoder
 def test_full_level_is_checked_although_small_level_was(copied_levels):
     source = open_samples(copied_levels / "train.beton")
-    images = use_engine(TrainImages(source, TrainCrop.of(DataConfig(), ONE_RANK)), threads=1)
+    images = use_decoder(TrainImages(source, TrainCrop.of(DataConfig(), ONE_RANK)), threads=1)
     read_every_image(images, 8)
     change_quantization(source.beton, 0)
     read_every_image(images, 8)

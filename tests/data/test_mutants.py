@@ -18,11 +18,11 @@ from resnet_recipes.data import convert as convert_module
 from resnet_recipes.data.convert.encode import ConvertOptions, OriginalImages
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
-from resnet_recipes.data.native import Engine
+from resnet_recipes.data.native import NativeDecoder
 from resnet_recipes.data.native.rows import CENTER, Status
 from resnet_recipes.doctor.data import check_data, check_image
 from tests.data import mutants
-from tests.data.loaders import requires_engine
+from tests.data.loaders import requires_decoder
 from tests.data.native.batch import Batch
 from tests.shared.images import encode_image, make_photo
 
@@ -59,13 +59,13 @@ def test_damaged_image_is_rejected_equally_everywhere(tmp_path):
     assert COUNT / 3 < rejected_count < COUNT
 
 
-@requires_engine
-def test_engine_is_deterministic_on_damaged_jpegs():
+@requires_decoder
+def test_decoder_is_deterministic_on_damaged_jpegs():
     jpegs = [file for file in mutants.make_valid_files() if file[0].endswith(".jpg")]
     files = [data or b"\0" for _, data in mutants.make_mutants(jpegs, 4 * COUNT)]
     runs = [Batch(files, 32, geometry=CENTER, resize=40) for _ in range(2)]
-    with closing(Engine(2)) as engine:
-        status, again = (run.fill(engine) for run in runs)
+    with closing(NativeDecoder(2)) as decoder:
+        status, again = (run.fill(decoder) for run in runs)
     assert np.array_equal(status, again)
     assert np.array_equal(runs[0].pixels, runs[1].pixels)
     assert {Status.DONE, Status.DAMAGED, Status.FOREIGN} <= {*status.tolist()}

@@ -16,10 +16,10 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.doctor import Finding, get_exit_code
 from resnet_recipes.doctor import beton as doctor_beton
 from resnet_recipes.doctor.data import check_data
-from tests.data.loaders import requires_engine
+from tests.data.loaders import requires_decoder
 
 readers = pytest.mark.parametrize(
-    "reader", [pytest.param("engine", marks=requires_engine), "python"], indirect=True
+    "reader", [pytest.param("native", marks=requires_decoder), "python"], indirect=True
 )
 
 
@@ -33,7 +33,7 @@ def beton_folder(image_folder: Path, tmp_path: Path) -> Path:
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test with and without the native decoder."""
     if request.param == "python":
-        monkeypatch.setattr(images, "find_engine_fault", lambda: "was not built")
+        monkeypatch.setattr(images, "find_decoder_fault", lambda: "was not built")
 
 
 def list_fixes(findings: list[Finding]) -> list[Finding]:

@@ -6,7 +6,7 @@ import pytest
 
 from resnet_recipes.base.errors import list_advice
 from resnet_recipes.doctor import get_exit_code, native
-from tests.data.loaders import requires_engine
+from tests.data.loaders import requires_decoder
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from tests.data.loaders import requires_engine
     ],
 )
 def test_missing_build_tools_are_named_first(compiler, code, fix, monkeypatch):
-    monkeypatch.setattr(native, "find_engine_fault", lambda: "was not built")
+    monkeypatch.setattr(native, "find_decoder_fault", lambda: "was not built")
     monkeypatch.setattr(native.shutil, "which", lambda name: compiler)
     done = subprocess.CompletedProcess([], code)
     monkeypatch.setattr(native.subprocess, "run", lambda command, **_: done)
@@ -28,7 +28,7 @@ def test_missing_build_tools_are_named_first(compiler, code, fix, monkeypatch):
     assert get_exit_code(findings) == 0  # the decoder is optional
 
 
-@requires_engine
+@requires_decoder
 def test_working_library_names_its_instruction_set():
     (decoder,) = native.check_native()
     assert decoder.level == "ok"
@@ -39,8 +39,8 @@ def test_check_native_reports_threads_that_cannot_start(monkeypatch):
     def fail(threads):
         raise OSError("cannot start 1 threads for decoding: Resource temporarily unavailable")
 
-    monkeypatch.setattr(native, "find_engine_fault", lambda: "")
-    monkeypatch.setattr(native, "Engine", fail)
+    monkeypatch.setattr(native, "find_decoder_fault", lambda: "")
+    monkeypatch.setattr(native, "NativeDecoder", fail)
     findings = native.check_native()
     assert get_exit_code(findings) == 3
     assert any("Resource temporarily unavailable" in finding.what for finding in findings)

@@ -162,7 +162,7 @@ def test_image_augmentations_run_in_turn():
     assert stack.augment_image()(image, rng).tobytes() == expected.tobytes()
 
 
-def test_engine_augmentations_sample_operations_in_turn():
+def test_native_augmentations_sample_operations_in_turn():
     """The methods use the random generator in turn."""
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment(depth=3)})
     rng = np.random.default_rng(1)
@@ -172,7 +172,7 @@ def test_engine_augmentations_sample_operations_in_turn():
     assert stack.augment_image().sample_operations(16, rng) == parts[0] + parts[1]
 
 
-def test_augmentation_without_operations_disables_the_engine(monkeypatch):
+def test_augmentation_without_operations_disables_native_decoder(monkeypatch):
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
     monkeypatch.setattr(TrivialAugment, "augment_image", lambda self: lambda image, rng: image)
     assert not hasattr(stack.augment_image(), "sample_operations")

@@ -23,7 +23,7 @@ from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from tests.data.loaders import requires_engine
+from tests.data.loaders import requires_decoder
 from tests.shared.images import create_random_images
 from tests.training.recording import record
 
@@ -54,9 +54,9 @@ def test_network_features_have_memory_format_of_recipe(is_on, make_run):
     assert seen[0].is_contiguous(memory_format=torch.channels_last) is is_on
 
 
-@requires_engine
+@requires_decoder
 @pytest.mark.parametrize("method", ["randaugment", "trivial_augment"])
-def test_engine_augments_images_of_a_run(method, make_run, tmp_path, monkeypatch):
+def test_decoder_augments_images_of_a_run(method, make_run, tmp_path, monkeypatch):
     """In Python that would be four times slower."""
     monkeypatch.delattr(TrainImages, "fill")
     images = create_random_images(tmp_path / "images", train=2)

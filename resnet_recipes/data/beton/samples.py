@@ -62,13 +62,13 @@ class Samples:
         sidecar = self.beton.sidecar
         return sidecar.make_repair_command(self.beton.path) if sidecar else CONVERT_HINT
 
-    def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
+    def locate(self, indices: np.ndarray, decoder_rows: np.ndarray) -> None:
         if self._streamed:
             self._prefetch(self.beton.starts[indices], self.beton.lengths[indices])
-        _locate_samples(self.beton, indices, engine_rows)
-        engine_rows["checked"] = self._unchecked[indices]
+        _locate_samples(self.beton, indices, decoder_rows)
+        decoder_rows["checked"] = self._unchecked[indices]
         if self.small:  # small enough to be checked every time
-            _locate_samples(self.small, indices, engine_rows["small"])
+            _locate_samples(self.small, indices, decoder_rows["small"])
 
     def mark_verified(self, indices: np.ndarray) -> None:
         """Skip the checksums of these samples from now on."""
@@ -115,13 +115,13 @@ def _open_small_level(beton: Beton, small: Beton) -> Beton:
     return small
 
 
-def _locate_samples(beton: Beton, indices: np.ndarray, engine_rows: np.ndarray) -> None:
-    engine_rows["data"] = beton.content.ctypes.data + beton.starts[indices]
-    engine_rows["length"] = beton.lengths[indices]
-    engine_rows["size"] = beton.sizes[indices]
-    engine_rows["raw"] = beton.modes[indices] != JPEG
+def _locate_samples(beton: Beton, indices: np.ndarray, decoder_rows: np.ndarray) -> None:
+    decoder_rows["data"] = beton.content.ctypes.data + beton.starts[indices]
+    decoder_rows["length"] = beton.lengths[indices]
+    decoder_rows["size"] = beton.sizes[indices]
+    decoder_rows["raw"] = beton.modes[indices] != JPEG
     if beton.checksums is not None:
-        engine_rows["crc"] = beton.checksums[indices]
+        decoder_rows["crc"] = beton.checksums[indices]
 
 
 #: Pages whose samples are shuffled together. A constant, because all ranks need the same order.

@@ -94,12 +94,12 @@ class Files:
         check = Command.of("resnet-recipes", "doctor", "data", self._root)
         return (skip, check) if self._split == "train" else check
 
-    def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
+    def locate(self, indices: np.ndarray, decoder_rows: np.ndarray) -> None:
         starts = self._arrays["ends"][indices]
-        engine_rows["folder"] = self._start.ctypes.data
-        engine_rows["path"] = self._arrays["text"].ctypes.data + starts
-        engine_rows["length"] = self._arrays["ends"][indices + 1] - starts
-        engine_rows["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
+        decoder_rows["folder"] = self._start.ctypes.data
+        decoder_rows["path"] = self._arrays["text"].ctypes.data + starts
+        decoder_rows["length"] = self._arrays["ends"][indices + 1] - starts
+        decoder_rows["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
 
     def mark_verified(self, indices: np.ndarray) -> None:
         """Do nothing: files have no checksums."""

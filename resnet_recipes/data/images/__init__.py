@@ -9,7 +9,7 @@ from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, Storage
-from resnet_recipes.data.native import Engine, find_engine_fault
+from resnet_recipes.data.native import NativeDecoder, find_decoder_fault
 from resnet_recipes.data.native.rows import Status
 from resnet_recipes.data.order import make_balanced_order
 from resnet_recipes.data.soft_labels import SoftLabelStorage
@@ -22,7 +22,7 @@ def build_train_pipeline(
     capacity = Capacity.for_training(config, batching)
     crop = TrainCrop.of(config, batching)
     cropped = TrainImages(_shrink(source, config, name), crop, augment, config.reduced_decode)
-    images = use_engine(cropped, capacity.workers)
+    images = use_decoder(cropped, capacity.workers)
     if batching.soft_labels:
         images = SoftLabelStorage(images, batching.soft_labels)
     pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
@@ -42,19 +42,19 @@ def build_eval_pipeline(
     source = _shrink(source, config, name)
     is_bicubic = config.eval_interpolation == "bicubic"
     cropped = EvalImages(source, config.eval_resize, is_bicubic, config.fit, config.mean)
-    return Pipeline(use_engine(cropped, capacity.workers), capacity)
+    return Pipeline(use_decoder(cropped, capacity.workers), capacity)
 
 
 def _shrink(source: Source, config: DataConfig, name: str) -> Source:
     return ShrunkImages(source, int(config.memory_pixels), name) if config.memory_pixels else source
 
 
-def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
+def use_decoder(images: TrainImages | EvalImages, threads: int) -> Storage:
     """Return images that the native decoder reads, if it is built and suitable; else `images`.
 
     If most images are not JPEGs, processes are faster than the native decoder's threads.
     """
-    if find_engine_fault() or not images.source.is_mostly_jpeg or not images.suits_engine:
+    if find_decoder_fault() or not images.source.is_mostly_jpeg or not images.suits_decoder:
         return images
     return NativeImages(images, threads)
 
@@ -72,44 +72,44 @@ class NativeImages:
     def __init__(self, images: TrainImages | EvalImages, threads: int):
         self.labels, self.path = images.labels, images.path
         self._images = images
-        self._engine = Engine(max(1, threads))
+        self._decoder = NativeDecoder(max(1, threads))
 
     def fill(self, rows: Rows) -> None:
         source = self._images.source
-        request = self._images.make_engine_rows(rows)  # keeps alive the memory of its rows
-        engine_rows = request.rows
+        request = self._images.make_decoder_rows(rows)  # keeps alive the memory of its rows
+        decoder_rows = request.rows
         stride = rows.pixels.strides[0]
-        source.locate(rows.indices, engine_rows)
-        engine_rows["output_size"] = rows.pixels.shape[1]
-        engine_rows["pixels"] = rows.pixels.ctypes.data + np.arange(len(engine_rows)) * stride
-        failed_rows = self._engine.fill(engine_rows, rows.reading)
+        source.locate(rows.indices, decoder_rows)
+        decoder_rows["output_size"] = rows.pixels.shape[1]
+        decoder_rows["pixels"] = rows.pixels.ctypes.data + np.arange(len(decoder_rows)) * stride
+        failed_rows = self._decoder.fill(decoder_rows, rows.reading)
         # the other rows were read from a small level
-        source.mark_verified(rows.indices[~engine_rows["checked"]])
+        source.mark_verified(rows.indices[~decoder_rows["checked"]])
         for row in failed_rows.tolist():
             part = rows.select_row(row)
-            engine_row = engine_rows[row : row + 1]
-            if engine_row["status"] == Status.UNREADABLE and self._is_read_again(part, engine_row):
+            failed = decoder_rows[row : row + 1]
+            if failed["status"] == Status.UNREADABLE and self._is_read_again(part, failed):
                 continue
-            if engine_row["longest"]:
-                self._crop_decoded(part, engine_row)
+            if failed["longest"]:
+                self._crop_decoded(part, failed)
             else:
                 self._images.fill(part)
 
-    def _is_read_again(self, rows: Rows, engine_rows: np.ndarray) -> bool:
+    def _is_read_again(self, rows: Rows, decoder_rows: np.ndarray) -> bool:
         """Return whether the native decoder can now read a file that it could not read before.
 
         This happens on network disks; Python would decode slightly different pixels. Raises
         UnreadableError if the file still cannot be read.
         """
         self._images.open(rows, 0)
-        return not self._engine.fill(engine_rows, rows.reading).size
+        return not self._decoder.fill(decoder_rows, rows.reading).size
 
-    def _crop_decoded(self, rows: Rows, engine_rows: np.ndarray) -> None:
+    def _crop_decoded(self, rows: Rows, decoder_rows: np.ndarray) -> None:
         """Let the native decoder crop an image that Python decodes, as later from memory."""
         pixels = self._images.open(rows, 0).pixels()
-        engine_rows["data"], engine_rows["length"] = pixels.ctypes.data, pixels.size
-        engine_rows["size"] = pixels.shape[:2]
-        engine_rows["raw"] = True
-        engine_rows["checked"] = False
-        if self._engine.fill(engine_rows, rows.reading).size:
+        decoder_rows["data"], decoder_rows["length"] = pixels.ctypes.data, pixels.size
+        decoder_rows["size"] = pixels.shape[:2]
+        decoder_rows["raw"] = True
+        decoder_rows["checked"] = False
+        if self._decoder.fill(decoder_rows, rows.reading).size:
             raise MemoryError

@@ -154,7 +154,7 @@ class Picture(Pixels):
             self.pixels()
 
     def _shrink_natively(self, height: int, width: int) -> np.ndarray | None:
-        if self._image.format != "JPEG" or native.find_engine_fault():
+        if self._image.format != "JPEG" or native.find_decoder_fault():
             return None
         data = np.frombuffer(self.data, np.uint8)
         return native.shrink(data, (self.height, self.width), (height, width))

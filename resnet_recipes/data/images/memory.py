@@ -43,7 +43,7 @@ class ShrunkImages:
         self.mark_verified, self.can_skip = source.mark_verified, source.can_skip
         self._source, self._longest, self._name, self._arrays = source, longest, name, None
         self._checked_at = 0.0  # time of the last check of free memory
-        if not name or native.find_engine_fault():
+        if not name or native.find_decoder_fault():
             return
         largest = 3 * longest**2 * len(source)
         layout = {
@@ -71,17 +71,17 @@ class ShrunkImages:
         size = compute_shrunk_size(picture.height, picture.width, self._longest)
         return Pixels(picture.shrink(*size))
 
-    def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
+    def locate(self, indices: np.ndarray, decoder_rows: np.ndarray) -> None:
         """Point the native decoder's rows [n] to the images, and to their places in memory."""
-        self._source.locate(indices, engine_rows)
-        engine_rows["small"]["data"] = 0
-        engine_rows["longest"] = self._longest
+        self._source.locate(indices, decoder_rows)
+        decoder_rows["small"]["data"] = 0
+        decoder_rows["longest"] = self._longest
         if self._arrays is None:
             return
         self._watch(self._arrays)
         counts, pixels, entries = (self._arrays[name] for name in ("counts", "kept", "entries"))
-        engine_rows["memory"], engine_rows["kept"] = counts.ctypes.data, pixels.ctypes.data
-        engine_rows["entry"] = entries.ctypes.data + entries.itemsize * indices
+        decoder_rows["memory"], decoder_rows["kept"] = counts.ctypes.data, pixels.ctypes.data
+        decoder_rows["entry"] = entries.ctypes.data + entries.itemsize * indices
 
     def _watch(self, arrays: SharedArrays) -> None:
         """Keep no more images if the system runs short of memory, and free some memory.

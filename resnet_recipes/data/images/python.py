@@ -55,14 +55,14 @@ class Source(LabeledImages, Protocol):
     def fix(self) -> Fix:
         """Return the fix for an unreadable image."""
 
-    def locate(self, indices: np.ndarray, engine_rows: np.ndarray) -> None:
+    def locate(self, indices: np.ndarray, decoder_rows: np.ndarray) -> None:
         """Point the native decoder's rows [n] to the images, in memory that this source keeps."""
 
     def mark_verified(self, indices: np.ndarray) -> None:
         """Record that the checksums of these images need not be checked again."""
 
 
-class EngineRows(NamedTuple):
+class DecoderRows(NamedTuple):
     """Rows for the native decoder, without input images and output pixels."""
 
     rows: np.ndarray
@@ -75,7 +75,7 @@ class PythonRows:
     in_threads = False
     #: Error that ends the run if an image is damaged.
     ends_with: type[TrainingError] = BadValidationImageError
-    suits_engine: bool  # whether the native decoder supports everything that these images need
+    suits_decoder: bool  # whether the native decoder supports everything that these images need
 
     def __init__(self, source: Source):
         self.source, self.labels = source, source.labels
@@ -119,7 +119,7 @@ class TrainImages(PythonRows):
         super().__init__(source)
         self.ends_with = BadTrainingImageError if source.can_skip else TrainingError
         self.crop, self.augment, self.reduce = crop, augment, reduce
-        self.suits_engine = augment is None or hasattr(augment, "sample_operations")
+        self.suits_decoder = augment is None or hasattr(augment, "sample_operations")
 
     def fill(self, rows: Rows) -> None:
         pictures = deque(self.open(rows, row) for row in range(len(rows.indices)))
@@ -137,27 +137,27 @@ class TrainImages(PythonRows):
                 pixels = np.asarray(self.augment(Image.fromarray(pixels), rng))
             rows.pixels[row] = pixels
 
-    def make_engine_rows(self, rows: Rows) -> EngineRows:
+    def make_decoder_rows(self, rows: Rows) -> DecoderRows:
         """Return the native decoder's rows, without input images and output pixels."""
         crop = self.crop
-        engine_rows = make_blank_rows(len(rows.indices))
+        decoder_rows = make_blank_rows(len(rows.indices))
         crops = crop.sample_attempts(rows)
-        numbers, engine_rows["mirror"] = crops.numbers, crops.flipped
-        engine_rows["draws"] = (
-            numbers.ctypes.data + np.arange(len(engine_rows)) * numbers.strides[0]
+        numbers, decoder_rows["mirror"] = crops.numbers, crops.flipped
+        decoder_rows["draws"] = (
+            numbers.ctypes.data + np.arange(len(decoder_rows)) * numbers.strides[0]
         )
-        engine_rows["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
-        engine_rows["full_size"] = not self.reduce
-        engine_rows["filter"] = crop.choose_bicubic(rows)
+        decoder_rows["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
+        decoder_rows["full_size"] = not self.reduce
+        decoder_rows["filter"] = crop.choose_bicubic(rows)
         arrays = [numbers]
         if self.augment:
             image_size = rows.pixels.shape[1]
             operations = [
                 self.augment.sample_operations(image_size, crop.generator(rows, row))
-                for row in range(len(engine_rows))
+                for row in range(len(decoder_rows))
             ]
-            arrays.append(put_operations(engine_rows, operations))
-        return EngineRows(engine_rows, arrays)
+            arrays.append(put_operations(decoder_rows, operations))
+        return DecoderRows(decoder_rows, arrays)
 
 
 class EvalImages(PythonRows):
@@ -176,7 +176,7 @@ class EvalImages(PythonRows):
     ):
         super().__init__(source)
         self.resize, self.bicubic, self.fit, self.mean = resize, bicubic, fit, mean
-        self.suits_engine = fit == "crop"
+        self.suits_decoder = fit == "crop"
 
     def fill(self, rows: Rows) -> None:
         image_size = rows.pixels.shape[1]
@@ -187,13 +187,13 @@ class EvalImages(PythonRows):
                     picture, self.resize, image_size, self.bicubic, self.fit, self.mean
                 )
 
-    def make_engine_rows(self, rows: Rows) -> EngineRows:
-        engine_rows = make_blank_rows(len(rows.indices))
-        engine_rows["geometry"] = CENTER
-        engine_rows["resize"] = self.resize
-        engine_rows["full_size"] = True
-        engine_rows["filter"] = self.bicubic
-        return EngineRows(engine_rows)
+    def make_decoder_rows(self, rows: Rows) -> DecoderRows:
+        decoder_rows = make_blank_rows(len(rows.indices))
+        decoder_rows["geometry"] = CENTER
+        decoder_rows["resize"] = self.resize
+        decoder_rows["full_size"] = True
+        decoder_rows["filter"] = self.bicubic
+        return DecoderRows(decoder_rows)
 
 
 def crop_center(

@@ -26,7 +26,7 @@ def shrink_by_area(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Shrink uint8 [h, w, 3] to [height, width, 3], with the bits of the native decoder."""
     if pixels.shape[:2] == (height, width):
         return pixels
-    if not native.find_engine_fault():
+    if not native.find_decoder_fault():
         pixels = np.ascontiguousarray(pixels)
         shrunk = native.shrink(pixels, pixels.shape[:2], (height, width), raw=True)
         assert shrunk is not None  # the native decoder rejects only damaged JPEGs

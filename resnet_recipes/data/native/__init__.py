@@ -82,7 +82,7 @@ def load_library(path: Path = PATH) -> ctypes.CDLL:
     return loaded
 
 
-def find_engine_fault() -> str:
+def find_decoder_fault() -> str:
     """Return why the native library cannot be used, or ""."""
     try:
         load_library()
@@ -127,14 +127,14 @@ def read_shrunk(row: np.ndarray) -> np.ndarray | None:
 
 
 def _declare(loaded: ctypes.CDLL) -> None:
-    engine, ticket = ctypes.c_void_p, ctypes.c_int64
+    handle, ticket = ctypes.c_void_p, ctypes.c_int64
     for name, result, arguments in (
-        ("engine_create", engine, [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
-        ("engine_submit", ticket, [engine, ctypes.c_void_p, ctypes.c_int64]),
-        ("engine_wait", ctypes.c_int, [engine, ticket, ctypes.c_double]),
-        ("engine_destroy", None, [engine]),
+        ("engine_create", handle, [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
+        ("engine_submit", ticket, [handle, ctypes.c_void_p, ctypes.c_int64]),
+        ("engine_wait", ctypes.c_int, [handle, ticket, ctypes.c_double]),
+        ("engine_destroy", None, [handle]),
         ("engine_try", None, [ctypes.c_void_p, ctypes.c_int64]),
-        ("engine_shrink", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, engine]),
+        ("engine_shrink", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, handle]),
         ("engine_layout", ctypes.c_char_p, []),
         ("engine_instructions", ctypes.c_char_p, []),
         ("engine_jpeg", ctypes.c_char_p, []),
@@ -143,7 +143,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
         function.restype, function.argtypes = result, arguments
 
 
-class Engine:
+class NativeDecoder:
     """A pool of native threads that works on several batches at once, the oldest first.
 
     Only one thread may wait for a batch. Rows and everything they point to must stay alive until
@@ -157,8 +157,8 @@ class Engine:
         """
         self._library = load_library()
         reason = ctypes.create_string_buffer(200)
-        self._engine = self._library.engine_create(threads, scalar, reason, len(reason))
-        if not self._engine:
+        self._handle = self._library.engine_create(threads, scalar, reason, len(reason))
+        if not self._handle:
             raise OSError(
                 f"cannot start {threads} threads for decoding: "
                 f"{reason.value.decode(errors='replace')}"
@@ -195,18 +195,18 @@ class Engine:
 
     def close(self) -> None:
         """Wait for rows in progress and stop the threads; safe to call twice."""
-        if self._engine:
-            self._library.engine_destroy(self._engine)
-            self._engine = None
+        if self._handle:
+            self._library.engine_destroy(self._handle)
+            self._handle = None
 
     def __del__(self) -> None:
-        if hasattr(self, "_engine"):
+        if hasattr(self, "_handle"):
             self.close()
 
     def _open(self) -> int:
-        if not self._engine:
+        if not self._handle:
             raise RuntimeError("the native decoder is closed")
-        return self._engine
+        return self._handle
 
     def _check(self, result: int) -> int:
         if result == -2:

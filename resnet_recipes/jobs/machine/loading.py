@@ -8,7 +8,7 @@ from resnet_recipes import cuda
 from resnet_recipes.base.cores import estimate_speedup
 from resnet_recipes.base.errors import Command, Note, TrainingError
 from resnet_recipes.data.loading.slots import count_workers
-from resnet_recipes.data.native import find_engine_fault
+from resnet_recipes.data.native import find_decoder_fault
 from resnet_recipes.data.sample import Sample
 from resnet_recipes.jobs.machine.memory import InMemory, plan_memory, set_memory_pixels
 from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate
@@ -101,7 +101,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
         return None
     data = plan.recipe.data
     other = set_memory_pixels(plan, AUTO)
-    memory = None if data.memory_pixels or find_engine_fault() else plan_memory(other)
+    memory = None if data.memory_pixels or find_decoder_fault() else plan_memory(other)
     if memory:
         faster = add_loading(other, free)
         saved_minutes = files - estimate(plan, faster).total_minutes

@@ -7,7 +7,7 @@ from resnet_recipes.base.cores import get_available_memory
 from resnet_recipes.base.errors import RecipeError, Value
 from resnet_recipes.base.text import Say, format_bytes
 from resnet_recipes.data.images.memory import compute_reserve
-from resnet_recipes.data.native import find_engine_fault
+from resnet_recipes.data.native import find_decoder_fault
 from resnet_recipes.data.sample import Sample
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
@@ -73,7 +73,7 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
     options = list_options(plan)
     if not options:
         return plan
-    if why := find_engine_fault():
+    if why := find_decoder_fault():
         clause = f"needs the native decoder, which {why}"
         raise RecipeError.of("data.memory_pixels", memory_pixels, clause, Value("0"))
     if memory_pixels != AUTO:

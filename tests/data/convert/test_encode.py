@@ -11,7 +11,7 @@ from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early
-from tests.data.loaders import requires_engine
+from tests.data.loaders import requires_decoder
 from tests.shared.images import encode_image, make_noise
 
 PIXELS = np.asarray(make_noise(8, 9).resize((90, 60)))
@@ -33,11 +33,11 @@ def test_encode_keeps_bytes_of_fitting_jpeg():
         assert encode(Picture(original), 0, options) == (JPEG, 60, 90, original)
 
 
-@pytest.mark.parametrize("is_built", [pytest.param(True, marks=requires_engine), False])
+@pytest.mark.parametrize("is_built", [pytest.param(True, marks=requires_decoder), False])
 def test_encode_rejects_damaged_jpeg_that_fits(is_built, monkeypatch):
     """Both decoders read all of a JPEG that is kept byte for byte."""
     if not is_built:
-        monkeypatch.setattr(native, "find_engine_fault", lambda: "was not built")
+        monkeypatch.setattr(native, "find_decoder_fault", lambda: "was not built")
     data = encode_image(PICTURE)
     tables = data.index(b"\xff\xda") + 6  # the first channel's Huffman tables
     damaged = data[:tables] + b"\x33" + data[tables + 1 :]  # tables that do not exist

@@ -11,16 +11,16 @@ from PIL import Image
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.images import NativeImages, use_engine
+from resnet_recipes.data.images import NativeImages, use_decoder
 from resnet_recipes.data.images.decode import ChangedError
 from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImages
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
-from resnet_recipes.data.native import Engine
+from resnet_recipes.data.native import NativeDecoder
 from resnet_recipes.methods.randaugment import RandAugment
-from tests.data.loaders import make_empty_rows, make_rows, requires_engine
+from tests.data.loaders import make_empty_rows, make_rows, requires_decoder
 from tests.shared.checks import get_error
 
-pytestmark = requires_engine
+pytestmark = requires_decoder
 
 CROP = TrainCrop(3, (0.08, 1.0), (0.75, 4 / 3), flip=True)
 KINDS = {"png.png": {}, "cmyk.jpg": {}, "gray.jpg": {}, "progressive.jpg": {"progressive": True}}
@@ -37,8 +37,8 @@ def files(image_folder: Path, tmp_path: Path) -> Files:
     return Files(Listing.of(tmp_path / "train"))
 
 
-def open_in_engine(*settings) -> Storage:
-    return use_engine(TrainImages(*settings), 2)
+def open_in_decoder(*settings) -> Storage:
+    return use_decoder(TrainImages(*settings), 2)
 
 
 def fill_all(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
@@ -48,27 +48,27 @@ def fill_all(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) 
     return rows.pixels
 
 
-def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
+def test_file_unreadable_for_a_moment_keeps_native_pixels(files, monkeypatch):
     images = TrainImages(files, CROP)
-    storage = use_engine(images, 2)
+    storage = use_decoder(images, 2)
     broken = 1
     expected = fill_all(storage, files)
     python = fill_all(images, files)
     assert not np.array_equal(python[broken], expected[broken])
     path = Path(files.path(broken))
-    engine_fill = Engine.fill
+    decoder_fill = NativeDecoder.fill
     calls = []
 
-    def fill(engine: Engine, *settings) -> np.ndarray:
-        calls.append(engine)
+    def fill(decoder: NativeDecoder, *settings) -> np.ndarray:
+        calls.append(decoder)
         if len(calls) > 1:
-            return engine_fill(engine, *settings)
+            return decoder_fill(decoder, *settings)
         away = path.rename(path.with_suffix(".away"))
-        status = engine_fill(engine, *settings)
+        status = decoder_fill(decoder, *settings)
         away.rename(path)
         return status
 
-    monkeypatch.setattr(Engine, "fill", fill)
+    monkeypatch.setattr(NativeDecoder, "fill", fill)
     assert np.array_equal(fill_all(storage, files), expected)
 
 
@@ -85,7 +85,7 @@ def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch):
 )
 def test_training_crops_equal_python_decoder(files, changes, reduce, side, most):
     crop = replace(CROP, **changes)
-    ours, python = (make(files, crop, None, reduce) for make in (open_in_engine, TrainImages))
+    ours, python = (make(files, crop, None, reduce) for make in (open_in_decoder, TrainImages))
     assert isinstance(ours, NativeImages)
     theirs = fill_all(python, files, side=side)
     difference = np.abs(fill_all(ours, files, side=side).astype(int) - theirs)
@@ -100,7 +100,7 @@ def test_training_crops_equal_python_decoder(files, changes, reduce, side, most)
 
 @pytest.mark.parametrize("bicubic", [False, True])
 def test_evaluation_crops_equal_python_decoder(files, bicubic):
-    ours = use_engine(EvalImages(files, 40, bicubic), 2)
+    ours = use_decoder(EvalImages(files, 40, bicubic), 2)
     theirs = EvalImages(files, 40, bicubic)
     assert isinstance(ours, NativeImages)
     assert np.array_equal(fill_all(ours, files), fill_all(theirs, files))
@@ -108,13 +108,13 @@ def test_evaluation_crops_equal_python_decoder(files, bicubic):
 
 def test_native_augmentation_equals_python(files):
     augment = RandAugment(augmentation_set="safe").augment_image()
-    pixels = fill_all(open_in_engine(files, CROP, None, False), files)
+    pixels = fill_all(open_in_decoder(files, CROP, None, False), files)
     for index in range(len(files)):
         rng = CROP.generator(make_rows(2, [index], [index % 2]), 0)
         pixels[index] = np.asarray(augment(Image.fromarray(pixels[index]), rng))
     others = ("png.png", "cmyk.jpg")
     jpegs = [not files.path(index).endswith(others) for index in range(len(files))]
-    ours = fill_all(open_in_engine(files, CROP, augment, False), files)
+    ours = fill_all(open_in_decoder(files, CROP, augment, False), files)
     assert np.array_equal(ours[jpegs], pixels[jpegs])
 
 
@@ -123,11 +123,11 @@ def test_unsupported_images_stay_in_python(files, tmp_path, request):
     for number in range(5):
         Image.new("RGB", (40, 40)).save(tmp_path / "pngs" / "a" / f"{number}.png")
     pngs = Files(Listing.of(tmp_path / "pngs"))
-    assert type(open_in_engine(files, CROP, lambda image, rng: image, True)) is TrainImages
-    assert type(open_in_engine(pngs, CROP)) is TrainImages
-    request.getfixturevalue("without_engine")
-    assert type(open_in_engine(files, CROP, None, True)) is TrainImages
-    assert type(use_engine(EvalImages(files, 40), 2)) is EvalImages
+    assert type(open_in_decoder(files, CROP, lambda image, rng: image, True)) is TrainImages
+    assert type(open_in_decoder(pngs, CROP)) is TrainImages
+    request.getfixturevalue("without_decoder")
+    assert type(open_in_decoder(files, CROP, None, True)) is TrainImages
+    assert type(use_decoder(EvalImages(files, 40), 2)) is EvalImages
 
 
 def test_damaged_file_is_named_as_in_python(files):
@@ -136,16 +136,16 @@ def test_damaged_file_is_named_as_in_python(files):
     data[-2:] = b"\0\0"
     path.write_bytes(data)
     sentences = []
-    for storage in (open_in_engine(files, CROP, None, True), TrainImages(files, CROP)):
+    for storage in (open_in_decoder(files, CROP, None, True), TrainImages(files, CROP)):
         error = get_error(UnreadableError, storage.fill, make_empty_rows(np.arange(8)))
         sentences.append(str(error))
     assert sentences[0] == sentences[1]
     rows = make_empty_rows(np.arange(4, 8))
-    assert fill(open_in_engine(files, CROP, None, True), rows, skip_bad=True) == [5]
+    assert fill(open_in_decoder(files, CROP, None, True), rows, skip_bad=True) == [5]
 
 
 def test_file_of_unlisted_size_is_reported(files):
     path = Path(files.path(3))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedError, match="when it was listed"):
-        open_in_engine(files, CROP, None, True).fill(make_empty_rows(np.arange(8)))
+        open_in_decoder(files, CROP, None, True).fill(make_empty_rows(np.arange(8)))

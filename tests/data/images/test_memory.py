@@ -32,7 +32,7 @@ from tests.data.loaders import (
     make_image,
     make_small_config,
     open_training,
-    requires_engine,
+    requires_decoder,
 )
 from tests.shared.images import encode_image
 
@@ -45,7 +45,7 @@ STEPS = 7  # more than two epochs of 41 images in batches of 12
 
 @pytest.fixture(scope="module")
 def mixed_images(image_folder: Path, tmp_path_factory) -> Path:
-    """The images of `image_folder`, small images, and images that the engine cannot decode."""
+    """The images of `image_folder`, small images, and images that only Python can decode."""
     root = tmp_path_factory.mktemp("mixed") / "images"
     shutil.copytree(image_folder, root)
     picture = make_image(7)
@@ -99,7 +99,7 @@ VARIANTS = {
 }
 
 
-@requires_engine
+@requires_decoder
 @pytest.mark.parametrize("name", VARIANTS)
 def test_memory_crops_equal_raw_beton_crops(mixed_images, raw_betons, name):
     changes, augment = VARIANTS[name]
@@ -107,7 +107,7 @@ def test_memory_crops_equal_raw_beton_crops(mixed_images, raw_betons, name):
     assert read_crops(make_memory_config(mixed_images, **changes), augment) == expected
 
 
-@requires_engine
+@requires_decoder
 def test_beton_memory_crops_equal_raw_copy(mixed_images, tmp_path):
     jpegs = ConvertOptions("jpg", shuffle=False, max_resolution=None, workers=1)
     original = convert_to_small_pages(mixed_images, tmp_path / "jpegs", jpegs)
@@ -117,16 +117,16 @@ def test_beton_memory_crops_equal_raw_copy(mixed_images, tmp_path):
     )
 
 
-def test_memory_crops_without_engine_equal_raw_beton_crops(
-    mixed_images, raw_betons, without_engine, monkeypatch
+def test_memory_crops_without_decoder_equal_raw_beton_crops(
+    mixed_images, raw_betons, without_decoder, monkeypatch
 ):
-    monkeypatch.setattr("resnet_recipes.data.native.find_engine_fault", lambda: "was not built")
+    monkeypatch.setattr("resnet_recipes.data.native.find_decoder_fault", lambda: "was not built")
     assert read_crops(make_memory_config(mixed_images)) == read_crops(
         make_small_config(raw_betons, "ffcv")
     )
 
 
-@requires_engine
+@requires_decoder
 def test_memory_crops_are_equal_across_ranks_and_resumes(mixed_images):
     config = make_memory_config(mixed_images)
     whole = read_crops(config)[:STEPS]
@@ -141,7 +141,7 @@ def copied_mixed_images(mixed_images: Path, tmp_path: Path) -> Path:
     return shutil.copytree(mixed_images, tmp_path / "images")
 
 
-@requires_engine
+@requires_decoder
 def test_image_is_decoded_once_for_two_loaders(copied_mixed_images):
     expected = read_crops(make_memory_config(copied_mixed_images))
     config = make_memory_config(copied_mixed_images, workers=2)
@@ -169,7 +169,7 @@ def _read_all(pickled: bytes) -> None:
         source.read(index)
 
 
-@requires_engine
+@requires_decoder
 def test_shrunk_images_are_shared_by_name(copied_mixed_images):
     files = Files.of(make_memory_config(copied_mixed_images), "train")
     name = f"test {os.getpid()}"
@@ -205,7 +205,7 @@ def _measure_kilobytes(process: int, name: str = "resnet-recipes ") -> tuple[int
     )
 
 
-@requires_engine
+@requires_decoder
 def test_two_ranks_share_one_copy(mixed_images):
     config = make_small_config(mixed_images, memory_pixels=90)  # no image is larger
     context = multiprocessing.get_context("fork")
@@ -239,7 +239,7 @@ def free_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
-@requires_engine
+@requires_decoder
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("augment", [None, Darken()])
 def test_images_whose_memory_was_freed_are_decoded_again(
@@ -253,7 +253,7 @@ def test_images_whose_memory_was_freed_are_decoded_again(
             assert read_batches(loader) == expected
 
 
-@requires_engine
+@requires_decoder
 def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory):
     source = open_shrunk(mixed_images, 90, "freed")
     name = "test freed"
@@ -274,7 +274,7 @@ def test_image_memory_is_freed_when_system_runs_short(mixed_images, free_memory)
     assert 1024 * (before - _measure_kilobytes(os.getpid(), name)[0]) == freed
 
 
-@requires_engine
+@requires_decoder
 def test_image_memory_stays_after_another_process_freed(mixed_images, free_memory, monkeypatch):
     source = open_shrunk(mixed_images, 90, "twice")
     expected = read_shrunk(source)
@@ -285,7 +285,7 @@ def test_image_memory_stays_after_another_process_freed(mixed_images, free_memor
     assert source._arrays["counts"].tolist() == [*counts[:2], 1, counts[3]]
 
 
-@requires_engine
+@requires_decoder
 def test_image_memory_is_constant_once_filled(mixed_images):
     with closing(open_training(make_memory_config(mixed_images))) as loader:
         batches = loader.batches()
@@ -297,7 +297,7 @@ def test_image_memory_is_constant_once_filled(mixed_images):
     assert {*sizes[2:]} == {sizes[2]}
 
 
-@requires_engine
+@requires_decoder
 @pytest.mark.parametrize("left", [0, 2])
 def test_images_beyond_memory_are_decoded_each_time(mixed_images, raw_betons, monkeypatch, left):
     free = itertools.chain([1 << 30] * (2 + left), itertools.repeat(0))
@@ -308,7 +308,7 @@ def test_images_beyond_memory_are_decoded_each_time(mixed_images, raw_betons, mo
     )
 
 
-@requires_engine
+@requires_decoder
 def test_exhausted_image_memory_accepts_no_more_images(mixed_images, monkeypatch):
     """A fifth of the memory that was free at first stays free for other programs."""
     free = {"bytes": 1000}
@@ -358,7 +358,7 @@ def read_error(config: DataConfig, spoil: Callable[[], object]) -> str:
         return str(loader.source.skipped)
 
 
-@requires_engine
+@requires_decoder
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("action", ["error", "skip"])
 def test_hostile_images_fail_in_memory_as_from_files(mixed_images, tmp_path, name, action):

@@ -1,4 +1,4 @@
-"""Images are shrunk by area means, bit-identically in the engine and in Python."""
+"""Images are shrunk by area means, bit-identically in the native decoder and in Python."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Picture, Pixels
 from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
-from tests.data.loaders import requires_engine
+from tests.data.loaders import requires_decoder
 from tests.data.native.batch import JPEGS, decode_with_pillow
 from tests.shared.images import encode_image, make_photo
 
@@ -41,10 +41,10 @@ def shrink_in_loops(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     return np.rint(shrink_lines(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
 
 
-@pytest.fixture(params=[pytest.param("engine", marks=requires_engine), "python"])
+@pytest.fixture(params=[pytest.param("native", marks=requires_decoder), "python"])
 def shrink_with(request, monkeypatch):
     if request.param == "python":
-        monkeypatch.setattr(native, "find_engine_fault", lambda: "was not built")
+        monkeypatch.setattr(native, "find_decoder_fault", lambda: "was not built")
 
 
 @pytest.mark.parametrize(("before", "after"), SIZES)
@@ -60,7 +60,7 @@ def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrink_with):
     assert np.array_equal(pixels, shrink_in_loops(decode_with_pillow(data), 70, 99))
 
 
-@requires_engine
+@requires_decoder
 @pytest.mark.parametrize("kind", sorted({*JPEGS} - {"with EXIF"}))
 def test_jpeg_check_rejects_exactly_what_decoding_rejects(kind):
     data = encode_image(make_photo(), **JPEGS[kind])
@@ -74,7 +74,7 @@ def test_jpeg_check_rejects_exactly_what_decoding_rejects(kind):
     Picture(data).check()
 
 
-def test_shrunk_image_without_engine_equals_pillow(shrink_with):
+def test_shrunk_image_without_decoder_equals_pillow(shrink_with):
     data = encode_image(make_photo().convert("CMYK"))
     assert np.array_equal(
         Picture(data).shrink(75, 105), shrink_in_loops(decode_with_pillow(data), 75, 105)

@@ -27,7 +27,7 @@ from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import BatchOrder
-from tests.data.loaders import copy_batches, make_small_config, requires_engine
+from tests.data.loaders import copy_batches, make_small_config, requires_decoder
 from tests.shared.checks import is_identical
 
 
@@ -221,21 +221,21 @@ def wrap_fill(fill: Callable, decoded: Counter) -> Callable:
 
 @pytest.fixture(
     params=[
-        pytest.param("files", marks=requires_engine),
-        pytest.param("beton", marks=requires_engine),
+        pytest.param("files", marks=requires_decoder),
+        pytest.param("beton", marks=requires_decoder),
         "python",
     ]
 )
 def loader_case(
     request: pytest.FixtureRequest, image_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> LoaderCase:
-    """Class folders and .beton files with the engine, and class folders in Python."""
+    """Class folders and .beton files with the native decoder, and class folders in Python."""
     decoded = Counter()
     kind = request.param
     for storage in (NativeImages, TrainImages):
         monkeypatch.setattr(storage, "fill", wrap_fill(storage.fill, decoded))
     if kind == "python":
-        request.getfixturevalue("without_engine")
+        request.getfixturevalue("without_decoder")
     in_threads = kind != "python"  # images decoded by processes could not be counted here
     root, backend = image_folder, "torchvision"
     if kind == "beton":

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.native import Engine
+from resnet_recipes.data.native import NativeDecoder
 from resnet_recipes.data.native.rows import make_blank_rows
 from tests.shared.tables import parse_rows, parse_settings
 
@@ -57,10 +57,10 @@ class Batch:
         for name, column in columns.items():
             self.rows[name] = column
 
-    def fill(self, engine: Engine) -> np.ndarray:
-        assert engine.wait(engine.submit(self.rows), 60)
+    def fill(self, decoder: NativeDecoder) -> np.ndarray:
+        assert decoder.wait(decoder.submit(self.rows), 60)
         return self.rows["status"]
 
-    def decode(self, engine: Engine) -> np.ndarray:
-        assert not self.fill(engine).any()
+    def decode(self, decoder: NativeDecoder) -> np.ndarray:
+        assert not self.fill(decoder).any()
         return self.pixels

@@ -17,7 +17,7 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.data import native as known
-from resnet_recipes.data.native import PATH, UnavailableError, find_engine_fault, load_library
+from resnet_recipes.data.native import PATH, UnavailableError, find_decoder_fault, load_library
 from resnet_recipes.data.native import rows as native_rows
 from resnet_recipes.doctor.native import check_native
 from tests.data.loaders import make_small_config
@@ -34,7 +34,7 @@ def test_stored_checksums_equal_checksums_of_pillow_pixels(name):
 
 
 @pytest.fixture
-def reload_library(require_engine):
+def reload_library(require_decoder):
     """Load the library again, during and after the test."""
     load_library.cache_clear()
     yield
@@ -43,7 +43,7 @@ def reload_library(require_engine):
 
 def test_library_with_other_pixels_is_not_used(reload_library, image_folder, monkeypatch):
     monkeypatch.setitem(known.PIXELS, "gray", (0, *known.PIXELS["gray"][1:]))
-    assert "decodes wrong pixels (gray cropped; 1 of 30 trials)" in find_engine_fault()
+    assert "decodes wrong pixels (gray cropped; 1 of 30 trials)" in find_decoder_fault()
     (note,) = data.survey_images(make_small_config(image_folder)).notes
     assert "in Python, at less than 40% of the speed: the native decoder with " in note.text
     assert (
@@ -55,7 +55,7 @@ def test_library_with_other_pixels_is_not_used(reload_library, image_folder, mon
 @pytest.mark.skipif(not PATH.exists(), reason="it was not built")
 def test_native_library_is_available():
     """Without this, other tests would be skipped, and runs would decode slowly without an error."""
-    assert find_engine_fault() == ""
+    assert find_decoder_fault() == ""
 
 
 def test_library_without_a_function_is_rejected():
@@ -72,7 +72,7 @@ def test_library_with_moved_fields_is_rejected(reload_library, monkeypatch):
     fields = {"names": [others.get(name, name) for name in row.names], "formats": kinds}
     moved = np.dtype(fields | {"offsets": places, "itemsize": row.itemsize})
     monkeypatch.setattr(native_rows, "_ROW", moved)
-    assert "built from other sources; reinstall" in find_engine_fault()
+    assert "built from other sources; reinstall" in find_decoder_fault()
 
 
 SONAME = "libjpeg.so.62"
@@ -148,7 +148,7 @@ def link_library(folder: Path, name: str, library: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_library_is_bit_identical_with_another_libjpeg(require_engine, wheels, job, tmp_path):
+def test_library_is_bit_identical_with_another_libjpeg(require_decoder, wheels, job, tmp_path):
     _, right = decode_with(PATH, job, link_library(tmp_path, SONAME, wheels))
     assert right
 

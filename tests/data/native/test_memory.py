@@ -1,13 +1,13 @@
-"""The engine reads images in memory that are present, absent, or freed meanwhile."""
+"""The native decoder reads images in memory that are present, absent, or freed meanwhile."""
 
 import numpy as np
 import pytest
 
-from resnet_recipes.data.native import Engine
+from resnet_recipes.data.native import NativeDecoder
 from resnet_recipes.data.native.rows import Status, make_blank_rows
-from tests.data.loaders import requires_engine
+from tests.data.loaders import requires_decoder
 
-pytestmark = requires_engine
+pytestmark = requires_decoder
 
 HEIGHT, WIDTH, SIDE = 3000, 4000, 64
 
@@ -36,7 +36,7 @@ class Memory:
         return row
 
     def read(self) -> np.ndarray:
-        Engine(1).fill(self.make_row(), np.zeros(1, bool))
+        NativeDecoder(1).fill(self.make_row(), np.zeros(1, bool))
         return self.pixels.copy()
 
 
@@ -65,12 +65,12 @@ def test_image_beyond_capacity_is_read_again(memory):
 def test_image_freed_during_read_is_read_again(memory):
     expected = memory.pixels.copy()
     row = memory.make_row()
-    engine = Engine(1)
-    ticket = engine.submit(row)
+    decoder = NativeDecoder(1)
+    ticket = decoder.submit(row)
     while row["status"][0] == Status.WAITING:
         pass  # waits until a thread has started
     memory.counts[1] = 0
     memory.kept[-memory.kept.size // 2 :] = 0
-    assert engine.wait(ticket, 60.0)
+    assert decoder.wait(ticket, 60.0)
     assert row["status"][0] == Status.DONE
     assert np.array_equal(memory.pixels, expected)

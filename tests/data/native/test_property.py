@@ -71,18 +71,18 @@ def make_random_case(kinds: list, rng: np.random.Generator) -> CropCase:
     )
 
 
-def fill_case(engine, case: CropCase) -> tuple[Status, np.ndarray]:
+def fill_case(decoder, case: CropCase) -> tuple[Status, np.ndarray]:
     columns = {name: getattr(case, name) for name in ("box", "full_size", "mirror", "filter")}
     batch = Batch([case.data], case.side, **columns)
-    return Status(batch.fill(engine)[0]), batch.pixels[0]
+    return Status(batch.fill(decoder)[0]), batch.pixels[0]
 
 
 @pytest.mark.parametrize("seed", range(max(1, CASES // 500)))
-def test_random_jpegs_equal_pillow_for_any_crop(engine, seed):
+def test_random_jpegs_equal_pillow_for_any_crop(decoder, seed):
     rng = np.random.default_rng(seed)
     for _ in range(min(CASES, 500)):
         case = make_random_case(USUAL + GRAY, rng)
-        status, ours = fill_case(engine, case)
+        status, ours = fill_case(decoder, case)
         assert status == Status.DONE
         # Decoded pixels are identical. Resizing rounds once per direction, differently in each
         # decoder: one gray level each time.
@@ -90,11 +90,11 @@ def test_random_jpegs_equal_pillow_for_any_crop(engine, seed):
         assert apart <= (0 if case.shrink else 2), case
 
 
-def test_unusual_sampling_is_decoded_by_pillow(engine):
+def test_unusual_sampling_is_decoded_by_pillow(decoder):
     rng = np.random.default_rng(1)
     for _ in range(100):
         case = make_random_case(OTHER, rng)
-        status, pixels = fill_case(engine, case)
+        status, pixels = fill_case(decoder, case)
         assert status == Status.FOREIGN
         assert (pixels == 77).all()
         left, top, width, height = case.box

@@ -28,9 +28,9 @@ def _assume_32_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "SMT", Path("/nowhere"))
     monkeypatch.setattr(memory, "get_available_memory", lambda: 10**12)
     monkeypatch.setattr(
-        sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (0.5, 0.1, 2.0))
+        sample, "CROP_MILLISECONDS", dict.fromkeys(("native", "Python"), (0.5, 0.1, 2.0))
     )
-    monkeypatch.setattr(loading, "find_engine_fault", lambda: "")
+    monkeypatch.setattr(loading, "find_decoder_fault", lambda: "")
     monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus(8))
 
 
@@ -146,15 +146,15 @@ def test_add_loading_sums_both_times_on_cpu(monkeypatch):
     assert speeds.total_images_per_second == pytest.approx(1 / (0.001 + FILES / 16))
 
 
-@pytest.mark.parametrize("why", ["memory", "engine", "enabled"])
+@pytest.mark.parametrize("why", ["memory", "native", "enabled"])
 def test_find_gain_suggests_no_setting_without_gain(why, monkeypatch):
     plan = plan_imagenet("mild cache=352" if why == "enabled" else "mild", 8)
     if why == "memory":
         monkeypatch.setattr(memory, "get_available_memory", lambda: 10**11)
-    if why == "engine":
-        monkeypatch.setattr(loading, "find_engine_fault", lambda: "was not built")
+    if why == "native":
+        monkeypatch.setattr(loading, "find_decoder_fault", lambda: "was not built")
     monkeypatch.setattr(
-        sample, "CROP_MILLISECONDS", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0))
+        sample, "CROP_MILLISECONDS", dict.fromkeys(("native", "Python"), (0.5, 0.5, 2.0))
     )
     gain = find_gain(plan, make_fast_gpus(plan))
     assert gain.minutes_without_loading < gain.minutes_in_memory

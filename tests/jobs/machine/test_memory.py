@@ -18,7 +18,7 @@ def set_free_memory(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) ->
     """Set the memory in bytes that is free for images, in addition to batches."""
     monkeypatch.setattr(memory, "get_available_memory", lambda: free + plan.batch_memory + 10**10)
     monkeypatch.setattr(memory, "compute_reserve", lambda available: 10**10)
-    monkeypatch.setattr(memory, "find_engine_fault", lambda: "")
+    monkeypatch.setattr(memory, "find_decoder_fault", lambda: "")
 
 
 def compute_needed(pixels: int) -> float:
@@ -70,9 +70,9 @@ def test_memory_plan_without_free_memory_keeps_no_images(monkeypatch):
     assert (memory_plan.usable_bytes, memory_plan.fraction) == (0, 0.0)
 
 
-def test_resolve_memory_pixels_rejects_machine_without_engine(monkeypatch):
+def test_resolve_memory_pixels_rejects_machine_without_decoder(monkeypatch):
     plan = plan_imagenet("mild cache=352", 8)
-    monkeypatch.setattr(memory, "find_engine_fault", lambda: "was not built")
+    monkeypatch.setattr(memory, "find_decoder_fault", lambda: "was not built")
     with pytest.raises(RecipeError, match="needs the native decoder, which was not built"):
         resolve_memory_pixels(plan, print)
 

@@ -31,7 +31,7 @@ from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.summary import time_epochs
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
-from tests.data.loaders import requires_engine
+from tests.data.loaders import requires_decoder
 from tests.jobs.small_runs import copy_as_killed, read_state
 from tests.shared.checks import get_error
 from tests.shared.images import create_random_images
@@ -238,9 +238,9 @@ def test_timed_parts_of_run_write_no_results(launcher, new_run):
     assert not (folder / "summary.json").exists()
 
 
-@requires_engine
+@requires_decoder
 def test_run_in_memory_equals_run_on_raw_beton(launcher, new_run, tmp_path):
-    """The engine augments; validation images are also shrunk."""
+    """The native decoder augments; validation images are also shrunk."""
     images = create_random_images(tmp_path / "images", train=3)
     raw = tmp_path / "raw"
     convert(images, raw, ConvertOptions("raw", max_resolution=30, shuffle=False), do_nothing)

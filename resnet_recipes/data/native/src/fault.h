@@ -1,4 +1,4 @@
-// Reading a mapped file that has been truncated raises SIGBUS; the engine's threads convert it to a status.
+// Reading a mapped file that has been truncated raises SIGBUS; the decoder's threads convert it to a status.
 #pragma once
 #include <csetjmp>
 
