@@ -216,7 +216,7 @@ def _find_changes(recipe: Recipe) -> dict[str, str]:
 
 
 def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
-    """Train `recipe` in this process, on one device, and return the run.
+    """Train `recipe` in this process, on one device and return the run.
 
     Progress goes to stderr. Ctrl-C, the stop button of a notebook and SIGTERM save a checkpoint.
     The signal is then delivered again, so that a loop over seeds also ends. `resnet-train --resume

@@ -74,7 +74,7 @@ def build_resnet(
     """Return a torchvision ResNet, optionally with another stem, width or number of input channels.
 
     Names and initialization match torchvision. With one input channel, the network takes gray
-    images [N, 1, H, W], and averages the channels of others.
+    images [N, 1, H, W] and averages the channels of others.
     """
     import torchvision
     from torchvision.models.resnet import BasicBlock, Bottleneck

@@ -146,7 +146,7 @@ def count_steps_per_epoch(examples: int, global_size: int) -> int:
 
 @dataclass(frozen=True)
 class Horizon:
-    """The duration of a run, in which other durations are converted to steps."""
+    """The duration of a run; converts other durations to steps."""
 
     total_steps: int
     steps_per_epoch: int

@@ -1,4 +1,4 @@
-"""Run several checks, and raise all of their problems at once."""
+"""Run several checks and raise all of their problems at once."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar

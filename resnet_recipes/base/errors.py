@@ -267,7 +267,7 @@ def to_text(value: object) -> str:
 class RecipeError(Exception):
     """Problems that prevent a command from starting.
 
-    They are in the command or its recipe; those of a NotReadyError are in the data or the machine.
+    They are in the command or its recipe; a NotReadyError has problems of the data or the machine.
     """
 
     exit_code = ExitCode.RECIPE

@@ -1,1 +1,1 @@
-"""Read the arguments of commands, and print tables and help pages."""
+"""Read the arguments of commands and print tables and help pages."""

@@ -100,7 +100,7 @@ def parse_arguments(
     check: Check = lambda arguments: arguments,
     check_settings: Callable[[Arguments], object] = lambda arguments: None,
 ) -> Arguments:
-    """Separate flags from other arguments, and return what `check` returns for them.
+    """Separate flags from other arguments and return what `check` returns for them.
 
     `check_settings`, which takes seconds, is called only to list further problems. Raises
     RecipeError with a correction for each mistake, and with the problems of both checks.

@@ -147,7 +147,7 @@ def _find_unused(recipe: "Recipe", arguments: Arguments) -> Iterator[str]:
 
 
 def _check_machine(recipe: "Recipe", wrong: Iterable[str], arguments: Arguments) -> None:
-    """Raise RecipeError if a command lacks what a recipe needs, except for wrong settings."""
+    """Raise RecipeError if this machine cannot run the recipe; skip wrong settings."""
     from resnet_recipes.jobs import new_run
 
     if arguments.command != "resnet-recipes job" and "--cfg" not in arguments:
@@ -179,7 +179,7 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
 
 
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
-    """Return the best recipe for a budget, and report the reason."""
+    """Return the best recipe for a budget and report the reason."""
     from resnet_recipes.jobs.candidates import find_candidates
     from resnet_recipes.jobs.machine.measure import UNKNOWN_TIME
 

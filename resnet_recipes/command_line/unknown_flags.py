@@ -121,7 +121,7 @@ def _find_flag(key: str, value: str, takes: Mapping[str, str]) -> str:
 
 
 def _find_similar_flag(flag: str, value: str, usage: Usage) -> str:
-    """Return the flag with a similar name, or the only one that starts with it, and its value."""
+    """Return the flag with a similar name, or the only flag that starts with it, and its value."""
     forms = usage.placeholders
     flags = {to_key(name): name for name in (*forms, "--help")}
     started = [name for name in forms if name.startswith(flag) and (value or not forms[name])]

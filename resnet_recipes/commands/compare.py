@@ -177,7 +177,7 @@ def _compare_groups(
 
 
 def restore_epochs(rows: SettingRows, settings: Sequence[dict[str, str]]) -> SettingRows:
-    """Return the rows; one with durations that epochs= can set has its name and values."""
+    """Return the rows; durations that epochs= can set are shown as epochs."""
     is_typed = {values.get("scale_schedule_ratio") for values in settings} == {"1.0"}
     return [
         ("epochs", [value.removesuffix("ep") for value in values])

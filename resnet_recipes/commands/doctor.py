@@ -114,7 +114,7 @@ def check(arguments: Arguments) -> tuple[str, Path | None, list[str]]:
 
 
 def run(arguments: Arguments, topic: str, path: Path | None, settings: list[str]) -> int:
-    """Check one topic (default: all but data), and print the findings; 3 if a fix is required."""
+    """Check one topic (default: all but data) and print the findings; 3 if a fix is required."""
     if path and "--fix-val" in arguments:
         return _fix_val(path, arguments)
     findings = _check_topics(topic, path, arguments, settings)
@@ -123,7 +123,7 @@ def run(arguments: Arguments, topic: str, path: Path | None, settings: list[str]
 
 
 def _check_paths(topic: str, paths: Sequence[str]) -> None:
-    """Raise RecipeError unless the paths are those that a topic takes."""
+    """Raise RecipeError unless the topic takes these paths."""
     from resnet_recipes.data.root import find_root_problem
 
     if topic in ("native", "gpu") and paths:

@@ -91,7 +91,7 @@ def check(arguments: Arguments) -> None:
 
 
 def run(arguments: Arguments) -> int:
-    """Evaluate, and print the result."""
+    """Evaluate and print the result."""
     first, *rest = arguments.positional
     sources = [first, *filter(is_run, rest)]
     changes = [argument for argument in rest if not is_run(argument)]

@@ -1,4 +1,4 @@
-"""`resnet-recipes export RUN`: write a trained network for another program, and check it."""
+"""`resnet-recipes export RUN`: write a trained network for another program and check it."""
 
 import re
 import shlex

@@ -21,7 +21,7 @@ USAGE = Usage(
 
 
 def check(arguments: Arguments) -> None:
-    """Compose each file, and print the valid ones. Raises the problems of all files."""
+    """Compose each file and print the valid ones. Raises the problems of all files."""
     if folder := next(filter(os.path.isdir, arguments.positional), ""):
         command = Command.of("resnet-recipes", "validate", "--recipes", folder)
         raise RecipeError.of(folder, None, "is a folder, not a recipe", command)

@@ -256,7 +256,7 @@ class DataFacts:
 
     @property
     def augments_images(self) -> bool:
-        """Whether this backend decodes images one by one, and so can augment each."""
+        """Whether this backend decodes images one by one and so can augment each."""
         return self.backend in ("torchvision", "ffcv")
 
 

@@ -37,7 +37,7 @@ DEMO_FACTS = DataFacts(
 def write(
     folder: Path, seed: int = 0, train_images: int = TRAIN_IMAGES, val_images: int = VAL_IMAGES
 ) -> Path:
-    """Write train/CLASS/*.jpg and val/CLASS/*.jpg to `folder` unless it exists, and return it.
+    """Write train/CLASS/*.jpg and val/CLASS/*.jpg to `folder` unless it exists; return it.
 
     Takes about ten seconds. Each image depends only on its class, number and `seed`. The folder is
     created completely or not at all.

@@ -101,7 +101,7 @@ def count_occurrences(order: np.ndarray) -> np.ndarray:
 
 
 def _find_positions(batching: Batching, step: int, repeats: int) -> np.ndarray:
-    """Return this rank's positions in an order in which each image occurs `repeats` times in a row.
+    """Return this rank's positions in an order where each image occurs `repeats` times in a row.
 
     Copies of an image go to different micro-batches, as the samplers of timm and torchvision assign
     them to ranks with one micro-batch each. So neither BatchNorm statistics nor MixUp see two

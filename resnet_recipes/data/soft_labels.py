@@ -141,7 +141,7 @@ class SoftLabelArrays(NamedTuple):
             raise ValueError("its tensors do not belong to these images")
         if self.find_missing_epochs():
             raise ValueError("it was changed after it was written")
-        # a float64 sum is finite if all values are, and needs no memory
+        # a float64 sum is finite if all values are and needs no memory
         if not np.isfinite(self.values.sum(dtype=np.float64)) or self.classes.max() >= classes:
             raise ValueError("it has outputs that are not finite numbers, or of no class")
 

@@ -197,7 +197,7 @@ class CheckedImage(NamedTuple):
 
 
 def check_image(path: Path | str) -> CheckedImage:
-    """Read and decode one file as training does, and return its problems."""
+    """Read and decode one file as training does and return its problems."""
     digest = b""
     try:
         data = read_file(path)

@@ -1,4 +1,4 @@
-"""Find GPUs that torch cannot use, and machines on which this program was never tested."""
+"""Find GPUs that torch cannot use, and machines that were never tested."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Export a trained network, and check that the target program gives the same outputs."""
+"""Export a trained network and check that the target program gives the same outputs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress

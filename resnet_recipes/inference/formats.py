@@ -303,7 +303,7 @@ def format_usage(network: Network, to: str, any_size: bool) -> str:
 
 
 def export(network: Network, to: str, folder: Path) -> Program:
-    """Write a network to an empty folder, and return it as read back by the target program.
+    """Write a network to an empty folder and return it as read back by the target program.
 
     Raises OSError, or TrainingError if the format does not support the network.
     """

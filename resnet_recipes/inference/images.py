@@ -57,7 +57,7 @@ def open_labeled(
 ) -> EvalLoader:
     """Open the labeled images at `config.root`: the validation split, or all without splits.
 
-    Class folders are matched by name, and may be some of the network's classes. Without names
+    Class folders are matched by name and may be some of the network's classes. Without names
     (`classes` is empty), their number must match, or they must be some of the 1,000 ImageNet
     classes. Raises NotReadyError if there are no images or their classes do not match, OSError if
     a folder cannot be read.

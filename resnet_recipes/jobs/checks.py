@@ -17,7 +17,7 @@ VALIDATION_SECONDS = 5.0  # decoding validation images before each run
 
 
 def try_run(plan: Plan, say: Say) -> None:
-    """Decode images, train the last steps of a run, and evaluate and save once.
+    """Decode images, train the last steps of a run, evaluate once and save once.
 
     Nothing is kept, except the logs if a rank fails. Raises NotReadyError if images cannot be read,
     NotDoneError if a rank fails or is stopped.

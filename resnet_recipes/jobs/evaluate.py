@@ -65,7 +65,7 @@ def get_result_path(folder: Path, number: int, rank: int) -> Path:
 
 
 def run_task(process: RankProcess) -> int:
-    """Evaluate a rank's part of the images at each size, and write the results to files."""
+    """Evaluate a rank's part of the images at each size and write the results to files."""
     task = read_task(process.folder)
     recipe = frozen_recipe.read(process.folder / CONFIG)
     # this comes first, because kernels are compared on the current GPU

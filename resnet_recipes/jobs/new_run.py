@@ -164,7 +164,7 @@ def check_name(run: RunConfig) -> None:
 
 
 def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
-    """Create the run folder, with everything known before the start, and return it locked.
+    """Create the run folder, with everything known before the start; return it locked.
 
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name. It is locked from the start, so that no other command with this name replaces it before

@@ -96,7 +96,7 @@ def find_match(composed: Composed, say: Say) -> Path | None:
 
 
 def continue_run(folder: Path, changes: RunChanges, say: Say) -> LockedFolder | None:
-    """Prepare a run folder to continue with changed settings, and return it.
+    """Prepare a run folder to continue with changed settings; return it.
 
     None if the run is finished. Raises the same errors as `check_resume`.
     """
@@ -149,7 +149,7 @@ def _check_checkpoints(folder: Path) -> None:
     """Raise NotReadyError if the checkpoints of a run are gone or damaged.
 
     The first checkpoint is on disk when a second one is saved, or when a stopped run has ended. A
-    run that was killed earlier may have no checkpoint, and starts from zero.
+    run that was killed earlier may have no checkpoint and then starts from zero.
     """
     restart = suggest_restart(folder)
     try:
@@ -219,7 +219,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     elif (folder / SUMMARY).exists():
         advice = Command.of("resnet-train", str(config), f"model.weights={folder}", *settings)
     changed = find_setting_problems(asdict(original), recipe)
-    for problem in wrong:  # a suggested setting may also be one that a run keeps
+    for problem in wrong:  # the suggestion may also be a setting that a run keeps
         others = [_apply_changes(original, [change])[0] for change in problem.changes]
         keeps = any(any(find_setting_problems(asdict(original), other)) for other in others)
         problems.append(problem._replace(fix=advice) if keeps else problem)

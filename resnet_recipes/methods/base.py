@@ -119,7 +119,7 @@ class Method(Section):
     # The card of the method prints these four.
     cost: ClassVar[str]  # added time and memory
     gain: ClassVar[str]  # published gains, with sources
-    avoid_when: ClassVar[str]  # cases in which to omit the method
+    avoid_when: ClassVar[str]  # when to omit the method
     inference: ClassVar[str] = "costs nothing."  # added inference cost
     conflicts: ClassVar[Mapping[str, str]] = {}  # method that it cannot be combined with -> reason
     # its modules use the global torch generator, which is then seeded at every step

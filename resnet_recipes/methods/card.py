@@ -33,7 +33,7 @@ class Card(NamedTuple):
     details: tuple[str, ...]  # paragraphs: the definition, and the differences from the source
     cost: str
     gain: str  # published gains, with the source
-    avoid_when: str  # cases in which to omit the method
+    avoid_when: str  # when to omit the method
     settings: tuple[Setting, ...]
 
 

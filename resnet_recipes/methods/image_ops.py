@@ -11,7 +11,7 @@ from PIL import Image, ImageEnhance, ImageOps
 #: Operations whose value is a factor: 1 leaves the image unchanged.
 ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 
-#: Each operation takes an RGB image and a value in its unit, and returns a new image of the same
+#: Each operation takes an RGB image and a value in its unit and returns a new image of the same
 #: size. Operations that move pixels also take a filter and the color outside the image.
 ImageOp = Callable[..., Image.Image]
 

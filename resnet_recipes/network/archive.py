@@ -121,7 +121,7 @@ def is_plain_recipe(value: object, depth: int = _MAX_RECIPE_DEPTH) -> bool:
 
 
 def _check_archive(path: Path, check_crc: bool) -> bool:
-    """Check a file, and return whether it is a zip. Raises ArchiveError if it is not safe.
+    """Check a file and return whether it is a zip. Raises ArchiveError if it is not safe.
 
     A safe file is uncompressed and within the limits, and its pickles name only tensors.
     """

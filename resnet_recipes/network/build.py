@@ -45,7 +45,7 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
     """Return the network on the CPU, initialized as in the recipe.
 
     The torchvision ResNets are "v1.5", with the stride in the 3x3 convolution. The weights depend
-    on the seed, and may differ between kinds of processors.
+    on the seed and may differ between kinds of processors.
     """
     torch.manual_seed(seed)
     model = backbones.build(config.name, num_classes, config.arguments)

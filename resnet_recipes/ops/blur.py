@@ -25,7 +25,7 @@ def unfused(x: Tensor, stride: Stride = 1) -> Tensor:
     Two 2x2 averages are the same filter, but took 17 times as long on an H200. Their gradient is
     wrong in channels_last on GPUs up to torch 2.12 (pytorch/pytorch#188344). A strided blur in bf16
     on a CPU sums in float32 and rounds once. The torch 2.15 gradient rounds after each term on a
-    CPU without AVX-512 BF16, and takes 12 to 100 times as long on a CPU with it.
+    CPU without AVX-512 BF16 and takes 12 to 100 times as long on a CPU with it.
     """
     if x.device.type != "cpu" or x.dtype != torch.bfloat16 or stride in (1, (1, 1)):
         return F.conv2d(x, _make_kernel(x), stride=stride, padding=1, groups=x.shape[1])

@@ -31,7 +31,7 @@ def capture(pool: Any = None) -> Iterator[torch.cuda.CUDAGraph]:
 def _close_by_private_function(pool: tuple[int, int]) -> None:
     """Close the memory pool of a failed capture with a private torch function.
 
-    torch may leave it open, and would then not reuse memory of other streams.
+    torch may leave it open and would then not reuse memory of other streams.
     """
     # fails if the pool is closed, or torch has no such function
     with suppress(RuntimeError, AttributeError):

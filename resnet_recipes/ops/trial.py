@@ -53,7 +53,7 @@ def read_verdicts(operations: Sequence[str], device: torch.device, dtype: torch.
 def run_trials(
     operations: Sequence[str], device: torch.device, dtype: torch.dtype, reference: torch.device
 ) -> Verdicts:
-    """Compare each operation with plain torch on `reference`, and return the verdicts.
+    """Compare each operation with plain torch on `reference` and return the verdicts.
 
     A process ends at its first failure, because its GPU context may be broken; a new one continues.
     """

@@ -110,7 +110,7 @@ def open_teachers(
 
 
 def make_missing_teacher_problem(method: type[Method]) -> Problem:
-    """Return the problem of a method for which the recipe names no trained network."""
+    """Return the problem of a method whose trained network the recipe does not name."""
     key = f"methods.{method.name}.{method.network_setting}"
     fix = Hint(f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME")
     return Problem(key, None, "name a trained network", fix, kind=Kind.MISSING)
@@ -212,7 +212,7 @@ def make_cycle(plan: Plan, epochs: int) -> Plan:
 
 
 def find_soft_label_problems(plan: Plan) -> Iterator[Problem]:
-    """Yield the problems of settings with which outputs cannot be stored per image."""
+    """Yield the problems of settings that prevent storing outputs per image."""
     for method in plan.new_stack():
         if method.provides("transform_batch") and method.changes == "images":
             clause = (

@@ -58,7 +58,7 @@ def compose(
     folder: Path | Library | None = None,
     needs_data: bool = True,
 ) -> Composed:
-    """Compose a recipe by name or path, apply changes, and check it.
+    """Compose a recipe by name or path, apply changes and check it.
 
     Changes have the form of command-line arguments: "optimizer.lr=1.0", "~methods.ema",
     "epochs=18". `folder` contains the user's recipes (default: ./recipes), or is a Library. Without

@@ -90,7 +90,7 @@ class Pace:
     def observe(self, done: int, seconds_per_step: float, is_settled: bool) -> None:
         """Add a logged interval that ends after `done` steps.
 
-        `is_settled`: the interval has one image size, and is not the first at this size.
+        `is_settled`: the interval has one image size and is not the first at this size.
         """
         new = seconds_per_step / (self._facts.pflops(done) - self._facts.pflops(done - 1))
         if is_settled and self._is_settled and self._seconds is not None:

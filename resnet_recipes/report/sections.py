@@ -200,7 +200,7 @@ def _iterate_facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
 
 
 def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
-    """Yield the commands that resume unfinished runs, and one that uses the best run."""
+    """Yield the commands that resume unfinished runs, and a command that uses the best run."""
     resumable = [run for run in runs if run.resumable]
     for run in resumable[:MAX_RESUMABLE]:
         yield f"Next: {run.resume} ({run.state} at {run.progress})"

@@ -74,7 +74,7 @@ class StepMetrics(NamedTuple):
 #: Keys with text values; other values are numbers or booleans, or null for non-finite numbers.
 _TEXT_KEYS = {"kind", "devices", "path", "text", "reason"}
 
-#: Keys of all records. A record in which a required key is absent or null is rejected.
+#: Keys of all records. A record that lacks a required key, or has null there, is rejected.
 _COMMON_KEYS = ("kind", "step", "epoch", "wall_seconds")
 #: More required keys, by kind. Only a loss may be null: float16 may have skipped all steps.
 _NUMBER_KEYS = {

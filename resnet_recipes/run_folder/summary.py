@@ -78,7 +78,7 @@ class Interval(NamedTuple):
     steps: int
     seconds: float
     data_wait: float
-    is_settled: bool  # whether it has one image size, and is not the first interval at that size
+    is_settled: bool  # whether it has one image size and is not the first interval at that size
 
 
 def find_intervals(records: Sequence[Record]) -> Iterator[Interval]:

@@ -18,7 +18,7 @@ ALIGNMENT_VALUES = 4
 class AllReduce:
     """Averages a model's gradients over ranks; sends each bucket as soon as it is full.
 
-    DDP is not used: it copies and scales each gradient separately, and cannot average gradients
+    DDP is not used: it copies and scales each gradient separately and cannot average gradients
     that a CUDA graph computed. Buckets and their order depend only on the model, so gradients are
     always summed in the same order. A resumed run is therefore bit-identical to an uninterrupted
     one. A single process sends nothing.

@@ -78,7 +78,7 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
     def open_for_writing(self, needed: int = 0) -> None:
-        """Create the folder, and delete partial files left by killed processes.
+        """Create the folder and delete partial files left by killed processes.
 
         `needed` is the disk space in bytes that the run needs, including existing checkpoints.
         Raises NotReadyError if the folder is not writable or the disk space is not available.

@@ -152,12 +152,12 @@ def average_statistics(model: nn.Module) -> None:
 
 
 def average_over_ranks(tensor: Tensor) -> Tensor:
-    """Average a float tensor over ranks, in place, and return it."""
+    """Average a float tensor over ranks in place and return it."""
     return sum_over_ranks(tensor).div_(dist.get_world_size() if dist.is_initialized() else 1)
 
 
 def sum_over_ranks(tensor: Tensor) -> Tensor:
-    """Sum a tensor over ranks, in place, and return it; exact for integers."""
+    """Sum a tensor over ranks in place and return it; exact for integers."""
     if dist.is_initialized():
         dist.all_reduce(tensor)
     return tensor

@@ -1,4 +1,4 @@
-"""Evaluate on any number of ranks, counting every example once, and keep the best weights."""
+"""Evaluate on any number of ranks, counting every example once; keep the best weights."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -26,7 +26,7 @@ class Graphs:
     Only the graph of the current image size is kept, with its own memory. At a new size the first
     gradient is computed eagerly, which compiles kernels and selects convolution algorithms. The
     second gradient is captured. If the capture fails, gradients are computed eagerly, with a note.
-    The optimizer and the input stay outside the graph: they need few launches, and depend on
+    The optimizer and the input stay outside the graph: they need few launches and depend on
     numbers that change every step.
     """
 

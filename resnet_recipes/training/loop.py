@@ -15,7 +15,7 @@ from resnet_recipes.training.run import Run, RunStatus
 
 
 def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = None) -> int:
-    """Train from step `first` on, and return the number of completed steps.
+    """Train from step `first` on and return the number of completed steps.
 
     Stops at `end` (default: the last step of the plan), at the target accuracy, or when the run is
     asked to stop. Raises TrainingError if training fails.

@@ -2,7 +2,7 @@
 
 The layout is little-endian, as read by FFCV 1.0.2 (github.com/libffcv/ffcv, ffcv/types.py). A
 header is followed by one descriptor per field, one metadata row per sample, image content on pages
-of equal size, and the allocation table. FFCV checks only the version, and reads a damaged file as
+of equal size, and the allocation table. FFCV checks only the version and reads a damaged file as
 wrong pixels with correct labels. This package does not need FFCV.
 """
 

@@ -41,7 +41,7 @@ class Sidecar:
         return json.dumps(asdict(self), indent=1) + "\n"
 
     def make_repair_command(self, beton: Path) -> Command:
-        """Return the command that makes a damaged file again, and keeps the damaged one."""
+        """Return the command that replaces a damaged file and keeps the old file."""
         target = beton.parent if self.split else beton
         options = [
             f"{key}={'null' if value is None else to_text(value)}"

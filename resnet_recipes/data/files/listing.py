@@ -193,7 +193,7 @@ class Listing:
         )
 
     def select(self, mask: np.ndarray) -> Self:
-        """Return the images for which `mask` [N] is true, with the same classes."""
+        """Return the images where `mask` [N] is true, with the same classes."""
         name_bytes = np.diff(self.ends, prepend=0)
         counts = np.bincount(self.labels[mask], minlength=len(self.classes))
         return replace(

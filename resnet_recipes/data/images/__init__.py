@@ -64,7 +64,7 @@ class NativeImages:
 
     Evaluation pixels are equal, except for images of six squares or more; see _find_center_box.
     Nearly all training pixels are within one gray level, with bicubic filters within two. Python
-    fills the rows that the native decoder rejects, and reports their errors.
+    fills the rows that the native decoder rejects and reports their errors.
     """
 
     in_threads = True

@@ -92,7 +92,7 @@ class TrainLoader(EvalLoader):
         """Yield an endless stream of batches, one per step, starting at `first_step`.
 
         Images of earlier steps are not decoded, and each image of later steps is decoded once. Up
-        to `data.prefetch` batches are read ahead; a stopped run loses them, and decodes them again
+        to `data.prefetch` batches are read ahead; a stopped run loses them and decodes them again
         when it resumes. A batch stays valid until the next one is requested. Raises TrainingError
         if an image cannot be read, or a worker dies or is stuck.
         """

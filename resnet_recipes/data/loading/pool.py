@@ -79,7 +79,7 @@ class WorkerPool:
         return [self._executor.submit(self._fill, slot, part) for part in order.split(size)]
 
     def close_after_death(self) -> str:
-        """Close the pool, and return how one of its processes died, as the rest of a sentence."""
+        """Close the pool and return how one of its processes died, as the rest of a sentence."""
         by_sentinel = {process.sentinel: process for process in self.processes}
         dead = [by_sentinel[sentinel] for sentinel in wait(by_sentinel, timeout=5)]
         # A thread of the executor also reads exit codes, and the second reader of a code gets 255.
@@ -106,7 +106,7 @@ class WorkerPool:
 
 
 def prepare_worker() -> None:
-    """Prepare a worker process: ignore STOPS, and use one thread.
+    """Prepare a worker process: ignore STOPS and use one thread.
 
     When a complete job is stopped, the trainer still needs batches until it has saved a checkpoint.
     """

@@ -53,7 +53,7 @@ def format_script(job: Job) -> str:
     torchrun = (
         ["torchrun", f"--shutdown-timeout={SHUTDOWN_SECONDS}", "--no-python"] if nodes > 1 else []
     )
-    # Kubernetes expands $(NAME), and replaces $$ by $
+    # Kubernetes expands $(NAME) and replaces $$ with $
     command = [argument.replace("$", "$$") for argument in (*torchrun, *job.command)]
     limits = f"      limits: {{nvidia.com/gpu: {ranks}}}\n"
     extras = ",".join(job.extras)

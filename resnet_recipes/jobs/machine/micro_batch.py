@@ -46,7 +46,7 @@ def _find_largest(plan: Plan, say: Say) -> int:
 
 
 def run_task(process: RankProcess) -> int:
-    """Find the largest micro-batch on this rank, and write it to the task's folder."""
+    """Find the largest micro-batch on this rank and write it to the task's folder."""
     import torch
 
     from resnet_recipes.jobs.ranks.prepare import prepare_rank

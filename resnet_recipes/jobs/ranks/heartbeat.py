@@ -1,4 +1,4 @@
-"""Watch the ranks: each reports its step, and writes its stacks if it is stuck."""
+"""Watch the ranks: each reports its step and writes its stacks if it is stuck."""
 
 import faulthandler
 import os

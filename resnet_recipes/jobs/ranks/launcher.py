@@ -37,7 +37,7 @@ ECHO_SECONDS = 0.5
 def start(
     locked_folder: LockedFolder, group: Group, say: Say, shows_all_times: bool = False
 ) -> Ending:
-    """Run the training or the task of a folder, write its ending to RUN/exit.json, and return it.
+    """Run the training or the task of a folder, write its ending to RUN/exit.json and return it.
 
     Releases the lock. `shows_all_times` is passed to the summary. Signals are handled only in the
     main thread. Raises TrainingError if the folder was replaced during the run.

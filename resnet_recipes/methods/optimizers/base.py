@@ -78,7 +78,7 @@ class OptimizerSettings(Section):
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """Return torch parameter groups: first those that decay, then those exempted by `no_decay`.
 
-        Both keep the model's order, and are split in two if backbone and classifier use different
+        Both keep the model's order and are split in two if backbone and classifier use different
         learning rates. "lr_factor" is the factor on the learning rate.
         """
         is_exempt = POLICIES[self.no_decay]
