@@ -89,14 +89,13 @@ def check(arguments: Arguments) -> tuple[float | None, int, float | None]:
         if "--sample" in arguments:
             problem = find_number_problem("--sample", sample, 2, fix="--sample 10")
             RecipeError.raise_if_any([problem])
-    with errors:
-        accuracy = _read_reach(arguments)
-    with errors:
         unused = sorted({"--sample", "--again"} & arguments.flags.keys())
         if unused and not _measures(arguments):
             clause = "needs one recipe, without --within and --reach"
             fix = "" if has_recipe(arguments) else "recipe=mild"
             raise RecipeError.of(unused[-1], None, clause, fix, Kind.UNUSED)
+    with errors:
+        accuracy = _read_reach(arguments)
     with errors:
         budget, reach = (arguments.flags.get(flag, "") for flag in ("--within", "--reach"))
         launch = LaunchConfig(budget=budget, price=1.0)  # the price is checked later

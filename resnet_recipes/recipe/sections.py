@@ -219,9 +219,9 @@ class LaunchConfig(Section):
             except BrokenRuleError as error:
                 likely_value = read_budget(value.lstrip("-"))
                 fix: Fix = Value(likely_value) if likely_value != value else ()
-                if not likely_value:  # 90 or 2x
-                    number = next(filter(float, re.findall(r"\d{1,4}(?:\.\d+)?", value)), "2")
-                    fix = Value(f"{number}h"), Value(f"{number}m")
+                numbers = [*filter(float, re.findall(r"\d{1,4}(?:\.\d+)?", value))]
+                if numbers and not likely_value:  # 90 or 2x
+                    fix = Value(f"{numbers[0]}h"), Value(f"{numbers[0]}m")
                 if value == "0":  # a shell replaces $2 in $20 by nothing
                     fix = Value("$20")
                 yield Problem(key, value, error.clause, fix)

@@ -266,9 +266,9 @@ def test_estimate_rejects_a_second_duration(flag, setting, run_command):
 
 
 @pytest.mark.parametrize(
-    ("typed", "fix"), [("2x", "2h"), ("-3h", "3h"), ("0.5", "0.5h"), ("soon", "2h"), ("90", "90h")]
+    ("typed", "fix"), [("2x", "2h"), ("-3h", "3h"), ("0.5", "0.5h"), ("90", "90h")]
 )
-def test_estimate_suggests_a_budget_for_any_mistake(typed, fix, run_command):
+def test_estimate_suggests_a_budget_for_a_number(typed, fix, run_command):
     err = run_command(f"resnet-recipes estimate data=x --within={typed}", 2).err
     assert f"use:   --within {fix}\n" in err
 
