@@ -167,8 +167,8 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
         if is_known and memory and memory.needed_bytes > memory.gpu_bytes:
             yield (
                 WARNING,
-                f"may not fit in GPU memory: batch.bn_size={plan.bn_size // 2} needs about half as "
-                "much, and barely changes the result",
+                f"may not fit in GPU memory: batch.bn_size={plan.micro_batch_size // 2} needs "
+                "about half as much, and barely changes the result",
             )
         return
     yield (

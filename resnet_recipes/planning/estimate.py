@@ -387,7 +387,7 @@ def make_work(plan: Plan) -> Work:
     return Work(
         plan.recipe.model.name,
         max(plan.image_sizes),
-        plan.bn_size,
+        plan.micro_batch_size,
         any(method.blurs for method in plan.new_stack()),
         precision.kernels == "auto" and precision.channels_last,
     )

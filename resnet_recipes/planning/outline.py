@@ -88,8 +88,8 @@ def describe_details(plan: Plan) -> Iterator[LabeledText]:
         "batch",
         f"{recipe.batch.global_size:,} images per step: "
         f"{format_count(plan.world_size, 'device')} x "
-        f"{format_count(plan.microbatches, 'micro-batch')} of {plan.bn_size} (BatchNorm statistics "
-        f"{'frozen' if model.freezes_statistics else 'per micro-batch'})",
+        f"{format_count(plan.micro_batches, 'micro-batch')} of {plan.micro_batch_size} "
+        f"(BatchNorm statistics {'frozen' if model.freezes_statistics else 'per micro-batch'})",
     )
     yield "lr", _describe_lr(plan)
     trains_backbone = model.freeze != "backbone"

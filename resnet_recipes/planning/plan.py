@@ -92,14 +92,14 @@ class Plan:
         return self.recipe.batch.global_size // self.world_size
 
     @property
-    def bn_size(self) -> int:
+    def micro_batch_size(self) -> int:
         """Examples that share BatchNorm statistics: one micro-batch."""
-        return self.recipe.batch.micro_batch(self.rank_size)
+        return self.recipe.batch.get_micro_batch_size(self.rank_size)
 
     @property
-    def microbatches(self) -> int:
+    def micro_batches(self) -> int:
         """Forward and backward passes of one optimizer step on one rank."""
-        return self.rank_size // self.bn_size
+        return self.rank_size // self.micro_batch_size
 
     @property
     def batch_memory(self) -> int:
@@ -121,7 +121,7 @@ class Plan:
             batch.eval_size,
             self.recipe.seed,
             self.loader_sizes,
-            groups=self.world_size * self.microbatches,
+            groups=self.world_size * self.micro_batches,
             soft_labels=next((teacher.soft_labels for teacher in self.teachers), None),
         )
 
@@ -347,8 +347,8 @@ class Plan:
                 "global": self.recipe.batch.global_size,
                 "ranks": self.world_size,
                 "rank": self.rank_size,
-                "microbatches": self.microbatches,
-                "bn": self.bn_size,
+                "microbatches": self.micro_batches,
+                "bn": self.micro_batch_size,
             },
             "model": {
                 "name": self.recipe.model.title,

@@ -94,7 +94,7 @@ def _get_image_location(recipe: Recipe, facts: DataFacts) -> str:
 def _find_batch_problems(
     recipe: Recipe, facts: DataFacts, world_size: int, origin: Origin
 ) -> Iterator[Problem]:
-    size = recipe.batch.global_size
+    batch, size = recipe.batch, recipe.batch.global_size
     if size > facts.train_examples:
         where = "" if "batch.global_size" in origin.settings else "in the recipe "
         clause = (
@@ -110,17 +110,17 @@ def _find_batch_problems(
             fix = Hint("--extend requires the images of the run")
         yield Problem("batch.global_size", size, clause, fix)
     elif size % world_size:
-        unit = world_size * recipe.batch.micro_batch(max(size // world_size, 1))
+        unit = world_size * batch.get_micro_batch_size(max(size // world_size, 1))
         lower = max(size - size % unit, unit)
         rule = f"must be divisible by {world_size}, the number of devices"
         changes = f"bs={lower} lr={scale_lr(recipe, lower, origin):.3g}"
         yield Problem("batch.global_size", size, rule, changes)
-    elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
-        divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
+    elif (rank_size := size // world_size) % (micro_batch := batch.get_micro_batch_size(rank_size)):
+        divisor = max(n for n in range(1, micro_batch + 1) if rank_size % n == 0)
         devices = format_count(world_size, "device")
         clause = f"must divide the {rank_size} images of each device (bs={size} on {devices})"
-        yield Problem("batch.bn_size", bn_size, clause, Value(divisor))
-    if recipe.batch.bn_size == AUTO and recipe.launch.device == "cpu":
+        yield Problem("batch.bn_size", micro_batch, clause, Value(divisor))
+    if batch.bn_size == AUTO and recipe.launch.device == "cpu":
         clause = "needs a GPU, and this run uses the CPU"
         yield Problem("batch.bn_size", AUTO, clause, Value("64"))
 
@@ -188,7 +188,7 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
     if size > examples and world_size > 1:
         return f"gpus=1 {_suggest_batch(recipe, examples, 1, origin)}"
     changes = [f"bs={size}", f"lr={scale_lr(recipe, size, origin):.3g}"]
-    if rank_size % recipe.batch.micro_batch(rank_size):
+    if rank_size % recipe.batch.get_micro_batch_size(rank_size):
         changes.append(f"batch.bn_size={rank_size}")
     horizon = replace(recipe, batch=replace(recipe.batch, global_size=size)).horizon(examples)
     if horizon.steps(Duration.parse(recipe.schedule.warmup)) >= horizon.total_steps:

@@ -45,7 +45,7 @@ class BatchConfig(Section):
     # average BatchNorm's running statistics over devices at the end of every epoch
     bn_average: bool = False
 
-    def micro_batch(self, rank_size: int) -> int:
+    def get_micro_batch_size(self, rank_size: int) -> int:
         """Return how many of a rank's images share BatchNorm statistics; all if auto."""
         return rank_size if self.bn_size == AUTO else min(int(self.bn_size), rank_size)
 

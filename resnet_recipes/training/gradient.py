@@ -43,7 +43,7 @@ class GradientComputer:
         of the last micro-batch; `Graphs` then records how far the device is.
         """
         run, losses_of_parts = self._run, []
-        parts = run.plan.microbatches
+        parts = run.plan.micro_batches
         for i, part in enumerate(batch.split(parts)):
             # detached, since torch.compile compiles a graph for each kind of view
             images = part.images.detach()
@@ -96,13 +96,13 @@ def _explain_lack_of_memory(run: Run, image_size: int) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        batch_size = run.plan.bn_size
-        divisors = [n for n in range(1, batch_size // 2 + 1) if run.plan.rank_size % n == 0]
+        size = run.plan.micro_batch_size
+        divisors = [n for n in range(1, size // 2 + 1) if run.plan.rank_size % n == 0]
         fix: Fix = Hint("use smaller images")
         if divisors:
             fix = (
                 f"batch.bn_size={divisors[-1]}",
                 Hint("a smaller micro-batch needs less memory and barely changes the result"),
             )
-        why = f"a micro-batch of {batch_size} images of {image_size} px does not fit on this GPU"
+        why = f"a micro-batch of {size} images of {image_size} px does not fit on this GPU"
         raise TrainingError(f"out of memory: {why}", fix) from error

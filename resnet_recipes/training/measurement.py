@@ -193,7 +193,7 @@ def choose_batch_size(plan: Plan, rank: Rank, image_size: int) -> int:
     It is the micro-batch size, or the largest power of two within this time. It is at least 8,
     even if that takes longer, unless the micro-batch is smaller.
     """
-    batch_size = plan.bn_size
+    batch_size = plan.micro_batch_size
     if batch_size <= 8:
         return batch_size
     # one step is enough: building the network and the warm-up take many times as long

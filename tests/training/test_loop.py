@@ -76,9 +76,9 @@ def test_pending_evaluation_precedes_first_step(make_run):
     assert evaluated == [(2, 0), (4, 2)]
 
 
-@pytest.mark.parametrize("microbatches", [1, 2])
-def test_resumed_hot_run_is_bit_identical(make_run, microbatches):
-    arguments = f"max_duration=7ba batch.bn_size={16 // microbatches} {HOT}"
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_resumed_hot_run_is_bit_identical(make_run, micro_batches):
+    arguments = f"max_duration=7ba batch.bn_size={16 // micro_batches} {HOT}"
     whole = make_run(arguments)
     recording = record(whole, keep=(2, 3, 5))  # before, at and after a SAM step
     for done, state in recording.states.items():

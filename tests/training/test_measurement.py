@@ -94,7 +94,7 @@ def test_warm_up_seconds_are_excess_of_first_steps(growing_plan, monkeypatch):
 )
 def test_batch_size_is_chosen_by_warm_step(laps, size, growing_plan, monkeypatch):
     """Expected: 8 images in 0.8 s are 20 images in 2 s."""
-    monkeypatch.setattr(Plan, "bn_size", 32)
+    monkeypatch.setattr(Plan, "micro_batch_size", 32)
     monkeypatch.setattr(measurement, "time_steps", lambda *_: laps)
     assert measurement.choose_batch_size(growing_plan, ALONE, 16) == size
 

@@ -18,11 +18,11 @@ def micro_batch_search(make_run, monkeypatch):
 
     def search(most: int, engine: int = 96) -> int:
         def build(plan, rank):
-            calls.append(plan.bn_size)
-            assert plan.microbatches * plan.bn_size == 96
-            if plan.bn_size > engine:
+            calls.append(plan.micro_batch_size)
+            assert plan.micro_batches * plan.micro_batch_size == 96
+            if plan.micro_batch_size > engine:
                 raise RuntimeError("GET was unable to find an engine to execute this computation")
-            if plan.bn_size > most:
+            if plan.micro_batch_size > most:
                 raise TrainingError("out of memory") from torch.OutOfMemoryError()
             return run
 

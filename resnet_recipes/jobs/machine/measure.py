@@ -102,7 +102,7 @@ def make_speed_key(plan: Plan) -> str:
             "precision": recipe.precision,
             "methods": recipe.methods,
             "optimizer": recipe.optimizer.name,
-            "micro-batch": plan.bn_size,
+            "micro-batch": plan.micro_batch_size,
             # without the normalization, which depends on the weights
             "data": asdict(recipe.data) | {"mean": "", "std": ""},
             "sizes": (plan.image_sizes[0], min(plan.image_sizes), max(plan.image_sizes)),

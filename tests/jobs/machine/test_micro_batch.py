@@ -47,8 +47,8 @@ def fit_on_gpu(tmp_path, monkeypatch):
 
 def test_fitted_batch_replaces_auto_and_is_printed(fit_on_gpu):
     plan, messages, _ = fit_on_gpu()
-    assert (plan.recipe.batch.bn_size, plan.bn_size) == (4, 4)
-    assert plan.microbatches == plan.rank_size // 4
+    assert (plan.recipe.batch.bn_size, plan.micro_batch_size) == (4, 4)
+    assert plan.micro_batches == plan.rank_size // 4
     assert messages[0] == "batch.bn_size=4 is the most that fits on H200."
     assert "BatchNorm sees 4 images at a time" in messages[1]
 
@@ -74,5 +74,5 @@ def test_fit_micro_batch_keeps_an_explicit_size():
 
 def test_plan_notes_that_bn_size_is_measured_later():
     plan = api.plan(compose("mild", AUTO))
-    assert plan.bn_size == plan.rank_size
+    assert plan.micro_batch_size == plan.rank_size
     assert any("finds the largest size" in note.text for note in plan.notes)
