@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,12 @@ class Arguments:
 
 #: A check that returns arguments, completed, or raises RecipeError.
 Check = Callable[[Arguments], Arguments]
+
+
+def list_typed_words() -> list[str]:
+    """Return the words of this process's command; `resnet-recipes train` is `resnet-train`."""
+    words = sys.argv[1:]
+    return ["resnet-train", *words[words[:1] == ["train"] :]]
 
 
 def select_arguments(arguments: Iterable[str], *keys: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from resnet_recipes.command_line.arguments import (
     NAME_KEYS,
     Arguments,
     drop_arguments,
+    list_typed_words,
     select_arguments,
 )
 from resnet_recipes.command_line.printing import get_page_width, say
@@ -92,7 +92,7 @@ def run(arguments: Arguments) -> int:
     if records := [record for name in runs if (record := read_run(root / name))]:
         print(*format_runs(records), *rank_settings(records, _find_changes(runs)), sep="\n")
     if code:
-        say(Snippet(f"resume the sweep: {Command.of('resnet-train', *sys.argv[1:])}"))
+        say(Snippet(f"resume the sweep: {Command.of(*list_typed_words())}"))
     return code
 
 

@@ -1,13 +1,12 @@
 """`resnet-train`: train a run, check it, or print its recipe."""
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, Hint, RecipeError
 from resnet_recipes.base.text import format_clock, wrap_text
-from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.arguments import Arguments, list_typed_words
 from resnet_recipes.command_line.printing import get_line_width, say
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
 from resnet_recipes.command_line.run_arguments import find_resumed, find_run_root
@@ -126,7 +125,7 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
         return continue_run(folder, [], say)
     plan = _plan_run(result, arguments)
     check_validation_images(plan)
-    locked_folder = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
+    locked_folder = new_run.create(plan, list_typed_words())
     if "--no-plan" not in arguments:
         say(*format_plan(plan, str(locked_folder.path), full="--verbose" in arguments))
     for reason in reasons:

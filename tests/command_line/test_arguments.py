@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Value
-from resnet_recipes.command_line.arguments import name_as_typed, parse_arguments
+from resnet_recipes.command_line.arguments import list_typed_words, name_as_typed, parse_arguments
 from resnet_recipes.command_line.usage import Usage
 from tests.shared.tables import parse_rows
 
@@ -60,3 +60,11 @@ def test_parse_arguments_rejects_missing_output_folder(tmp_path):
         parse_arguments(["--csv", missing], usage)
     with pytest.raises(RecipeError, match="unknown flag --jsn"):
         parse_arguments(["--csv", missing, "--jsn"], usage)
+
+
+@pytest.mark.parametrize(
+    "typed", ["resnet-train -m mild lr=1,2", "resnet-recipes train -m mild lr=1,2"]
+)
+def test_typed_words_are_those_of_resnet_train(typed, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/bin/" + typed.split()[0], *typed.split()[1:]])
+    assert list_typed_words() == ["resnet-train", "-m", "mild", "lr=1,2"]
