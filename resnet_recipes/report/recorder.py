@@ -161,7 +161,7 @@ class Recorder:
         self._add("saved", done, path=str(path), seconds=seconds)
 
     def log_compilation(self, done: int, seconds: float) -> None:
-        """Log that `seconds` of training went into compiling kernels and capturing CUDA graphs."""
+        """Log that compilation and cuDNN searches took `seconds` of training."""
         self._add("compiled", done, seconds=seconds)
 
     def log_note(self, done: int, text: str) -> None:

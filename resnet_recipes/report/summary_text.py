@@ -115,7 +115,7 @@ def _describe_times(summary: Summary) -> Iterator[LabeledText]:
     times = {
         "steady state: first epoch counted like the second": summary.steady_state_seconds,
         "MLPerf's clock: from first image to last evaluation": summary.mlperf_seconds,
-        "compiling kernels and capturing CUDA graphs": summary.compile_seconds,
+        "compilation and cuDNN searches": summary.compile_seconds,
     }
     known_times = [(name, seconds) for name, seconds in times.items() if seconds is not None]
     for index, (name, seconds) in enumerate(known_times):

@@ -38,7 +38,7 @@ class Summary:
     wall_seconds: float  # of these sessions, each from its launch to its last record
     price_per_hour: float | None  # `launch.price`
     cost: float | None  # cost of the wall time, if there is a price
-    compile_seconds: float  # training seconds spent on compilation only
+    compile_seconds: float  # training seconds of compilation and cuDNN searches
     startup_seconds: float
     evaluation_seconds: float
     checkpoint_seconds: float

@@ -54,7 +54,7 @@ class Clock:
 
 
 class CompilationTimer:
-    """Measures the training seconds spent on compilation, cuDNN searches and graph captures.
+    """Measures the training seconds spent on compilation and cuDNN searches.
 
     The result is the host time of the first two gradients after each change of the image shape,
     each minus the host time of the fastest gradient. Does not wait for the device.

@@ -32,7 +32,7 @@ def test_compile_seconds_are_reported_separately(recorder, simulator):
     summary = recorder.finish(40, simulator.seconds, WeightFiles(Path("weights.pt")))
     assert summary.compile_seconds == 4.0
     lines = list(describe_run(summary, full=True))
-    assert ("", "    0:04   compiling kernels and capturing CUDA graphs") in lines
+    assert ("", "    0:04   compilation and cuDNN searches") in lines
 
 
 def test_pflops_count_only_trained_steps(summary, facts):
