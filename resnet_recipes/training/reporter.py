@@ -30,7 +30,7 @@ MIN_COMPILATION_SECONDS = 0.1
 
 
 class StopRequest(Protocol):
-    """Records a request to stop this process; see jobs.signals."""
+    """Records a request to stop this process; see jobs.ranks.signals."""
 
     @property
     def is_requested(self) -> bool:
@@ -38,7 +38,7 @@ class StopRequest(Protocol):
 
 
 class Heartbeat(Protocol):
-    """Reports that this process is alive; see jobs.heartbeat."""
+    """Reports that this process is alive; see jobs.ranks.heartbeat."""
 
     def beat(self, step: int, phase: str) -> None:
         """Report that `step` steps are done, and the phase that starts now."""
@@ -80,8 +80,8 @@ class RunReporter:
     def log(self, done: int, stream: Stream) -> None:
         """Record the steps since the last call.
 
-        Raises TrainingError, on every rank, if the loss is not finite. With float16, which may have
-        skipped these steps, it raises only if the loss scale collapsed, and the mean omits them.
+        Raises TrainingError, on every rank, if the loss is not finite. With float16, it
+        raises only if the loss scale collapsed, and the mean omits losses that are not finite.
         """
         # this waits for the device
         losses = average_over_ranks(self._losses[: self._count].clone()).tolist()
@@ -91,7 +91,7 @@ class RunReporter:
         span = max(seconds - self._logged_seconds, 1e-9)
         if self.recorder is not None:
             plan = self.run.plan
-            # float16 may have skipped a step
+            # a float16 loss may be infinite or NaN
             finite = [loss for loss in losses if abs(loss) < float("inf")]
             metrics = StepMetrics(
                 done,
