@@ -28,7 +28,7 @@ from resnet_recipes.run_folder.summary import WeightFiles
 from resnet_recipes.training import distributed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.loop import train
+from resnet_recipes.training.loop import StepReporter, train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run, RunStatus
 from resnet_recipes.training.state import compute_parameter_sum, list_resume_warnings, restore
@@ -103,7 +103,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     return first
 
 
-def train_spans(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, bool]:
+def train_spans(run: Run, reporter: StepReporter, spans: Spans) -> tuple[int, bool]:
     """Train each part of a run; return the completed steps, and whether all parts are done."""
     for first, end in spans:
         done = train(run, reporter, first, end)

@@ -1,6 +1,7 @@
 """The training loop: one step, read from top to bottom."""
 
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -10,11 +11,29 @@ from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.distributed import Vote, average_statistics
 from resnet_recipes.training.gradient import GradientComputer
-from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run, RunStatus
 
 
-def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = None) -> int:
+class StepReporter(Protocol):
+    """Receives the steps of the loop and decides when to stop."""
+
+    def is_stop_requested(self) -> bool:
+        """Return whether this rank is asked to stop."""
+
+    def step(self, done: int, losses: torch.Tensor) -> None:
+        """Record a completed step and its examples' losses, float32 [N]."""
+
+    def log(self, done: int, stream: Stream) -> None:
+        """Record the steps since the last call."""
+
+    def evaluate(self, done: int) -> None:
+        """Evaluate the weights after `done` steps."""
+
+    def save(self, done: int) -> None:
+        """Save a checkpoint."""
+
+
+def train(run: Run, reporter: StepReporter, first: int = 0, end: int | None = None) -> int:
     """Train from step `first` on and return the number of completed steps.
 
     Stops at `end` (default: the last step of the plan), at the target accuracy, or when the run is

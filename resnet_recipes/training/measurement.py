@@ -67,10 +67,7 @@ class TimingReporter:
         self.laps.append(now - self._last)
         self._last = now
 
-    def ignore(self, *_: object) -> None:
-        """Do nothing; other reporters log, evaluate or save here."""
-
-    log = evaluate = save = ignore
+    log = evaluate = save = do_nothing
 
 
 def count_warm_up_steps(device: torch.device) -> int:
