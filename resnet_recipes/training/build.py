@@ -19,6 +19,7 @@ from resnet_recipes.planning.teachers import open_teachers
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, find_first_ranks, join_group
+from resnet_recipes.training.evaluate import BestWeights
 from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.graphs import Graphs, ReplayedNetwork
 from resnet_recipes.training.precision import Precision, resolve_dtype
@@ -67,14 +68,13 @@ def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None)
     freeze(model, recipe.model)
     precision = Precision(rank.device, dtype, model)
     fuse(model, operations)
-    casts = (
+    if (
         is_fused
         and rank.device.type == "cuda"
         and precision.dtype != torch.float32
         and not recipe.precision.compile
         and is_resnet(model)  # other networks may use their weights before the cast
-    )
-    if casts:
+    ):
         cast_by_stage(model, precision.dtype)
     if recipe.precision.compile:
         model.compile(dynamic=True if len(set(plan.image_sizes)) > 1 else None)  # one graph
@@ -101,6 +101,7 @@ def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None)
         searched_sizes=choose_searched_sizes(plan) if searched_sizes is None else searched_sizes,
         train_data=train_data,
         eval_data=data.open_eval(recipe.data, plan.facts, plan.batching(rank.rank)),
+        best=BestWeights(recipe.checkpoint.best),
         notes=notes,
     )
     if rank.device.type == "cuda":

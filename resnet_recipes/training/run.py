@@ -65,15 +65,12 @@ class Run:
     searched_sizes: Collection[int]  # image sizes, in pixels, that start a cuDNN search
     train_data: TrainLoader
     eval_data: EvalLoader
+    best: BestWeights  # weights of the best evaluation, with checkpoint.best
     graphs: Graphs | None = None  # replay gradients on a GPU
     compilation: CompilationTimer = field(default_factory=CompilationTimer)
     notes: Notes = field(default_factory=Notes)
-    best: BestWeights = field(init=False)  # weights of the best evaluation, with checkpoint.best
     has_pending_evaluation: bool = False  # a due evaluation has not finished
     top1: float = 0.0  # percent, at the last evaluation; EMA weights if the recipe uses EMA
-
-    def __post_init__(self) -> None:
-        self.best = BestWeights(self.plan.recipe.checkpoint.best)
 
     def close(self) -> None:
         self.train_data.close()

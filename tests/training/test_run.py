@@ -21,9 +21,9 @@ CONTINUE, FINISHED, INTERRUPTED = RunStatus.CONTINUE, RunStatus.FINISHED, RunSta
     ],
 )
 def test_status_follows_steps_target_and_requests(done, is_asked, is_pending, top1, expected):
-    plan = Mock(**{"recipe.evaluation.stop_at_top1": 75.0, "recipe.checkpoint.best": "off"})
+    plan = Mock(**{"recipe.evaluation.stop_at_top1": 75.0})
     parts = dict.fromkeys(Run.__dataclass_fields__, None)
-    for derived in ("best", "notes", "compilation"):
+    for derived in ("notes", "compilation"):
         del parts[derived]
     run = Run(**parts | {"plan": plan, "has_pending_evaluation": is_pending, "top1": top1})
     assert run.get_status(done, 7, is_asked) is expected
