@@ -109,8 +109,4 @@ class Recipe(Section):
 
 def get_enabled(methods: Methods) -> dict[str, Any]:
     """Return the methods that are on, by name, in running order."""
-    return {
-        item.name: value
-        for item in fields(methods)
-        if (value := getattr(methods, item.name)) is not None
-    }
+    return {name: method for name, method in vars(methods).items() if method is not None}

@@ -1,6 +1,6 @@
 """The all-reduce of gradients, which overlaps with the backward pass."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -72,7 +72,7 @@ class _Bucket:
     Each view has the memory format of its parameter.
     """
 
-    def __init__(self, params: list[nn.Parameter], compress: bool):
+    def __init__(self, params: list[Tensor], compress: bool):
         self.params, self.missing = params, 0
         sizes = [-(-param.numel() // ALIGNMENT_VALUES) * ALIGNMENT_VALUES for param in params]
         self._flat = torch.zeros(sum(sizes), dtype=params[0].dtype, device=params[0].device)
@@ -108,6 +108,7 @@ class _Bucket:
 
     def receive(self) -> None:
         """Wait for the all-reduce and store the averages in `.grad`."""
+        assert self._work is not None, "send() starts it"
         self._work.wait()
         if self._wire is not self._flat:
             self._flat.copy_(self._wire)
@@ -115,9 +116,9 @@ class _Bucket:
             param.grad = view
 
 
-def _group_params(params: list[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+def _group_params(params: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Yield groups of parameters of at most BUCKET_BYTES; a larger parameter is its own group."""
-    group: list[nn.Parameter] = []
+    group: list[Tensor] = []
     for param in params:
         if group and sum(p.nbytes for p in group) + param.nbytes > BUCKET_BYTES:
             yield group

@@ -5,6 +5,7 @@ import socket
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -92,9 +93,9 @@ def open_store(rank: int, world_size: int, path: str) -> dist.Store:
     if world_size == 1:
         return dist.HashStore()
     if path:
-        store = dist.FileStore(path, -1)  # -1: never deleted, since a rank may still need it
-        store.set_timeout(TIMEOUT)
-        return store
+        file_store = dist.FileStore(path, -1)  # -1: never deleted: a rank may still need it
+        file_store.set_timeout(TIMEOUT)
+        return file_store
     # the user's torchrun serves the store
     is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if os.environ.get("MASTER_ADDR") == LOOPBACK_ADDRESS and not is_served:
@@ -196,7 +197,7 @@ class Vote:
     """
 
     def __init__(self) -> None:
-        self._group = (
+        self._group: Any = (
             dist.new_group(backend="gloo", timeout=TIMEOUT) if dist.is_initialized() else None
         )
         self._ballot = torch.zeros((), dtype=torch.int32)
@@ -210,10 +211,9 @@ class Vote:
         """
         if self._group is None:
             return stop
-        is_agreed = False
         if self._pending is not None:
             self._pending.wait()
-            is_agreed = bool(self._ballot)
+        is_agreed = bool(self._ballot)
         self._ballot = torch.tensor(int(stop), dtype=torch.int32)
         self._pending = dist.all_reduce(
             self._ballot, op=dist.ReduceOp.MAX, group=self._group, async_op=True

@@ -49,9 +49,8 @@ class Precision:
     def __init__(self, device: torch.device, dtype: torch.dtype, model: nn.Module):
         self.device, self.dtype = device, dtype
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        self._statistics: list[Tensor] = []
-        if self.scaler.is_enabled():
-            self._statistics = [b for b in model.buffers() if b.is_floating_point()]
+        buffers = model.buffers() if self.scaler.is_enabled() else ()
+        self._statistics = [b for b in buffers if b.is_floating_point()]
         self._copy = self._flatten_statistics() if self._statistics else None
 
     def autocast(self) -> torch.autocast:
@@ -87,7 +86,8 @@ class Precision:
         hook.remove()
         overflow = scalings[0].overflow  # if a step calls its parent class's step, there are two
         self.scaler.update()
-        if self._statistics:
+        if self._copy is not None:
+            assert overflow is not None, "the scaler sets it"
             statistics = torch.where(overflow == 0, self._flatten_statistics(), self._copy)
             parts = statistics.split([b.numel() for b in self._statistics])
             torch._foreach_copy_([b.view(-1) for b in self._statistics], list(parts))

@@ -109,7 +109,7 @@ class Launch:
             self._pass_request()  # a signal may have arrived before the ranks started
             while self._ranks.running:
                 self._ranks.wait(0.3)
-                self._watch()
+                self._watch(self._ranks)
             self._ranks.kill_leftovers()
             result = self._make_ending(self._ranks)
             is_last = attempt == self.group.max_restarts or self._request != Request.TRAIN
@@ -148,11 +148,11 @@ class Launch:
         self._deadline = time.monotonic() + (SAVE_SECONDS + 10 if has_trained else STOP_SECONDS)
         self._ranks.send(self._signal)
 
-    def _watch(self) -> None:
+    def _watch(self, ranks: Ranks) -> None:
         """Kill ranks that do not stop in time; report a run without progress."""
         if time.monotonic() > self._deadline:
-            self._ranks.kill()
-        if self._ranks.has_failed:
+            ranks.kill()
+        if ranks.has_failed:
             self._deadline = min(self._deadline, time.monotonic() + STOP_SECONDS)
         stall = self._monitor.describe_stall()
         if stall and not self._is_stalled:
@@ -171,8 +171,8 @@ class Launch:
                 return max(endings, key=lambda ending: (ending.code, -ending.rank))
         elif failure is None or failure.is_consequence or failure is killed:
             return self._make_ending_of_stop(endings)
-        if failure or killed:
-            return failure or killed
+        if failure := failure or killed:
+            return failure
         if ranks.has_nonzero_code:
             return self._make_ending_of_ranks(ranks)
         return self._make_run_ending(ExitCode.DONE)
