@@ -85,9 +85,9 @@ class Launch:
         """Start the ranks, restart them after failures if allowed, and return the last ending."""
         log_path = self.folder / LOGS / "launcher.log"
         log_path.parent.mkdir(exist_ok=True)
-        # The ranks meet through a file in a private folder, so they need no open port.
         log = log_path.open("w+", errors="replace")
         try:
+            # the ranks meet through a file in a private folder, so they need no open port
             with atomic.make_temporary_folder() as store_folder:
                 result = self._run_attempts(store_folder, log)
         finally:
