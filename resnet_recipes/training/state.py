@@ -96,7 +96,7 @@ def capture(run: Run, done: int) -> State:
 
 
 def restore(run: Run, state: State) -> int:
-    """Restore `run` from a checkpoint's state, in place; return the number of completed steps.
+    """Restore `run`, except its clock, from a checkpoint's state; return the completed steps.
 
     Raises RecipeError if the data, a teacher, or a setting that affects the weights differs,
     TrainingError if the state does not fit the run.
@@ -119,7 +119,6 @@ def restore(run: Run, state: State) -> int:
         run.best.load_state_dict(state["best"])
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         raise TrainingError(f"the checkpoint cannot be used: {error}") from None
-    run.clock.restart(state["seconds"])
     run.top1 = state["top1"]
     is_pending = state["has_pending_evaluation"]
     run.has_pending_evaluation = is_pending and run.plan.evaluates_at(state["step"])

@@ -34,8 +34,7 @@ def state(make_run: Callable[..., Run]) -> dict[str, Any]:
 def test_restore_same_run_gives_no_warning(make_run, state):
     run = make_run()
     assert list_resume_warnings(run, state) == []
-    assert restore(run, state | {"seconds": 60.0}) == 3
-    assert run.clock.seconds() >= 60
+    assert restore(run, state) == 3
 
 
 @pytest.mark.parametrize(("interval", "is_pending"), [("3ba", True), ("2ba", False)])
