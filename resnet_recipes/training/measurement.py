@@ -32,7 +32,7 @@ from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture
+from resnet_recipes.training.state import collect_state
 
 #: Untimed steps before the timed ones: they select algorithms, compile and fill caches.
 WARM_UP_STEPS = 2
@@ -296,7 +296,7 @@ def _measure_save_seconds(run: Run) -> float:
     train(run, TimingReporter(run.rank.device, 0.0), 0, 1)
     with atomic.make_temporary_folder() as folder:
         start = time.perf_counter()
-        Checkpoints(folder).save(1, capture(run, 1), wait=True)
+        Checkpoints(folder).save(1, collect_state(run, 1), wait=True)
         return time.perf_counter() - start
 
 

@@ -23,7 +23,7 @@ from resnet_recipes.training.evaluate import CutShortError, evaluate
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import NOT_FINITE_FIX
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture, compute_parameter_sum, is_finite
+from resnet_recipes.training.state import collect_state, compute_parameter_sum, is_finite
 
 #: Minimum compilation time that is recorded, in seconds.
 MIN_COMPILATION_SECONDS = 0.1
@@ -202,7 +202,7 @@ class RunReporter:
                     "which was not saved",
                     NOT_FINITE_FIX,
                 )
-            state = capture(self.run, done)  # on every rank, since a method may gather its state
+            state = collect_state(self.run, done)  # on every rank: a method may gather its state
             if self.checkpoints is not None and self.recorder is not None:
                 self.checkpoints.save(done, state, is_last=self._is_over(done))
                 self.recorder.log_checkpoint(

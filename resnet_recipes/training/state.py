@@ -1,4 +1,4 @@
-"""Capture the state of a run between two steps for checkpoints, and restore it."""
+"""Collect the state of a run between two steps for checkpoints, and restore it."""
 
 import copy
 import math
@@ -60,7 +60,7 @@ ROUNDING_FACTS = {
 }
 
 
-def capture(run: Run, done: int) -> State:
+def collect_state(run: Run, done: int) -> State:
     """Return the complete state of the run after `done` steps.
 
     The tensors are not copied. The random state, the schedule and the position in the data are not
@@ -135,7 +135,7 @@ def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
 
     Without any, its fields can be compared.
     """
-    fields = capture(run, 0).items()
+    fields = collect_state(run, 0).items()
     if wrong := [
         name for name, value in fields if _name_type(value) != _name_type(state.get(name))
     ]:
@@ -257,7 +257,7 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
         | {"torch": facts["versions"].get("torch")}
         | facts["computed_by"]
         | {key: settings[key] for key in REPAIR_SETTINGS}
-        for facts, settings in ((state, saved), (capture(run, 0), current))
+        for facts, settings in ((state, saved), (collect_state(run, 0), current))
     )
     warnings = [
         f"not bit-identical to an uninterrupted run: {name} {saved_facts.get(name)} -> {fact}"

@@ -22,7 +22,7 @@ from resnet_recipes.planning.estimate import estimate_gpu_memory
 from resnet_recipes.planning.network_facts import count_teacher_flops
 from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture, compute_parameter_sum, restore
+from resnet_recipes.training.state import collect_state, compute_parameter_sum, restore
 from tests.methods.inputs import make_batch, make_now
 from tests.shared.checks import get_error, get_problem
 from tests.shared.plans import plan_recipe
@@ -139,7 +139,7 @@ def test_resume_rejects_another_teacher(teacher, make_run):
     other = make_run("seed=6")
     write_weights(other.model, teacher, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
     problem = get_problem(
-        RecipeError, restore, make_run(methods=make_methods(teacher)), capture(run, 2)
+        RecipeError, restore, make_run(methods=make_methods(teacher)), collect_state(run, 2)
     )
     assert problem.key == "methods.distill.teacher"
     assert "has changed since the run started" in problem.clause

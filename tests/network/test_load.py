@@ -21,7 +21,7 @@ from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.state import capture
+from resnet_recipes.training.state import collect_state
 from tests.data.mutants import damage_randomly
 from tests.shared.checks import get_error, is_identical
 from tests.shared.disk_faults import create_special_file
@@ -97,7 +97,7 @@ def test_checkpoint_loads_averaged_network_with_methods(make_run, tmp_path):
     with torch.no_grad():
         run.model.fc.weight.zero_()
     checkpoints = Checkpoints(tmp_path, 2)
-    checkpoints.save(8, capture(run, 8), wait=True)
+    checkpoints.save(8, collect_state(run, 8), wait=True)
     loaded = load(tmp_path / "step-00000008.pt")
     torch.testing.assert_close(compute_outputs(loaded.model), expected, rtol=1e-4, atol=1e-4)
     assert loaded.about.classes == run.plan.facts.classes
@@ -212,7 +212,7 @@ def test_damaged_weights_of_run_suggest_newest_undamaged_checkpoint(make_run, tm
     checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
     weights = tmp_path / "weights.safetensors"
     for step in (4, 8):
-        checkpoints.save(step, capture(make_run(), step), wait=True)
+        checkpoints.save(step, collect_state(make_run(), step), wait=True)
     older, newest = sorted(checkpoints.folder.glob("*.pt"))
     weights.write_bytes(b"cut short")
     for source, subject in [(tmp_path, f"{tmp_path}: weights.safetensors"), (weights, weights)]:

@@ -6,7 +6,7 @@ import torch
 
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture
+from resnet_recipes.training.state import collect_state
 
 #: All methods of Hot, sized for a run of eight steps, with a SAM step every third step.
 HOT = (
@@ -32,7 +32,7 @@ class RecordingReporter:
     def step(self, done: int, losses: torch.Tensor) -> None:
         self.losses.append(losses.mean())
         if done in self.keep:
-            self.states[done] = copy_state(capture(self.run, done))
+            self.states[done] = copy_state(collect_state(self.run, done))
 
     def log(self, done: int, stream: object) -> None:
         self.logged.append(done)
@@ -57,7 +57,7 @@ def find_differing_tensors(ours: Run, theirs: Run) -> list[str]:
     """Return the names of tensors (weights, statistics, momentum, averages) that differ."""
     pairs = []
     for run in (ours, theirs):
-        state = capture(run, 0)
+        state = collect_state(run, 0)
         momenta = {
             f"momentum.{i}": value["momentum_buffer"]
             for i, value in state["optimizer"]["state"].items()

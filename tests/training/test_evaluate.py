@@ -20,7 +20,7 @@ from resnet_recipes.training import evaluate as evaluation
 from resnet_recipes.training.evaluate import BestWeights, evaluate
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import Precision
-from resnet_recipes.training.state import capture, restore
+from resnet_recipes.training.state import collect_state, restore
 
 
 class Examples:
@@ -225,13 +225,13 @@ def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
 
 def test_best_weights_are_off_by_default(make_run, tmp_path):
     run = evaluate_all(make_run())
-    assert capture(run, 5)["best"] == {}
+    assert collect_state(run, 5)["best"] == {}
     assert write_weight_files(run, tmp_path, Evaluation(None, None), 5).best is None
     assert not (tmp_path / BEST_WEIGHTS).exists()
 
 
 def test_resumed_best_weights_require_the_same_metric(make_run):
-    state = capture(evaluate_all(make_run("checkpoint.best=loss")), 5)
+    state = collect_state(evaluate_all(make_run("checkpoint.best=loss")), 5)
     same = make_run("checkpoint.best=loss")
     other = make_run("checkpoint.best=top1")
     for run in (same, other):
@@ -244,7 +244,7 @@ def test_resumed_best_weights_require_the_same_metric(make_run):
 
 @pytest.mark.parametrize("wrong", [{"metrics": [1.0]}, {"weights": {"fc.bias": torch.zeros(1)}}])
 def test_restore_rejects_best_weights_that_do_not_fit(wrong, make_run):
-    state = capture(evaluate_all(make_run("checkpoint.best=loss")), 5)
+    state = collect_state(evaluate_all(make_run("checkpoint.best=loss")), 5)
     with pytest.raises(TrainingError, match="the checkpoint cannot be used"):
         restore(make_run("checkpoint.best=loss"), state | {"best": state["best"] | wrong})
 

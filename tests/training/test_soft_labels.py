@@ -30,7 +30,7 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.soft_labels import write_soft_labels
-from resnet_recipes.training.state import capture, compute_parameter_sum, restore
+from resnet_recipes.training.state import collect_state, compute_parameter_sum, restore
 from tests.shared.checks import get_error
 from tests.shared.disk_faults import flip_bit
 from tests.shared.images import CLASSES, create_random_images
@@ -152,7 +152,7 @@ def test_run_with_all_outputs_matches_teacher_run(
     )
     half, rest = (make_run(make_teacher_arguments(path, arguments)) for _ in range(2))
     train_and_digest(half, stop_at=STEPS // 2 + 1)
-    restore(rest, capture(half, STEPS // 2 + 1))
+    restore(rest, collect_state(half, STEPS // 2 + 1))
     assert torch.equal(train_and_digest(rest, first=STEPS // 2 + 1), learned)
 
 

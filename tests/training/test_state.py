@@ -15,7 +15,7 @@ from resnet_recipes.base.field_types import flatten
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (
-    capture,
+    collect_state,
     find_setting_problems,
     list_resume_warnings,
     restore,
@@ -28,7 +28,7 @@ from tests.shared.tables import parse_rows
 @pytest.fixture
 def state(make_run: Callable[..., Run]) -> dict[str, Any]:
     """The state of a small run after three steps."""
-    return capture(make_run(), 3)
+    return collect_state(make_run(), 3)
 
 
 def test_restore_same_run_gives_no_warning(make_run, state):
@@ -41,7 +41,7 @@ def test_restore_same_run_gives_no_warning(make_run, state):
 def test_restored_evaluation_is_due_only_if_planned(interval, is_pending, make_run):
     arguments = f"evaluation.interval={interval}"
     run = make_run(arguments)
-    state = capture(make_run(arguments), 3)
+    state = collect_state(make_run(arguments), 3)
     restore(run, state | {"has_pending_evaluation": True})
     assert run.has_pending_evaluation == is_pending
 
@@ -49,7 +49,7 @@ def test_restored_evaluation_is_due_only_if_planned(interval, is_pending, make_r
 def test_restored_run_stays_at_its_target(make_run):
     arguments = "evaluation.stop_at_top1=75.0"
     run = make_run(arguments)
-    state = capture(make_run(arguments), 3)
+    state = collect_state(make_run(arguments), 3)
     for top1, is_there in ((75.0, True), (74.9, False)):
         restore(run, state | {"top1": top1})
         assert run.has_reached_target == is_there
@@ -58,14 +58,14 @@ def test_restored_run_stays_at_its_target(make_run):
 def test_restore_sets_loss_scale_of_float16(make_run):
     run, resumed = (make_run("precision.dtype=fp16") for _ in range(2))
     run.precision.load_state_dict(run.precision.state_dict() | {"scale": 64.0})
-    restore(resumed, capture(run, 3))
+    restore(resumed, collect_state(run, 3))
     assert resumed.precision.scaler.get_scale() == 64.0
 
 
 def test_restore_accepts_lists_of_a_method(make_run, tmp_path):
     arguments = "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]]"
     checkpoints = Checkpoints(tmp_path, 2)
-    checkpoints.save(3, capture(make_run(arguments), 3), wait=True)
+    checkpoints.save(3, collect_state(make_run(arguments), 3), wait=True)
     assert restore(make_run(arguments), checkpoints.load_newest().state) == 3
 
 
@@ -126,7 +126,7 @@ def test_restore_rejects_all_changed_settings_together(make_run, state):
 
 def test_resume_of_older_run_uses_defaults(make_run):
     run = make_run("methods.ema={}")
-    state = capture(run, 3)
+    state = collect_state(run, 3)
     for section, key in (
         ("data", "order"),
         ("evaluation", "flip"),
@@ -218,7 +218,7 @@ def take_a_step(run: Run) -> dict[str, Any]:
     for parameter in run.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     run.optimizer.step()
-    state = capture(run, 3)
+    state = collect_state(run, 3)
     state["methods"] = {f"ema.{name}": tensor.clone() for name, tensor in state["model"].items()}
     return state
 
