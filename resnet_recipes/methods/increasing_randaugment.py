@@ -65,11 +65,11 @@ class IncreasingRandAugment(Method):
         return image
 
 
-def _compute_factor(level: float, width: int) -> float:
+def _compute_factor(level: float, size: int) -> float:
     return max(0.1, 1 + 0.9 * level)
 
 
-#: The value of each operation, given a level from -1 to 1 and the width of the image.
+#: The value of each operation, given a level from -1 to 1 and the image size along its axis.
 STRENGTHS: dict[str, Callable[[float, int], float]] = {
     "autocontrast": lambda level, _: level,
     "equalize": lambda level, _: level,
@@ -81,8 +81,8 @@ STRENGTHS: dict[str, Callable[[float, int], float]] = {
     "solarize_add": lambda level, _: min(128, int(110 * abs(level))),
     **dict.fromkeys(("color", "contrast", "brightness", "sharpness"), _compute_factor),
     **dict.fromkeys(("shear_x", "shear_y"), lambda slope, _: 0.3 * slope),
-    "translate_x": lambda level, width: 0.45 * level * width,
-    "translate_y": lambda level, width: 0.45 * level * width,
+    "translate_x": lambda level, size: 0.45 * level * size,
+    "translate_y": lambda level, size: 0.45 * level * size,
 }
 
 _OPS = IMAGE_OPS | {
@@ -95,6 +95,6 @@ _OPS = IMAGE_OPS | {
 
 def apply(name: str, image: Image.Image, level: float, resample: Image.Resampling) -> Image.Image:
     """Return an image after an operation at a level from -1 to 1."""
-    width = image.height if name == "translate_y" else image.width
-    value = STRENGTHS[name](level, width)
+    size = image.height if name == "translate_y" else image.width
+    value = STRENGTHS[name](level, size)
     return _OPS[name](image, value, *([resample, _FILL] if name in MOVING else []))

@@ -170,7 +170,7 @@ class BuiltNetworkFacts:
         def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             weight = layer.get_parameter("weight")
             passes = 1 + weight.requires_grad + inputs[0].requires_grad
-            # FLOPs for two images
+            # the multiply-adds for two images are the FLOPs for one
             costs.append(LayerCost(output.numel() * weight[0].numel(), passes))
 
         hooks = [layer.register_forward_hook(count) for layer in layers]

@@ -21,7 +21,7 @@ class AllReduce:
     DDP is not used: it copies and scales each gradient separately and cannot average gradients
     that a CUDA graph computed. Buckets and their order depend only on the model, so gradients are
     always summed in the same order. A resumed run is therefore bit-identical to an uninterrupted
-    one. A single process sends nothing.
+    one. The constructor copies rank 0's weights to every rank. A single process sends nothing.
     """
 
     def __init__(self, model: nn.Module, compress: bool = False):

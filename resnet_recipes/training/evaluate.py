@@ -36,9 +36,9 @@ def evaluate(
 
     With `flip` the logits of each image and its horizontal flip are averaged. `on_batch` receives
     the outcomes of each batch, on the device. If it returns True on a rank, that rank stops, and
-    all ranks raise CutShortError at the end. Counts are summed over ranks as integers, losses in
-    float64. The model is left in training mode. Raises TrainingError if a logit or the loss is not
-    finite, if a batch does not fit in memory, or if the loader has another number of examples.
+    all ranks raise CutShortError at the end. Copies rank 0's buffers to every rank, and leaves the
+    model in training mode. Raises TrainingError if a logit or the loss is not finite, if a batch
+    does not fit in memory, or if the loader has another number of examples.
     """
     device = precision.device
     broadcast_statistics(model)

@@ -91,7 +91,6 @@ class RunReporter:
         span = max(seconds - self._logged_seconds, 1e-9)
         if self.recorder is not None:
             plan = self.run.plan
-            # a float16 loss may be infinite or NaN
             finite = [loss for loss in losses if abs(loss) < float("inf")]
             metrics = StepMetrics(
                 done,

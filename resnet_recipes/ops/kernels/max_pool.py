@@ -96,7 +96,7 @@ def _choose_larger(first, first_at, second, second_at):
 def _unpool(g, places, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
     """Collect the gradients of R x BW pixels from maxima in their row and the adjacent rows."""
     image, top, column, channel = locate_tile(h, R, BW, BC)
-    size = h, w, c
+    size = h, w, c  # ho and wo, arguments of both kernels, equal h and w here
     start = image * h * w * c
     g, places, dx = g + start, places + start, dx + start
     _, _, from_above = _distribute(g, places, top - 1, column, channel, size)
