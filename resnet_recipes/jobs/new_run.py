@@ -67,7 +67,7 @@ def plan_run(
     composed: "Composed",
     ranks: int,
     survey: Callable[[], DataFacts] | None,
-    unused: Collection[str] = (),
+    skipped: Collection[str] = (),
     needs_weights: bool = True,
 ) -> Plan:
     """Return the plan of a new run; without `survey`, it assumes ImageNet.
@@ -87,7 +87,7 @@ def plan_run(
     checked = {"data", *(() if errors.problems else ("model", "methods"))}
     with errors:
         if survey:
-            check(recipe, result.disk if result else None, {*unused, *checked}, needs_weights)
+            check(recipe, result.disk if result else None, {*skipped, *checked}, needs_weights)
     errors.raise_if_any()
     assert result
     if survey and (state := find_stable_state(result)):
@@ -98,13 +98,13 @@ def plan_run(
 def check(
     recipe: Recipe,
     disk: Disk | None = None,
-    unused: Collection[str] = (),
+    skipped: Collection[str] = (),
     needs_weights: bool = True,
 ) -> None:
     """Check that this machine has what a new run needs.
 
-    Skips the checks of settings in `unused`, which are wrong or have no effect. Raises RecipeError
-    if the name is taken, NotReadyError if something is missing or the run is running.
+    Skips settings in `skipped`: they are wrong, have no effect or are already checked. Raises
+    RecipeError if the name is taken, NotReadyError if something is missing or the run is running.
     """
     run = recipe.run
     errors = ErrorCollector()
@@ -112,7 +112,7 @@ def check(
     root = recipe.data.root
     methods = get_enabled(recipe.methods)
     is_local = root and recipe.data.backend != "synthetic" and not is_fetched(root)
-    skipped = {*unused}
+    skipped = {*skipped}
     if not is_local or is_demo_missing(recipe):
         skipped.add("data.root")
     if run.extends:
