@@ -29,7 +29,7 @@ from resnet_recipes.command_line.printing import (
 )
 from resnet_recipes.command_line.run_arguments import check_network, is_run, open_network
 from resnet_recipes.command_line.usage import RUN_HELP, Scope, Usage
-from resnet_recipes.jobs.lookup import find_runs
+from resnet_recipes.jobs.lookup import find_run
 from resnet_recipes.report.page.charts import draw_png, import_plotting
 from resnet_recipes.report.paired_difference import compute_accuracy_interval
 from resnet_recipes.run_folder import DATA
@@ -78,8 +78,10 @@ def check(arguments: Arguments) -> None:
     errors = ErrorCollector()
     with errors:
         check_network(arguments.positional, USAGE)
-    with errors:
-        find_runs(argument for argument in arguments.positional[1:] if "=" not in argument)
+    for argument in arguments.positional[1:]:
+        if "=" not in argument:
+            with errors:
+                find_run(argument)
     heads = {"--csv": ("class,images,", "network,data,"), "--images": ("path,label,prediction,",)}
     for flag, starts in (heads | {"--gallery": (GALLERY_HEAD,)}).items():
         with errors:

@@ -2,13 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.error_collector import collect
 from resnet_recipes.base.errors import Command, Hint, Kind, NotReadyError, Problem, Statement, Value
 from resnet_recipes.base.paths import find_similar_path, parse_path
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_closest
@@ -20,11 +18,6 @@ from resnet_recipes.run_folder.runs import iterate_newest_runs, list_checkpoints
 ROOT = Path("runs")
 LAST = "last"  # the run that was most recently started, or resumed with changed settings
 LIST = Command("resnet-recipes runs")
-
-
-def find_runs(arguments: Iterable[str]) -> list[Path]:
-    """Return the path for each argument. Raises the errors of `find_run` for all of them."""
-    return collect(lambda argument: [find_run(argument)], arguments)
 
 
 def find_run(argument: str, key: str = "RUN") -> Path:
