@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Stack:
         self._loss_hooks = self._collect("change_loss")
         #: The loss of each example, float32 [N], given logits and targets [N, K].
         self.loss: Callable[[Tensor, Tensor], Tensor] = self._get_only(
-            "loss", _compute_cross_entropy
+            "loss", partial(F.cross_entropy, reduction="none")
         )
         #: Write the gradient for the optimizer to `.grad`; return the losses [N].
         self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._get_only(
@@ -153,11 +154,6 @@ class Stack:
 
     def _collect(self, hook: str) -> tuple[Callable, ...]:
         return tuple(getattr(method, hook) for method in self if method.provides(hook))
-
-
-def _compute_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the softmax cross-entropy of each example; both [N, K], computed in float32."""
-    return F.cross_entropy(logits.float(), targets, reduction="none")
 
 
 def _make_label(method: Method) -> str:

@@ -149,8 +149,9 @@ def test_empty_stack_is_plain_training():
     logits = torch.randn(4, 7)
     targets = torch.softmax(torch.randn(4, 7), 1)
     expected = -(targets * F.log_softmax(logits, 1)).sum(1)
-    assert torch.allclose(stack.loss(logits, targets), expected)
-    assert stack.loss(logits.to(torch.bfloat16), targets).dtype == torch.float32
+    batch = batch._replace(targets=targets)
+    assert torch.allclose(stack.losses(logits, batch), expected)
+    assert stack.losses(logits.to(torch.bfloat16), batch).dtype == torch.float32
 
 
 def test_image_augmentations_run_in_turn():
