@@ -106,7 +106,7 @@ def _describe_os_error(error: BaseException) -> str:
     if isinstance(error, ImportError) and _is_load_failure(error):
         advice = format_advice(Command("pip install --force-reinstall torch torchvision"))
         return f"a library cannot be loaded: {error}\n      {advice}{memory}"
-    if isinstance(error, RuntimeError) and _is_raised_by_import(error, "torchvision"):
+    if isinstance(error, RuntimeError) and _is_raised_by_torchvision_import(error):
         torch = version("torch")
         torchvision = version("torchvision")
         build = torch.partition("+")[2]  # "cpu" or "cu126": PyPI has another
@@ -135,10 +135,10 @@ def _is_load_failure(error: ImportError) -> bool:
     return str(error.path).endswith(".so") or str(error.name).startswith("torch")
 
 
-def _is_raised_by_import(error: BaseException, package: str) -> bool:
+def _is_raised_by_torchvision_import(error: BaseException) -> bool:
     frames = (frame for frame, _ in walk_tb(error.__traceback__))
     return any(
-        frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == package
+        frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "torchvision"
         for frame in frames
     )
 
