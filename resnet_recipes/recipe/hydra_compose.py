@@ -105,13 +105,12 @@ def _list_choices(argument: str) -> list[str]:
     if not equals:
         return [argument]
     value = CURVE if (key, value) == ("epochs", "curve") else value
-    return [f"{key}={text}" for text in _list_texts(f"{key}={value}", MAX_SWEEP_POINTS + 1)] or [
-        argument
-    ]
+    return [f"{key}={text}" for text in _list_texts(f"{key}={value}")] or [argument]
 
 
-def _list_texts(override: str, max_texts: int) -> list[str]:
-    """Return at most `max_texts` values of a sweep such as "seed=1,2,3"; empty without a sweep."""
+def _list_texts(override: str) -> list[str]:
+    """Return the values of a sweep such as "seed=1,2,3", the first if too many; else nothing."""
+    max_texts = MAX_SWEEP_POINTS + 1
     try:
         parsed = _parse_override(override)
     except (HydraException, ValueError, RecursionError):
