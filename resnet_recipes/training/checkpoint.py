@@ -263,7 +263,7 @@ class Checkpoints:
             self._reason = os.strerror(error.errno) if error.errno else str(error)
             reason = f"a checkpoint could not be written ({self._reason})"
             if training_continues and self._failures >= _MAX_FAILURES:
-                statement = f"{reason}, for the {_MAX_FAILURES}rd time in a row: {self.folder}"
+                statement = f"{reason}, {_MAX_FAILURES} times in a row: {self.folder}"
                 raise TrainingError(statement, Hint(self._describe_newest())) from None
             self._note(
                 f"{reason}; {'training continues; ' * training_continues}{self._describe_newest()}"

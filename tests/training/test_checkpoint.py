@@ -214,7 +214,7 @@ def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
     monkeypatch.setattr(os, "fsync", fail)
     for step in (30, 40, 50):
         checkpoints.save(step, make_state(step))
-    with pytest.raises(TrainingError, match=f"{os.strerror(code)}.*3rd time.*\\n.*step 20"):
+    with pytest.raises(TrainingError, match=f"{os.strerror(code)}.*3 times.*\\n.*step 20"):
         checkpoints.save(60, make_state(60))
     checkpoints.save(70, make_state(70), is_last=True)  # the run needs no more checkpoints
     checkpoints.wait(is_last=True)
