@@ -74,12 +74,11 @@ class Speeds:
     @cached_property  # read thousands of times for a budget
     def _quartiles(self) -> tuple[list[int], list[tuple[float, ...]]]:
         """The areas of the measured sizes, and each quartile of the seconds at these sizes."""
-        areas = [image_size**2 for image_size in sorted(self.seconds_per_image)]
-        spreads = (
-            np.percentile(self.seconds_per_image[image_size], (25, 50, 75))
-            for image_size in sorted(self.seconds_per_image)
-        )
-        return areas, list(zip(*spreads, strict=True))
+        spreads = {
+            image_size**2: np.percentile(seconds, (25, 50, 75))
+            for image_size, seconds in sorted(self.seconds_per_image.items())
+        }
+        return list(spreads), list(zip(*spreads.values(), strict=True))
 
     def load_seconds(self, image_size: int) -> float:
         """Return the loader's seconds per image, interpolated by area; 0: nothing to load."""
@@ -225,9 +224,9 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
     first = plan.image_sizes[0]
     eval_size = plan.recipe.data.eval_size
     alone = max(speeds.seconds_at(first).median, speeds.load_seconds(first))
-    contention = 0.0  # seconds per image that loading and training cost each other
-    if speeds.total_images_per_second:  # they may share CPU cores
-        contention = max(0.0, 1 / speeds.total_images_per_second - alone)
+    total = 1 / (speeds.total_images_per_second or 1 / alone)
+    contention = max(0.0, total - alone)  # seconds per image: they may share CPU cores
+    low_factor = min(1.0, total / alone)  # below 1 if the machine was busy during a measurement
     more = speeds.warm_up_seconds
     if speeds.first_epoch_images_per_second:
         more += plan.epoch_images[0] * max(0.0, 1 / speeds.first_epoch_images_per_second - alone)
@@ -246,7 +245,13 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
         rate = images / (60 * middle)
         phases.append(
             Phase(
-                image_size, len(counts), low, middle, high, rate, speeds.bottleneck_at(image_size)
+                image_size,
+                len(counts),
+                low_factor * low,
+                middle,
+                high,
+                rate,
+                speeds.bottleneck_at(image_size),
             )
         )
     evaluation = other = None

@@ -146,6 +146,9 @@ def test_estimate_notes_parts_that_disagree(both, is_noted, monkeypatch, run_com
         text = " ".join(out.split())
         assert "25 images/s alone, but 50 with the loader, so the machine was busy" in text
         assert "\n      use:   --again\n      hint:  measure while nothing else is running\n" in out
+        assert "training        5:07   between 2:34 and 5:07\n" in out, "at 50 images/s: 2:34"
+    plan = run_command(f"resnet-recipes plan {ARGUMENTS} {FIXED_SIZE}").out
+    assert ("while it was busy" in " ".join(plan.split())) == is_noted
 
 
 def test_estimate_names_dominant_all_reduce(monkeypatch, run_command):

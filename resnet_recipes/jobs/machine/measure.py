@@ -25,6 +25,7 @@ from resnet_recipes.planning.estimate import (
     guess_cpu_speeds,
     make_key,
     make_speeds,
+    note_contradiction,
     predict_gpu_speeds,
     read_measurement,
     sample_epochs,
@@ -71,8 +72,10 @@ def explain_unknown_time(plan: Plan) -> Statement:
 
 def make_forecast(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
     """Return the time of a run at speeds measured on this machine."""
-    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
-    return RunForecast(estimate(plan, speeds), speeds, f"measured on this machine {day}", when)
+    source = time.strftime("measured on this machine %Y-%m-%d %H:%M", time.localtime(when))
+    if note_contradiction(plan, speeds):
+        source += " while it was busy"
+    return RunForecast(estimate(plan, speeds), speeds, source, when)
 
 
 class MemoryForecast(NamedTuple):
