@@ -81,7 +81,7 @@ def list_split(config: DataConfig, split: str, on_progress: Say = do_nothing) ->
         if config.fold:
             part, parts_count = map(int, config.fold.split("/"))
             # the sizes of folds differ by at most one image, per class and in total
-            chosen = _rank_images(complete, config.val_seed) % parts_count == part - 1
+            chosen = _order_images(complete, config.val_seed) % parts_count == part - 1
         else:
             chosen = choose_images(complete, config.val_share, config.val_seed, complete.counts - 1)
         listing = complete.select(chosen == (split == "val"))
@@ -105,10 +105,10 @@ def choose_images(listing: Listing, fraction: float, seed: int, limits: np.ndarr
     """
     counts = np.minimum(np.maximum(1, (fraction * listing.counts + 0.5).astype(int)), limits)
     firsts = np.cumsum(listing.counts) - listing.counts
-    return _rank_images(listing, seed) < (firsts + counts)[listing.labels]
+    return _order_images(listing, seed) < (firsts + counts)[listing.labels]
 
 
-def _rank_images(listing: Listing, seed: int) -> np.ndarray:
+def _order_images(listing: Listing, seed: int) -> np.ndarray:
     """Return the rank of each image, int64 [N], ordered by class and then by digest.
 
     It depends only on the seed and the names: adding an image changes other ranks by at most one.
