@@ -82,7 +82,7 @@ def run_guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int
         if problem := _find_method_problem(error):
             print(format_error(NotReadyError([problem]), starts, argv), file=sys.stderr)
         else:
-            print(f"error: {_describe_os_error(error)}", file=sys.stderr)
+            print(f"error: {_describe_machine_error(error)}", file=sys.stderr)
         return ExitCode.NOT_READY
 
 
@@ -95,7 +95,7 @@ def _find_method_problem(error: BaseException) -> Problem | None:
     return find_plug_in_problem(error)
 
 
-def _describe_os_error(error: BaseException) -> str:
+def _describe_machine_error(error: BaseException) -> str:
     """Return the resource that the machine lacks. Raises any other error again."""
     memory = "\n  if memory is limited:  ulimit -v unlimited"
     if isinstance(error, MemoryError):
