@@ -120,7 +120,7 @@ def check_network(arguments: Sequence[str], usage: Usage) -> None:
     errors.raise_if_any()
 
 
-def open_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
+def open_trained_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetwork":
     """Open the network given by the first argument, with the other arguments as settings.
 
     Raises RecipeError if it cannot be opened with these settings.

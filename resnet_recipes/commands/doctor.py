@@ -27,7 +27,7 @@ from resnet_recipes.command_line.run_arguments import (
     check_network,
     is_run,
     is_setting,
-    open_network,
+    open_trained_network,
 )
 from resnet_recipes.command_line.usage import JSON, Usage
 from resnet_recipes.doctor import Finding, get_exit_code, to_json
@@ -152,7 +152,7 @@ def _check_topics(
         from resnet_recipes.recipe.schema import Recipe
 
         name = arguments.flags.get("--network")
-        network = open_network([name, *settings], USAGE) if name else None
+        network = open_trained_network([name, *settings], USAGE) if name else None
         recipe = network.recipe if network else apply_changes(Recipe(), settings, [_NESTED[:-1]])
         nested = recipe.data.nested_classes
         decodes = "--no-images" not in arguments

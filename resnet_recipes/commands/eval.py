@@ -27,7 +27,7 @@ from resnet_recipes.command_line.printing import (
     say,
     show,
 )
-from resnet_recipes.command_line.run_arguments import check_network, is_run, open_network
+from resnet_recipes.command_line.run_arguments import check_network, is_run, open_trained_network
 from resnet_recipes.command_line.usage import RUN_HELP, Scope, Usage
 from resnet_recipes.jobs.lookup import find_run
 from resnet_recipes.report.page.charts import draw_png, import_plotting
@@ -101,7 +101,7 @@ def run(arguments: Arguments) -> int:
     errors = ErrorCollector()
     for source in sources:
         with errors:
-            networks.append(open_network([source, *changes], USAGE))
+            networks.append(open_trained_network([source, *changes], USAGE))
     errors.raise_if_any()
     from resnet_recipes.data import require_trusted_url
     from resnet_recipes.inference.network_pool import check_pool, pool_results

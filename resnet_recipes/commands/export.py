@@ -24,7 +24,7 @@ from resnet_recipes.command_line.printing import get_line_width, say
 from resnet_recipes.command_line.run_arguments import (
     check_network,
     find_network_setting_problems,
-    open_network,
+    open_trained_network,
 )
 from resnet_recipes.command_line.usage import RUN_HELP, Scope, Usage
 from resnet_recipes.jobs.lookup import find_network
@@ -96,7 +96,7 @@ def run(arguments: Arguments) -> int:
     folder = parse_path("--out", flags["--out"])
     push = flags.get("--push")
     dtype, lose = _read_precision(flags)
-    network = open_network(arguments.positional, USAGE)
+    network = open_trained_network(arguments.positional, USAGE)
     recipe = network.recipe
     recipe = replace(recipe, launch=replace(recipe.launch, device="cpu"))
     # the programs that read the file do not use autocast

@@ -30,7 +30,7 @@ from resnet_recipes.command_line.run_arguments import (
     is_image,
     is_run,
     is_setting,
-    open_network,
+    open_trained_network,
 )
 from resnet_recipes.command_line.usage import RUN_HELP, Scope, Usage
 from resnet_recipes.jobs.lookup import LAST
@@ -101,7 +101,7 @@ def run(arguments: Arguments, opened: list[str], paths: "list[str | Pixels]", to
     from resnet_recipes.data.imagenet import find_english_name
     from resnet_recipes.inference.trained_network import predict_images
 
-    network = open_network(opened, USAGE).to_device()
+    network = open_trained_network(opened, USAGE).to_device()
     class_count = min(top, network.network.about.num_classes)
     bad: list[Prediction] = []
     counted: Iterable[Prediction] = _count(

@@ -17,7 +17,7 @@ from PIL import Image
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.text import do_nothing
-from resnet_recipes.command_line.run_arguments import open_network
+from resnet_recipes.command_line.run_arguments import open_trained_network
 from resnet_recipes.commands.export import USAGE
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.inference import formats
@@ -92,7 +92,7 @@ def test_export_rejects_impossible_folder_before_writing(run_command):
 
 def test_export_compares_images_of_all_classes(monkeypatch):
     """Ten classes have three images each; ranges of int8 activations come from these images."""
-    trained = open_network(["mine"], USAGE).to_device()
+    trained = open_trained_network(["mine"], USAGE).to_device()
     everything, _ = _load_images(trained, False)
     monkeypatch.setattr("resnet_recipes.inference.export.COMPARED_IMAGES", 10)
     chosen, text = _load_images(trained, False)
@@ -105,7 +105,7 @@ def test_export_names_a_damaged_image():
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
-        _load_decoded_images(open_network(["mine"], USAGE).to_device())
+        _load_decoded_images(open_trained_network(["mine"], USAGE).to_device())
 
 
 def test_documented_programs_read_16_bit_gray_like_predict(folder_with_weights):
@@ -128,7 +128,7 @@ def test_documented_programs_read_16_bit_gray_like_predict(folder_with_weights):
 def test_export_comparison_reads_16_bit_gray_as_documented():
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
-    trained = open_network(["mine"], USAGE).to_device()
+    trained = open_trained_network(["mine"], USAGE).to_device()
     pictures, _ = _load_decoded_images(trained)
     deep = [picture for picture in pictures if picture[1].shape == (40, 50, 3)]
     assert deep
@@ -148,7 +148,7 @@ def test_export_compares_generated_images_smooth_like_photographs():
 
 def test_export_reports_progress_by_compared_images(tmp_path):
     progress = []
-    trained = open_network(["mine"], USAGE).to_device()
+    trained = open_trained_network(["mine"], USAGE).to_device()
 
     def show(*counts: int) -> None:
         progress.append(counts)
@@ -254,7 +254,7 @@ def test_export_suggests_a_sufficient_loss_limit(monkeypatch, run_command):
 
 
 def test_export_with_too_much_loss_is_not_written(tmp_path):
-    trained = open_network(["mine"], USAGE).to_device()
+    trained = open_trained_network(["mine"], USAGE).to_device()
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1.*\n.*--lose 0"):
         export_and_check(trained, "safetensors", tmp_path / "out", options, do_nothing)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from resnet_recipes.command_line.run_arguments import open_network
+from resnet_recipes.command_line.run_arguments import open_trained_network
 from resnet_recipes.commands.export import USAGE
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.inference.similar_images import find_similar
@@ -16,7 +16,7 @@ from resnet_recipes.inference.similar_images import find_similar
 @pytest.fixture
 def trained_network(folder_with_weights, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return open_network(["mine"], USAGE).to_device()
+    return open_trained_network(["mine"], USAGE).to_device()
 
 
 def test_find_similar_returns_pairs_with_most_similar_features(trained_network, tmp_path):
