@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.errors import (
     Change,
     Hint,
@@ -20,6 +19,7 @@ from resnet_recipes.base.errors import (
     Statement,
 )
 from resnet_recipes.base.extras import suggest_install
+from resnet_recipes.base.model_config import FREEZABLE, LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.base.text import get_first_line
 

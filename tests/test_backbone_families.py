@@ -8,7 +8,7 @@ import torch
 import torchvision
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
+from resnet_recipes.base.model_config import ModelConfig, find_implied_settings
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
 from resnet_recipes.planning.network_facts import BuiltNetworkFacts

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 import resnet_recipes
 from resnet_recipes import backbones
 from resnet_recipes.backbones import build_resnet
-from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.inference.export import ExportOptions, find_problems
 from resnet_recipes.inference.formats import export
 from resnet_recipes.methods.blurpool import BlurPool

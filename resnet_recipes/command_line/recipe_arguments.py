@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import (
     Command,
@@ -19,6 +18,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
+from resnet_recipes.base.model_config import NETWORKS
 from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,

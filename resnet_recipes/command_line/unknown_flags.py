@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from resnet_recipes.base.architecture import LIBRARY, NETWORKS
 from resnet_recipes.base.errors import Change, Command, Fix, Hint, Kind, Problem, Statement, Value
+from resnet_recipes.base.model_config import LIBRARY, NETWORKS
 from resnet_recipes.base.names import SHORT_NAMES, list_keys
 from resnet_recipes.base.suggestions import (
     ARGUMENT_FLAGS,

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from resnet_recipes import backbones
 from resnet_recipes.base import atomic
-from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingError
+from resnet_recipes.base.model_config import NETWORKS
 from resnet_recipes.base.text import Progress, format_count
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.backbones import is_resnet
-from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.model_config import ModelConfig, find_implied_settings
 from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
 from resnet_recipes.data.base import DataConfig, DataFacts

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from resnet_recipes import cuda, data, ops
-from resnet_recipes.base.architecture import NETWORKS, ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Command, Hint, Kind, NotReadyError, TrainingError
+from resnet_recipes.base.model_config import NETWORKS, ModelConfig, find_implied_settings
 from resnet_recipes.base.text import Progress, do_nothing
 from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.images.decode import Pixels

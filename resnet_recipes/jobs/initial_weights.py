@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, Note, NotReadyError, RecipeError
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.planning.plan import InitialWeights
 from resnet_recipes.planning.planner import make_plan

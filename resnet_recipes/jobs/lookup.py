@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Command, Hint, Kind, NotReadyError, Problem, Statement, Value
+from resnet_recipes.base.model_config import NETWORKS
 from resnet_recipes.base.paths import find_similar_path, parse_path
 from resnet_recipes.base.suggestions import FOREIGN_COMMANDS, FOREIGN_VALUES, find_closest
 from resnet_recipes.network import hub

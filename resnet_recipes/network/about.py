@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
-from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.errors import BrokenRuleError
 from resnet_recipes.base.field_types import convert, get_field_types
 from resnet_recipes.base.limits import Bounds, find_limit_problems
+from resnet_recipes.base.model_config import LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.base import (
     MEAN,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.ops.wrong_gradients import avoid_wrong_gradients
 from resnet_recipes.recipe.schema import Recipe

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import (
     Change,
     Fix,
@@ -30,6 +29,7 @@ from resnet_recipes.base.errors import (
     Statement,
     Value,
 )
+from resnet_recipes.base.model_config import NETWORKS
 from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.data.images.python import crop_center

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import ModelArguments
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.model_config import ModelArguments
 from resnet_recipes.base.suggestions import MIN_SIMILAR_LETTERS
 from resnet_recipes.network import image_settings
 

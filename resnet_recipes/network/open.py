@@ -12,7 +12,6 @@ import torchvision
 
 from resnet_recipes import backbones
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import (
     Command,
     Fix,
@@ -23,6 +22,7 @@ from resnet_recipes.base.errors import (
     Statement,
     Value,
 )
+from resnet_recipes.base.model_config import LIBRARY, NETWORKS, ModelConfig
 from resnet_recipes.base.paths import find_similar_path
 from resnet_recipes.base.suggestions import FOREIGN_VALUES
 from resnet_recipes.network import hub, image_settings, matching

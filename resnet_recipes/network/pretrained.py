@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from resnet_recipes.backbones import find_classifier, select_frozen
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import NETWORKS, ModelArguments, ModelConfig
 from resnet_recipes.base.errors import Change, Fix, NotReadyError, Statement
+from resnet_recipes.base.model_config import NETWORKS, ModelArguments, ModelConfig
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.imagenet import get_wordnet_ids, is_imagenet
 from resnet_recipes.methods.module_class import change_class

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self
 
-from resnet_recipes.base.architecture import FREEZABLE, NETWORKS, ModelConfig
+from resnet_recipes.base.model_config import FREEZABLE, NETWORKS, ModelConfig
 from resnet_recipes.methods.stack import Stack
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import FREEZABLE, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Hint, Problem, Statement
+from resnet_recipes.base.model_config import FREEZABLE, NETWORKS, ModelConfig
 from resnet_recipes.base.text import get_first_line
 from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.methods.stack import Stack

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import (
     Change,
     Command,
@@ -22,6 +21,7 @@ from resnet_recipes.base.errors import (
     RecipeError,
     Statement,
 )
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.data.base import SoftLabels
 from resnet_recipes.data.soft_labels import FOREIGN_FILE_CLAUSE, TEACH_COMMAND, map_soft_labels

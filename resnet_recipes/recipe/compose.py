@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import SETTINGS as DURATION_SETTINGS
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import (
@@ -20,6 +19,7 @@ from resnet_recipes.base.errors import (
     Statement,
     to_text,
 )
+from resnet_recipes.base.model_config import find_implied_settings
 from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.suggestions import MEANINGS, TIMM_MEANINGS
 from resnet_recipes.methods import ORDER

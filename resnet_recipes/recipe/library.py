@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.duration import find_epochs_rule
 from resnet_recipes.base.errors import (
     Change,
@@ -29,6 +28,7 @@ from resnet_recipes.base.errors import (
     Value,
     to_text,
 )
+from resnet_recipes.base.model_config import NETWORKS
 from resnet_recipes.base.names import SHORT_NAMES, expand_short_name
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import make_unknown_problem

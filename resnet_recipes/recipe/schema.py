@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.duration import (
     Duration,
     Horizon,
@@ -16,6 +15,7 @@ from resnet_recipes.base.duration import (
 )
 from resnet_recipes.base.errors import Hint, Problem, Value
 from resnet_recipes.base.limits import Bounds, IsDuration
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import Methods

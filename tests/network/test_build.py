@@ -12,7 +12,7 @@ import torchvision
 from torch import nn
 
 from resnet_recipes.backbones import find_classifier
-from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
+from resnet_recipes.base.model_config import ModelConfig, find_implied_settings
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.build import build_model, cast_by_stage
 from tests.shared.checks import is_identical

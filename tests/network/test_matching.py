@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.network.matching import find_fitting_networks, find_lookalikes
 from resnet_recipes.network.open import iterate_notes, open_network
 from resnet_recipes.network.pretrained import open_weights

@@ -5,8 +5,8 @@ import safetensors.torch
 import torch
 import torchvision
 
-from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.data.base import MEAN, STD
 from resnet_recipes.network.open import AbsentError, iterate_notes, open_network
 from resnet_recipes.network.pretrained import open_weights

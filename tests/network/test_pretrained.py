@@ -15,8 +15,8 @@ import torch
 import torchvision
 from torch import nn
 
-from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.methods.blurpool import BlurPool

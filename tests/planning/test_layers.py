@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model

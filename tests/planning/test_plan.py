@@ -7,8 +7,8 @@ import torch
 import torchvision
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.model_config import NETWORKS, ModelConfig
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning import network_facts

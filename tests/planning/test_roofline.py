@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision import models
 
 from resnet_recipes import ops
-from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.model_config import ModelConfig
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.fuse import fuse

@@ -31,7 +31,7 @@ from typing import Any, NoReturn, TextIO
 import torch
 import torchvision
 
-from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.model_config import NETWORKS
 from resnet_recipes.jobs import train
 from resnet_recipes.jobs.ranks.rank import die_with_parent
 from tests.shared.tiny_networks import build_narrow_resnet18, build_shallow_resnet18

@@ -3,7 +3,7 @@
 import pytest
 from torchvision import models
 
-from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.model_config import ModelConfig
 from tests.shared.tables import parse_rows, parse_settings
 
 
