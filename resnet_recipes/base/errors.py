@@ -329,7 +329,7 @@ class NotReadyError(RecipeError):
         return cls.of(str(path), None, clause, fix, kind)
 
 
-class NotYetError(NotReadyError):
+class RetryLaterError(NotReadyError):
     """A prerequisite of the run is not there yet: the same command may work later."""
 
     exit_code = ExitCode.PREEMPTED

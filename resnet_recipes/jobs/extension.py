@@ -12,9 +12,9 @@ from resnet_recipes.base.errors import (
     Fix,
     Hint,
     NotReadyError,
-    NotYetError,
     Problem,
     RecipeError,
+    RetryLaterError,
     Statement,
 )
 from resnet_recipes.base.reading import read_bytes
@@ -70,9 +70,9 @@ class StableState(NamedTuple):
 def find_stable_state(plan: Plan) -> StableState | None:
     """Return the initial state of a run that extends another run; None if it starts from step 0.
 
-    Raises RecipeError if the other run starts differently. Raises NotYetError if it does not exist
-    yet or its stable phase may still finish, and NotReadyError if that phase cannot finish or its
-    recipe was edited. Raises TrainingError if its checkpoints cannot be read.
+    Raises RecipeError if the other run starts differently. Raises RetryLaterError if it does not
+    exist yet or its stable phase may still finish, and NotReadyError if that phase cannot finish or
+    its recipe was edited. Raises TrainingError if its checkpoints cannot be read.
     """
     run = plan.recipe.run
     if not run.extends:
@@ -80,7 +80,8 @@ def find_stable_state(plan: Plan) -> StableState | None:
     folder = Path(run.root, run.extends)
     flag = f"--extend {run.extends}"
     if not (folder / CONFIG).is_file():
-        raise NotYetError.of("run.extends", run.extends, Statement(f"there is no run {folder} yet"))
+        absent = Statement(f"there is no run {folder} yet")
+        raise RetryLaterError.of("run.extends", run.extends, absent)
     reject_links(folder)
     recipe = frozen_recipe.read(folder / CONFIG)
     facts = DataFacts.read(folder / DATA, recipe.data.root, suggest_restart(folder))
@@ -92,7 +93,7 @@ def find_stable_state(plan: Plan) -> StableState | None:
     has_ended = (folder / EXIT).exists() and not is_running(folder)
     if not has_ended and (checkpoint is None or (checkpoint.step < end and is_running(folder))):
         clause = f"has not finished its stable phase, which ends at step {parent.stable_steps:,}"
-        raise NotYetError.of(flag, None, clause, Hint("wait, then run the same command again"))
+        raise RetryLaterError.of(flag, None, clause, Hint("wait, then run the same command again"))
     if checkpoint is None:
         clause = f"has no checkpoint up to step {plan.stable_steps:,}, where this run cools down"
         fix: Fix = f"epochs={float(parent.epochs):g}"

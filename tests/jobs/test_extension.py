@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import api, data
-from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
+from resnet_recipes.base.errors import NotReadyError, RecipeError, RetryLaterError
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.ranks import heartbeat
 from resnet_recipes.planning.planner import make_plan
@@ -89,7 +89,7 @@ def test_stable_state_is_newest_checkpoint_of_stable_phase(prepare_run, launcher
 
     assert [find(steps).step for steps in (12, 14, 16, 99)] == [8, 8, 12, 12]
     with pytest.raises(
-        NotYetError, match="has not finished its stable phase, which ends at step 12"
+        RetryLaterError, match="has not finished its stable phase, which ends at step 12"
     ):
         find(8)
     config = (short / "config.yaml").read_bytes()
@@ -106,11 +106,11 @@ def test_stable_state_is_newest_checkpoint_of_stable_phase(prepare_run, launcher
     assert find(99).step == 8  # the run was stopped there
     with (
         LockedFolder(short),
-        pytest.raises(NotYetError, match="has not finished its stable phase"),
+        pytest.raises(RetryLaterError, match="has not finished its stable phase"),
     ):
         find(99)
     shutil.rmtree(short)
-    with pytest.raises(NotYetError, match="there is no run"):
+    with pytest.raises(RetryLaterError, match="there is no run"):
         find(99)
 
 
@@ -119,7 +119,7 @@ def test_extended_run_rejects_other_training_images(prepare_run, tmp_path):
     longer = make_recipe(f"{ARGUMENTS} max_duration=24ba run.root={tmp_path} run.extends=short")
     plan = make_plan(longer, data.survey_images(longer.data), 1)
     others = [replace(plan.facts, **{f"{split}_digest": "x"}) for split in ("eval", "train")]
-    with pytest.raises(NotYetError):  # it must be trained first
+    with pytest.raises(RetryLaterError):  # it must be trained first
         find_stable_state(replace(plan, facts=others[0]))
     with pytest.raises(RecipeError, match=r"differs from .* in training images"):
         find_stable_state(replace(plan, facts=others[1]))
