@@ -74,7 +74,7 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> EncodedImage:
     """
     longest = options.max_resolution or _MAX_DIMENSION
     is_kept = options.write_mode == "jpg" and options.levels == 1 and isinstance(image, Picture)
-    if is_kept and max(image.height, image.width) <= longest and _is_plain(image.data):
+    if is_kept and max(image.height, image.width) <= longest and _is_readable_by_ffcv(image.data):
         image.check()
         return EncodedImage(JPEG, image.height, image.width, image.data)
     pixels = image.shrink(*compute_shrunk_size(image.height, image.width, options.max_resolution))
@@ -96,7 +96,7 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> EncodedImage:
     return EncodedImage(JPEG, height, width, buffer.getvalue())
 
 
-def _is_plain(data: bytes) -> bool:
+def _is_readable_by_ffcv(data: bytes) -> bool:
     """Return whether FFCV can read a JPEG.
 
     Bytes after its end are not allowed: many phones append a second image.
