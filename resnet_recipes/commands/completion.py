@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.names import SHORT_NAMES
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.commands import COMMANDS, get_usage
-from resnet_recipes.inference.formats import TARGETS
+from resnet_recipes.inference.formats import FORMATS
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe.build import get_setting_types
 from resnet_recipes.recipe.library import GROUPS, Library, find_packaged_folder
@@ -148,7 +148,7 @@ def format_script(shell: str) -> str:
         if shell == "fish"
         else shlex.join(_list_arguments()),
         "recipes": " ".join(Library().packaged),
-        "targets": " ".join(TARGETS),
+        "targets": " ".join(FORMATS),
         "verbs": "|".join(commands),
         "spaced": " ".join(commands),
         "commands": " ".join(COMMANDS),

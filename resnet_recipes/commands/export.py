@@ -62,14 +62,14 @@ _FORMAT_KEYS = ("format", "to")
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if a flag is wrong, the network is missing or the folder is not new."""
-    from resnet_recipes.inference.formats import TARGETS
+    from resnet_recipes.inference.formats import FORMATS
 
     flags = arguments.flags
     errors = ErrorCollector()
     with errors:
         check_network(arguments.positional, USAGE)
     with errors:
-        RecipeError.raise_if_any(_find_flag_problems(arguments, TARGETS, not errors.problems))
+        RecipeError.raise_if_any(_find_flag_problems(arguments, FORMATS, not errors.problems))
     with errors:
         if "--out" in flags:
             parse_new_path("--out", flags["--out"], is_folder=True)
@@ -89,7 +89,7 @@ def run(arguments: Arguments) -> int:
         export_and_check,
         find_problems,
     )
-    from resnet_recipes.inference.formats import TARGETS
+    from resnet_recipes.inference.formats import FORMATS
 
     flags = arguments.flags
     to = flags["--to"]
@@ -108,8 +108,8 @@ def run(arguments: Arguments) -> int:
     is_typed = bool(get_value(arguments.positional, "data", "data.root"))
     options = ExportOptions(preprocesses, dtype, float(lose) if lose else None, is_typed)
     RecipeError.raise_if_any(find_problems(network.network, to, options))
-    NotReadyError.raise_if_any(find_extra_problems("--to", to, *TARGETS[to].needs))
-    say(f"writing {TARGETS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")
+    NotReadyError.raise_if_any(find_extra_problems("--to", to, *FORMATS[to].needs))
+    say(f"writing {FORMATS[to].file}, then comparing its outputs on {COMPARED_IMAGES} images ...")
     with ProgressLine("comparing") as show:
         exported = export_and_check(network.to_device(), to, folder, options, show)
     count = sum(weight.numel() for weight in network.network.parameters())
@@ -117,10 +117,10 @@ def run(arguments: Arguments) -> int:
     if not exported.any_size:
         image_size = recipe.data.eval_size
         size += f", only for images of {image_size} x {image_size} px"
-        if TARGETS[to].use_preprocessed:
+        if FORMATS[to].use_preprocessed:
             size += " (any size: --with-preprocessing)"
     facts = {
-        "network": f"{TARGETS[to].file}, {to} format, {format_bytes(exported.bytes)}, {size}",
+        "network": f"{FORMATS[to].file}, {to} format, {format_bytes(exported.bytes)}, {size}",
         "compared": exported.comparison,
         "saved": folder,
     }

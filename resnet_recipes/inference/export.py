@@ -22,7 +22,7 @@ from resnet_recipes.base.text import Progress, format_count
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
 from resnet_recipes.inference.formats import (
-    TARGETS,
+    FORMATS,
     compare_logits,
     export,
     format_usage,
@@ -145,7 +145,7 @@ def _write(
                 ),
             )
     size = sum(path.stat().st_size for path in folder.iterdir())
-    reader = TARGETS[to].program
+    reader = FORMATS[to].program
     checked = f"The file was read with {reader} and compared with the trained network: {text}."
     any_size = options.preprocesses or is_any_size_accepted(read)
     usage = format_usage(network, to, any_size)
@@ -230,8 +230,8 @@ def _load_images(trained: TrainedNetwork, is_required: bool) -> tuple[Tensor, st
 def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator[Problem]:
     """Yield the reasons why a network cannot be exported as `to` with these options."""
     preprocesses = options.preprocesses
-    if preprocesses and not TARGETS[to].use_preprocessed:
-        able = tuple(f"--to {name}" for name, target in TARGETS.items() if target.use_preprocessed)
+    if preprocesses and not FORMATS[to].use_preprocessed:
+        able = tuple(f"--to {name}" for name, each in FORMATS.items() if each.use_preprocessed)
         yield Problem("--with-preprocessing", None, f"cannot be part of {to}", able)
     if options.dtype == "int8" and to != "onnx":
         yield Problem("--dtype", "int8", f"is not possible with {to}", "--to onnx")
@@ -245,10 +245,10 @@ def find_problems(network: Network, to: str, options: ExportOptions) -> Iterator
     if {to, library} == {"timm", "torchvision"} and ":" in about.architecture:
         clause = f"has no network like {about.architecture}"
         yield Problem("--to", to, clause, (f"--to {library}", *graphs))
-    if about.arguments and about.architecture in NETWORKS and not TARGETS[to].supports_any:
+    if about.arguments and about.architecture in NETWORKS and not FORMATS[to].supports_any:
         clause = "has no ResNet of this stem, width or number of input channels"
         yield Problem("--to", to, clause, fix)
-    if about.method_settings and not TARGETS[to].supports_any:
+    if about.method_settings and not FORMATS[to].supports_any:
         methods = " and ".join(about.method_settings)
         clause = f"does not support {methods}, which is part of this network"
         yield Problem("--to", to, clause, fix)

@@ -30,7 +30,7 @@ from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import KEY, write_weights
 
 
-class Target(NamedTuple):
+class ExportFormat(NamedTuple):
     """An export format: functions that write a network and read it back, and code that uses it."""
 
     file: str
@@ -156,7 +156,7 @@ def quantize_onnx(network: Network, folder: Path, images: Tensor) -> Program:
 
     inputs = ({"images": image.numpy()} for image in images.split(1))
     reader = SimpleNamespace(get_next=lambda: next(inputs, None))
-    path = folder / TARGETS["onnx"].file
+    path = folder / FORMATS["onnx"].file
     with _silence_libraries(), atomic.make_temporary_folder() as temporary:
         quant_pre_process(path, temporary / path.name)
         quantize_static(temporary / path.name, path, reader, per_channel=True)
@@ -205,8 +205,8 @@ def _allow_any_size() -> Iterator[None]:
 
 _INPUT_COMMENT = "images: float32 [N, 3, {size}; (pixel - mean) / std by channel, of 0..255"
 
-TARGETS = {
-    "torchvision": Target(
+FORMATS = {
+    "torchvision": ExportFormat(
         "model.pt",
         "torchvision",
         _write_weights,
@@ -217,7 +217,7 @@ import torch, torchvision
 model = torchvision.models.{architecture}(num_classes={num_classes}).eval()
 model.load_state_dict(torch.load("model.pt", weights_only=True))""",
     ),
-    "timm": Target(
+    "timm": ExportFormat(
         "model.safetensors",
         "timm",
         _write_timm,
@@ -228,7 +228,7 @@ import timm
 model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # this folder""",
         needs=("timm", "timm"),
     ),
-    "safetensors": Target(
+    "safetensors": ExportFormat(
         "model.safetensors",
         "resnet_recipes",
         _write_weights,
@@ -238,7 +238,7 @@ model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # t
 import resnet_recipes as rr
 network = rr.load("model.safetensors")""",
     ),
-    "onnx": Target(
+    "onnx": ExportFormat(
         "model.onnx",
         "onnxruntime",
         _write_onnx,
@@ -261,7 +261,7 @@ probabilities = session.run(["probabilities"], {{"images": pixels[None]}})[0][0]
 print(classes[probabilities.argmax()], probabilities.max())""",
         needs=("export", "onnx", "onnxruntime", "onnxscript"),
     ),
-    "exported_program": Target(
+    "exported_program": ExportFormat(
         "model.pt2",
         "torch.export",
         _write_exported_program,
@@ -289,11 +289,11 @@ def format_usage(network: Network, to: str, any_size: bool) -> str:
     `any_size` is whether the export accepts images of any size.
     """
     about = network.about
-    target = TARGETS[to]
+    chosen = FORMATS[to]
     if is_preprocessed(network):
-        return target.use_preprocessed.format()
+        return chosen.use_preprocessed.format()
     image_size = about.eval_size
-    return target.use.format(
+    return chosen.use.format(
         architecture=about.architecture.rpartition(":")[2],
         num_classes=about.num_classes,
         size="height, width], any N, height and width"
@@ -307,17 +307,17 @@ def export(network: Network, to: str, folder: Path) -> Program:
 
     Raises OSError, or TrainingError if the format does not support the network.
     """
-    target = TARGETS[to]
+    chosen = FORMATS[to]
     with _silence_libraries(), torch.no_grad():
         try:
-            target.write(network, folder / target.file)
+            chosen.write(network, folder / chosen.file)
         except OSError:
             raise
         except Exception as error:  # libraries may raise any exception for a network
             why = get_first_line(error)
             text = f"{to} cannot hold {network.about.architecture}: {why}"
             raise TrainingError(text) from error
-        return target.read(folder / target.file, network.about)
+        return chosen.read(folder / chosen.file, network.about)
 
 
 class Comparison(NamedTuple):

@@ -115,7 +115,7 @@ def test_documented_programs_read_16_bit_gray_like_predict(folder_with_weights):
     expected = Picture(read_file("cat.jpg")).crop(0, 0, 40, 50)
     assert 0 < expected.mean() < 255
     assert torch.equal(network.transform(Image.open("cat.jpg")), network.transform("cat.jpg"))
-    texts = [target.use_preprocessed for target in formats.TARGETS.values()]
+    texts = [each.use_preprocessed for each in formats.FORMATS.values()]
     page = Path(__file__).parents[2] / "docs/howto/deploy.md"
     read = re.findall(r"^image = (?:.*\n)+?pixels = .*$", "\n".join(texts) + page.read_text(), re.M)
     assert len(read) == 4
@@ -173,7 +173,7 @@ def test_float16_export_halves_file_and_compares_all_images(
     assert float(before) == pytest.approx(report["top1_percent"], abs=0.01)
     assert abs(float(after) - float(before)) <= 0.5
     images = torch.randn(5, 3, 32, 32)
-    read = formats.TARGETS[to].read(tmp_path / "float16" / formats.TARGETS[to].file, None)
+    read = formats.FORMATS[to].read(tmp_path / "float16" / formats.FORMATS[to].file, None)
     with torch.no_grad():
         logits = read(images)
         expected = load(folder_with_weights)(images)
@@ -230,8 +230,8 @@ def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command, f
         uses_autocast.append(torch.is_autocast_enabled("cpu"))
         return torch.eye(10)[[3] * len(images)]
 
-    constant = formats.TARGETS["safetensors"]._replace(read=lambda path, about: compute)
-    monkeypatch.setitem(formats.TARGETS, "safetensors", constant)
+    constant = formats.FORMATS["safetensors"]._replace(read=lambda path, about: compute)
+    monkeypatch.setitem(formats.FORMATS, "safetensors", constant)
     command = "export mine --to safetensors --dtype float16 --lose 100"
     assert re.search(r"before,\s+10.00%", run_command(f"resnet-recipes {command} --out out").out)
     assert not any(uses_autocast)
@@ -243,8 +243,8 @@ def test_export_suggests_a_sufficient_loss_limit(monkeypatch, run_command):
 
     # three images per class: the file recognizes the first image only
     right_once = torch.eye(10)[[0, *(number // 3 - 1 for number in range(1, 30))]]
-    changed = formats.TARGETS["safetensors"]._replace(read=lambda path, about: compute)
-    monkeypatch.setitem(formats.TARGETS, "safetensors", changed)
+    changed = formats.FORMATS["safetensors"]._replace(read=lambda path, about: compute)
+    monkeypatch.setitem(formats.FORMATS, "safetensors", changed)
     command = "resnet-recipes export mine --to safetensors --dtype float16 --lose 0.1 --out out"
     message = run_command(command, 1).err
     lost = float(re.search(r"loses ([\d.]+) points", message)[1])
@@ -302,10 +302,10 @@ def test_export_with_fixed_size_states_the_size(folder_with_weights, monkeypatch
         assert images.shape[2:] == (32, 32)
         return network(images)
 
-    strict = formats.TARGETS["exported_program"]._replace(
+    strict = formats.FORMATS["exported_program"]._replace(
         write=lambda network, path: path.touch(), read=lambda path, about: compute
     )
-    monkeypatch.setitem(formats.TARGETS, "exported_program", strict)
+    monkeypatch.setitem(formats.FORMATS, "exported_program", strict)
     output = run_command("resnet-recipes export mine --to exported_program --out out").out
     assert "only for images of 32 x 32 px (any size: --with-preprocessing)" in " ".join(
         output.split()
@@ -315,11 +315,11 @@ def test_export_with_fixed_size_states_the_size(folder_with_weights, monkeypatch
 
 @pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
 def test_export_with_different_outputs_is_deleted(flag, tmp_path, monkeypatch, run_command):
-    even = formats.TARGETS["exported_program"]._replace(
+    even = formats.FORMATS["exported_program"]._replace(
         write=lambda network, path: path.touch(),
         read=lambda path, about: lambda images: torch.full((len(images), 10), 0.3),
     )
-    monkeypatch.setitem(formats.TARGETS, "exported_program", even)
+    monkeypatch.setitem(formats.FORMATS, "exported_program", even)
     message = run_command(
         f"resnet-recipes export mine --to exported_program {flag} --out out", 1
     ).err

@@ -13,7 +13,7 @@ from torch import nn
 
 from resnet_recipes.inference.export import ExportOptions, find_problems
 from resnet_recipes.inference.formats import (
-    TARGETS,
+    FORMATS,
     compare_logits,
     compute_crop_fraction,
     export,
@@ -54,7 +54,7 @@ def test_export_matches_at_any_batch_and_image_size(to, network, tmp_path, monke
     # the last feature map is one pixel
     difference, scale = compare_logits(network.model, read, IMAGES[:, :, :8, :8])
     assert difference < 1e-5 < scale
-    assert (tmp_path / TARGETS[to].file).exists()
+    assert (tmp_path / FORMATS[to].file).exists()
     monkeypatch.chdir(tmp_path)
     results: dict[str, object] = {"images": IMAGES.numpy()}
     exec(format_usage(network, to, True), results)
@@ -136,7 +136,7 @@ def test_compare_logits_detects_other_or_non_finite_outputs(network):
     assert compare_logits(network.model, other, IMAGES)[0] > 0.01
 
 
-@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize("to", FORMATS)
 def test_card_has_valid_header_and_code(to, network):
     page = make_model_card(network.about, to, format_usage(network, to, True), "Compared.")
     _, header, rest = page.split("---\n", 2)

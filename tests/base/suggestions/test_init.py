@@ -25,7 +25,7 @@ from resnet_recipes.base.suggestions import (
 )
 from resnet_recipes.command_line.arguments import parse_arguments
 from resnet_recipes.commands import COMMANDS, get_usage
-from resnet_recipes.inference.formats import TARGETS
+from resnet_recipes.inference.formats import FORMATS
 from resnet_recipes.inference.open import SETTINGS, apply_changes
 from resnet_recipes.recipe.build import get_setting_types
 from resnet_recipes.recipe.compose import compose
@@ -206,7 +206,7 @@ def test_every_suggested_flag_and_format_exists():
     flags = {flag for verb in COMMANDS for flag in get_usage(verb).placeholders}
     flags |= get_usage("train").placeholders.keys()
     assert all(set(meaning.text.split()) <= flags for meaning in FLAGS.values())
-    assert {meaning.text for meaning in FOREIGN_FORMATS.values()} <= TARGETS.keys()
+    assert {meaning.text for meaning in FOREIGN_FORMATS.values()} <= FORMATS.keys()
 
 
 @pytest.mark.parametrize("value", ["images", "source", "input"])
