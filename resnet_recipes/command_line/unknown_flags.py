@@ -15,10 +15,10 @@ from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
     IMAGE_FLAGS,
     JOB_FLAGS,
-    MEANINGS,
     RUN_FLAGS,
     SETTINGS_HELP,
     TRAIN_FLAGS,
+    TRANSLATIONS,
     Translation,
     apply_translation,
     find_closest,
@@ -72,7 +72,7 @@ def explain_flag(
     has_settings = usage.takes_recipe or usage.opens_network
     if not fix and not (has_settings and translate(flag, value)):
         fix = _find_similar_flag(flag, value, usage)
-    may_be_setting = "--network" in usage.placeholders and to_key(flag) in MEANINGS
+    may_be_setting = "--network" in usage.placeholders and to_key(flag) in TRANSLATIONS
     if fix or not (usage.settings or may_be_setting):
         valid = () if fix else (*usage.placeholders, "--help")
         return Problem(typed, None, "unknown flag", fix, valid, Kind.UNKNOWN)
@@ -138,7 +138,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
     """
     key = to_key(flag)
     value = ",".join(values)
-    template = MEANINGS.get(key, Translation(("recipe={}",)))
+    template = TRANSLATIONS.get(key, Translation(("recipe={}",)))
     is_number = value.replace(".", "", 1).isdecimal()
     is_safe = is_number and template.text.removesuffix("={}") in (*SHORT_NAMES, "seed")
     is_flag = any(word in usage.placeholders for word in template.words[:1])
@@ -153,7 +153,7 @@ def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem 
 def format_setting(flag: str, values: Sequence[str]) -> str:
     """Return the setting that an unknown flag means."""
     key = to_key(flag)
-    meant = MEANINGS[key].text.removesuffix("={}") if key in MEANINGS else key
+    meant = TRANSLATIONS[key].text.removesuffix("={}") if key in TRANSLATIONS else key
     return f"{meant if meant in ('recipe', 'data') else key}={','.join(values)}"
 
 

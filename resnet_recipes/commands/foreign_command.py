@@ -21,11 +21,11 @@ from resnet_recipes.commands import COMMANDS, get_usage
 from resnet_recipes.jobs.lookup import LAST
 
 
-class _Meaning(NamedTuple):
+class _CommandTranslation(NamedTuple):
     """Our command for a command of another program."""
 
     name: str  # "train"
-    flags: list[str]  # those of the meaning: "-m"
+    flags: list[str]  # those of the translation: "-m"
     rest: list[str]  # what the user typed after the command
     fix: str  # the complete command, or a hint if arguments are missing
 
@@ -42,35 +42,35 @@ def reject_foreign_command(
 ) -> None:
     """Raise RecipeError if the first argument is a command of resnet-recipes or another program.
 
-    Returns if its meaning is unknown. `list_problems` returns the problems of one of our commands
+    Returns if it has no translation. `list_problems` returns the problems of one of our commands
     with arguments. `typed` is the first argument with its dashes.
     """
     name, *rest = argv
     text = FOREIGN_COMMANDS.get(name, Translation((name,))).text
     if text.split()[0] not in (*COMMANDS, "train"):
         return
-    meaning = _find_meaning(text, rest)
-    fix = meaning.fix
-    if name == meaning.name != "train":
+    translation = _translate_command(text, rest)
+    fix = translation.fix
+    if name == translation.name != "train":
         clause = f"is a command of {_list_words(name)[0]}"
         raise RecipeError.of("COMMAND", name, clause, fix)
     near = find_misspelled(name, COMMANDS)
-    also = Command(f"resnet-recipes {near}") if near not in ("", meaning.name) else ""
-    arguments = [*meaning.flags, *meaning.rest]
-    problems = list_problems(meaning.name, arguments) if meaning.rest else []
+    also = Command(f"resnet-recipes {near}") if near not in ("", translation.name) else ""
+    arguments = [*translation.flags, *translation.rest]
+    problems = list_problems(translation.name, arguments) if translation.rest else []
     if [problem.key for problem in problems] == ["data.root"]:
         fix = Hint(f"{fix} data=PATH")
         problems = []
     elif any(problem.key != "model.weights" for problem in problems):  # would be repeated
-        fix = Hint(f"{meaning.start} ...")
+        fix = Hint(f"{translation.start} ...")
         also = ""
     clause = f"unknown {'flag' if typed.startswith('-') else 'command'}"
     unknown = Problem(typed or name, None, clause, (fix, also), kind=Kind.UNKNOWN)
     raise RecipeError([unknown, *problems])
 
 
-def _find_meaning(text: str, rest: list[str]) -> _Meaning:
-    """Return the meaning that a row of the table has for the words typed after the command."""
+def _translate_command(text: str, rest: list[str]) -> _CommandTranslation:
+    """Translate the words typed after the command, by a row of the table."""
     first, _, alone = text.partition(" | ")
     usage = get_usage(first.split()[0])
     rest = move_run_first(usage, rest) or rest
@@ -91,7 +91,7 @@ def _find_meaning(text: str, rest: list[str]) -> _Meaning:
     fix: str = Command.of(*_list_words(ours), *flags, *names, *missing, *others)
     if missing or Translation(tuple(flags)).has_placeholder:
         fix = Hint(fix)
-    return _Meaning(ours, flags, rest, fix)
+    return _CommandTranslation(ours, flags, rest, fix)
 
 
 def _list_words(command: str) -> list[str]:

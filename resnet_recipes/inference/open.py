@@ -12,7 +12,7 @@ from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.model_config import ModelConfig, find_implied_settings
 from resnet_recipes.base.names import get_full_name
-from resnet_recipes.base.suggestions import TRAINED_MEANINGS, find_misspelled
+from resnet_recipes.base.suggestions import TRAINED_TRANSLATIONS, find_misspelled
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.inference.inputs import is_size_accepted
@@ -130,7 +130,7 @@ def apply_changes(
             recipe if recipe.name else None,
         ),
         allowed=settings,
-        meanings=TRAINED_MEANINGS,
+        translations=TRAINED_TRANSLATIONS,
     )
     RecipeError.raise_if_any(add_suggestion(problem, arguments, context) for problem in problems)
     return changed

@@ -69,7 +69,7 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
         clause = Statement("there are no runs in ./runs yet")
         return Problem(key, argument, clause, Command("resnet-train demo"))
     name = re.sub(r"\.(pth?|safetensors)$", "", argument.rpartition("/")[2])
-    name = meaning.text if (meaning := FOREIGN_VALUES["RUN"].get(name)) else name
+    name = translation.text if (translation := FOREIGN_VALUES["RUN"].get(name)) else name
     parts = Path(argument).parts  # bees/checkpoints/last.pt
     if name in FOREIGN_COMMANDS or len(parts) > 1:  # such as `runs list`
         runs.pop(LAST, None)

@@ -21,7 +21,7 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.model_config import find_implied_settings
 from resnet_recipes.base.names import get_full_name
-from resnet_recipes.base.suggestions import MEANINGS, TIMM_MEANINGS
+from resnet_recipes.base.suggestions import TIMM_TRANSLATIONS, TRANSLATIONS
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe import frozen_recipe, hydra_compose, overrides
@@ -95,8 +95,8 @@ def _make_context(name: str, links: Links, recipe: Recipe) -> Context:
     methods = tuple(_list_methods(links))
     before = partial(_read_setting, links)
     chosen = {"optimizer": recipe.optimizer.name, "model": recipe.model.name}
-    meanings = TIMM_MEANINGS if recipe.model.name.startswith("timm:") else MEANINGS
-    return Context(name, before if links else {}.get, methods, (), meanings, chosen)
+    translations = TIMM_TRANSLATIONS if recipe.model.name.startswith("timm:") else TRANSLATIONS
+    return Context(name, before if links else {}.get, methods, (), translations, chosen)
 
 
 def _read_setting(links: Links, key: str) -> object:

@@ -13,11 +13,11 @@ from resnet_recipes.base.field_types import find_dataclasses, get_field_types
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name, list_keys
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
-    MEANINGS,
     OFF,
     SETTING,
     SETTINGS_HELP,
-    TIMM_MEANINGS,
+    TIMM_TRANSLATIONS,
+    TRANSLATIONS,
     Translation,
     apply_translation,
     find_misspelled,
@@ -49,7 +49,7 @@ class Context(NamedTuple):
     before: Callable[[str], object]  # value of a setting without the arguments
     methods: Sequence[str] = ()  # methods that are on
     allowed: Sequence[str] = ()  # settings that may be changed; empty: all
-    meanings: Mapping[str, Translation] = MEANINGS  # settings by a name in another tool
+    translations: Mapping[str, Translation] = TRANSLATIONS  # settings by a name in another tool
     chosen: Mapping[str, str] = {}  # the optimizer and the network, by section
 
 
@@ -108,7 +108,7 @@ def _fit_to_command(
     others = (word for word in arguments if word != argument)
     typed = {change.key: change.value for word in others for change in expand(word)}
     if first == "model.weights=torchvision":
-        if context.meanings is TIMM_MEANINGS and "model.weights" not in typed:
+        if context.translations is TIMM_TRANSLATIONS and "model.weights" not in typed:
             return _translate_to("model.weights", context.chosen["model"])
         if weights := typed.get("model.weights") or context.before("model.weights"):
             return Translation((), f"remove it: model.weights={weights} is set")
@@ -265,24 +265,24 @@ def _read_malformed(argument: str, context: Context) -> Translation | None:
         return _translate_to("budget", time)
     if method := _find_method(argument.removeprefix("methods.")):
         return _translate_to(method, "{}")
-    return translate(argument, "", table=context.meanings)
+    return translate(argument, "", table=context.translations)
 
 
 def _read_misnamed(name: str, value: str, context: Context) -> Translation | None:
-    """Return the setting with a similar name, or the meaning of the name in other tools."""
+    """Return the setting with a similar name, or the translation of a foreign name."""
     closest = ("." not in name and find_misspelled(name, SHORT_NAMES)) or find_misspelled(
         name, [key for key in get_setting_types() if _is_usable(key, context.chosen)]
     )
-    has_known_leaf = "." in name and name.lower().rpartition(".")[2] in {
+    has_leaf = "." in name and name.lower().rpartition(".")[2] in {
         key.rpartition(".")[2] for key in get_setting_types()
     }
-    foreign = None if has_known_leaf and closest else translate(name, value, table=context.meanings)
+    foreign = None if has_leaf and closest else translate(name, value, table=context.translations)
     if foreign and _has_meaning_in_other_section(name, foreign):
         return None
     if foreign is None and closest:
         is_method = closest.startswith("methods.") and find_dataclasses(get_setting_type(closest))
         return _translate_to(closest, value or "{}" if is_method else value)
-    return foreign or translate(name, value, exactly=False, table=context.meanings)
+    return foreign or translate(name, value, exactly=False, table=context.translations)
 
 
 def _is_usable(key: str, chosen: Mapping[str, str]) -> bool:
@@ -361,7 +361,7 @@ def _read_section_value(
         leaf = value.partition("(")[0].rpartition(".")[2].lower()
         return FOREIGN_VALUES[section].get(leaf, _translate_to(section, leaf))
     is_method = section.startswith("methods.")
-    if not is_method and (translation := translate(section, value, table=context.meanings)):
+    if not is_method and (translation := translate(section, value, table=context.translations)):
         return translation
     if is_method and names and value[:1] not in ("[", "{"):
         return _translate_to(f"{section}.{names[0]}", value)

@@ -9,7 +9,7 @@ import yaml
 
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem
 from resnet_recipes.base.field_types import to_plain
-from resnet_recipes.base.suggestions import add_key_meaning
+from resnet_recipes.base.suggestions import translate_key
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.build import build_recipe, drop_removed
 from resnet_recipes.recipe.schema import Recipe
@@ -61,7 +61,7 @@ def read(path: Path) -> Recipe:
     where = strict_yaml.shorten_path(path)
     located = (problem._replace(where=where) for problem in problems)
     NotReadyError.raise_if_any(
-        add_key_meaning(problem) if problem.kind is Kind.UNKNOWN and not problem.fixes else problem
+        translate_key(problem) if problem.kind is Kind.UNKNOWN and not problem.fixes else problem
         for problem in located
     )
     return recipe

@@ -31,7 +31,7 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name
 from resnet_recipes.base.reading import read_bytes
-from resnet_recipes.base.suggestions import FOREIGN_VALUES, SETTING, add_key_meaning, find_closest
+from resnet_recipes.base.suggestions import FOREIGN_VALUES, SETTING, find_closest, translate_key
 
 MAX_YAML_BYTES = 64 * 1024
 MAX_YAML_DEPTH = 6
@@ -348,7 +348,7 @@ def _make_key_problem(name: str) -> Problem:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
         likely_name = find_closest(plain_name, [*_SHORT_IN_FILE, *SHORT_NAMES])
         if not (fix := _SHORT_IN_FILE.get(likely_name, likely_name)):
-            problem = add_key_meaning(Problem.unknown_setting(plain_name.strip("_"), "..."))
+            problem = translate_key(Problem.unknown_setting(plain_name.strip("_"), "..."))
             document = Document(Path(), {})
             fix = tuple(line for text in problem.advice for line in document.format_fix("", text))
     return Problem.unknown_setting(name, fix=fix)

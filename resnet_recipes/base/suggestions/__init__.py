@@ -63,15 +63,15 @@ def _read_table(name: str) -> dict[str, dict[str, Translation]]:
 FOREIGN_NAMES = _read_table("foreign_names.csv")
 
 #: Foreign flags and keys that mean a setting or an argument.
-MEANINGS = FOREIGN_NAMES["setting"]
+TRANSLATIONS = FOREIGN_NAMES["setting"]
 
-_OFF_MEANINGS = FOREIGN_NAMES["off"]
+_OFF_TRANSLATIONS = FOREIGN_NAMES["off"]
 
 #: Keys with another meaning for a trained network: sizes are its evaluation sizes.
-TRAINED_MEANINGS = MEANINGS | FOREIGN_NAMES["trained"]
+TRAINED_TRANSLATIONS = TRANSLATIONS | FOREIGN_NAMES["trained"]
 
 #: Keys with another meaning for a network of timm: arguments of the network.
-TIMM_MEANINGS = MEANINGS | FOREIGN_NAMES["timm"]
+TIMM_TRANSLATIONS = TRANSLATIONS | FOREIGN_NAMES["timm"]
 
 UNITS = FOREIGN_NAMES["unit"]
 
@@ -135,8 +135,8 @@ def suggest_printing_settings(recipe: str = "mild") -> Hint:
     return Hint(f"resnet-train {recipe} --cfg   prints every setting")
 
 
-def add_key_meaning(problem: Problem) -> Problem:
-    """Return the problem of an unknown recipe setting, with the meaning of its name."""
+def translate_key(problem: Problem) -> Problem:
+    """Return the problem of an unknown recipe setting, with the translation of its name."""
     translation = translate(problem.key, str(problem.value or ""))
     if translation is None:
         return problem._replace(fix=suggest_printing_settings())
@@ -153,8 +153,8 @@ def make_unknown_problem(noun: str, name: str, names: Collection[str]) -> Proble
 
 def guess_flag_value(flag: str, value: str, valid: Collection[str]) -> str:
     """Return the valid value of a flag that `value` stands for or misspells, or ""."""
-    meaning = FOREIGN_VALUES.get(flag, {}).get(value.lower())
-    likely_name = meaning.text if meaning else find_misspelled(value, valid)
+    translation = FOREIGN_VALUES.get(flag, {}).get(value.lower())
+    likely_name = translation.text if translation else find_misspelled(value, valid)
     return likely_name and Value(likely_name)
 
 
@@ -162,17 +162,17 @@ def find_closest(name: str, names: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
     joined = name.lower().replace(".", "_")
     names = list(names)
-    leaf = joined if joined in MEANINGS else _get_leaf(name.lower())
+    leaf = joined if joined in TRANSLATIONS else _get_leaf(name.lower())
     misspelled = find_misspelled(name, names)
-    meaning = MEANINGS.get(leaf)
-    if meaning and not meaning.words and leaf == name.lower() and name not in names:
+    translation = TRANSLATIONS.get(leaf)
+    if translation and not translation.words and leaf == name.lower() and name not in names:
         return ""  # it means no setting, or one of several
-    if meaning and leaf not in map(_get_leaf, names):
+    if translation and leaf not in map(_get_leaf, names):
         words = [leaf]
     else:
-        words = [] if misspelled else _find_nearest_names(leaf, MEANINGS)
+        words = [] if misspelled else _find_nearest_names(leaf, TRANSLATIONS)
     for word in words:
-        key, equals, _ = MEANINGS[word].text.partition("=")
+        key, equals, _ = TRANSLATIONS[word].text.partition("=")
         if equals and get_full_name(key) in names:
             return get_full_name(key)
     return misspelled
@@ -260,7 +260,7 @@ def _count_edits(typed: str, name: str) -> int:
 
 
 def translate(
-    name: str, value: str, exactly: bool = True, table: Mapping[str, Translation] = MEANINGS
+    name: str, value: str, exactly: bool = True, table: Mapping[str, Translation] = TRANSLATIONS
 ) -> Translation | None:
     """Return the translation of a foreign flag or key with its value; None if unknown.
 
@@ -276,17 +276,17 @@ def translate(
     if len({table[word] for word in words}) != 1:
         return None
     word = words[0]
-    meaning = table[word]
-    text, note = meaning.text, meaning.note
+    translation = table[word]
+    text, note = translation.text, translation.note
     method = re.match(r"methods\.\w+", text)
-    if value.lower() in OFF and word in _OFF_MEANINGS:
-        return _OFF_MEANINGS[word]
+    if value.lower() in OFF and word in _OFF_TRANSLATIONS:
+        return _OFF_TRANSLATIONS[word]
     if value.lower() in OFF and method:
         return Translation((f"~{method[0]}",), "'~methods.NAME' turns a method off")
     if value.lower() in OFF[:-1]:
         unset = Translation((), note or "remove it: it is off by default")
-        return None if meaning.takes_value else unset
-    if meaning.takes_value and value in ("", "{}"):
+        return None if translation.takes_value else unset
+    if translation.takes_value and value in ("", "{}"):
         return Translation(tuple(text.format("VALUE").split()), note or "needs a value")
     if not value.replace(".", "", 1).isdecimal():  # the value already has a unit
         text = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", text)

@@ -42,8 +42,8 @@ def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> P
     key = f"{getattr(cls, '_prefix', '')}{name}"
     text = _make_text(value)
     group = key.removesuffix(".name")  # "optimizer", from optimizer.name
-    if meaning := FOREIGN_VALUES.get(key, {}).get(text) or FOREIGN_VALUES.get(group, {}).get(text):
-        return apply_translation(problem, meaning)
+    if ours := FOREIGN_VALUES.get(key, {}).get(text) or FOREIGN_VALUES.get(group, {}).get(text):
+        return apply_translation(problem, ours)
     likely_value = _guess_value(cls, name, text)
     if not likely_value or likely_value == _make_text(value, quotes=True):
         limits = get_limits(cls).get(name, ())

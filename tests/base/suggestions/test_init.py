@@ -16,9 +16,9 @@ from resnet_recipes.base.suggestions import (
     FOREIGN_NAMES,
     FOREIGN_VALUES,
     IMAGE_FLAGS,
-    MEANINGS,
     RUN_FLAGS,
-    TRAINED_MEANINGS,
+    TRAINED_TRANSLATIONS,
+    TRANSLATIONS,
     find_closest,
     find_misspelled,
     translate,
@@ -83,15 +83,15 @@ checkpoint.keep | 3
 
 def make_value(name: str) -> str:
     """Return a plausible value for an option of another program."""
-    template = MEANINGS[name].text
-    takes_value = MEANINGS[name].takes_value
+    template = TRANSLATIONS[name].text
+    takes_value = TRANSLATIONS[name].takes_value
     ours = next((word for word in template.split() if "{}" in word), template).split("=")[0]
     number = "0.1" if ours.startswith("methods.") or ours in ("lr", "wd") else "4"
     return EXAMPLE_VALUES.get(name, EXAMPLE_VALUES.get(ours, number)) if takes_value else ""
 
 
 def test_every_suggested_setting_is_accepted():
-    for name in MEANINGS:
+    for name in TRANSLATIONS:
         suggested = translate(name, make_value(name))
         arguments = suggested.text.rpartition(" ... ")[2].split()
         if arguments[:1] == ["resnet-recipes"]:
@@ -168,23 +168,23 @@ def test_name_close_to_two_settings_suggests_none():
 
 
 def test_every_suggested_value_is_accepted():
-    for setting, meanings in FOREIGN_VALUES.items():
-        for value, meaning in meanings.items() if "." in setting or setting in GROUPS else ():
-            assert meaning.text or meaning.note, (setting, value)
+    for setting, translations in FOREIGN_VALUES.items():
+        for value, ours in translations.items() if "." in setting or setting in GROUPS else ():
+            assert ours.text or ours.note, (setting, value)
             needed = ["model.weights=torchvision"] if setting == "model.freeze" else []
-            compose("mild", [*needed, *meaning.words], needs_data=False)
+            compose("mild", [*needed, *ours.words], needs_data=False)
 
 
 def test_every_suggestion_for_off_is_accepted():
     for name in FOREIGN_NAMES["off"]:
-        meaning = translate(name, "false")
-        compose("mild", meaning.words, needs_data=False)
+        translation = translate(name, "false")
+        compose("mild", translation.words, needs_data=False)
 
 
 def test_every_suggestion_for_trained_networks_is_accepted():
     for name in FOREIGN_NAMES["trained"]:
-        meaning = translate(name, "64", table=TRAINED_MEANINGS)
-        apply_changes(Recipe(), meaning.words, SETTINGS["eval"])
+        translation = translate(name, "64", table=TRAINED_TRANSLATIONS)
+        apply_changes(Recipe(), translation.words, SETTINGS["eval"])
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_flag_in_place_of_argument_suggests_the_argument(typed, arguments):
 def test_every_suggested_flag_and_format_exists():
     flags = {flag for verb in COMMANDS for flag in get_usage(verb).placeholders}
     flags |= get_usage("train").placeholders.keys()
-    assert all(set(meaning.text.split()) <= flags for meaning in FLAGS.values())
-    assert {meaning.text for meaning in FOREIGN_FORMATS.values()} <= FORMATS.keys()
+    assert all(set(translation.text.split()) <= flags for translation in FLAGS.values())
+    assert {translation.text for translation in FOREIGN_FORMATS.values()} <= FORMATS.keys()
 
 
 @pytest.mark.parametrize("value", ["images", "source", "input"])
