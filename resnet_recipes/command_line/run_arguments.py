@@ -47,7 +47,7 @@ from resnet_recipes.jobs.lookup import (
     make_missing_run_problem,
 )
 from resnet_recipes.report.comparison import check_settings_file, read_all
-from resnet_recipes.run_folder import CONFIG, WEIGHTS
+from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, WEIGHTS
 from resnet_recipes.run_folder.runs import RunRecord, iterate_runs, read_run
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ def open_trained_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetw
         form = Hint(Command.of(*usage.command, "RUN", images))
         clause = "is a folder of images, not a run"
         raise RecipeError.of("RUN|FILE", arguments[0], clause, form) from None
+    if path.parent.name == CHECKPOINTS and is_run(arguments[0]):
+        say(f"note: the run is not finished; its newest checkpoint is {path}")
     for note in iterate_notes(network.network):
         say(f"note: {note}")
     return network
@@ -149,7 +151,7 @@ def find_missing_network_problem(arguments: Sequence[str], example: str) -> Prob
     if arguments and not is_setting(arguments[0]):
         return None
     clause = "a run folder, a checkpoint or a weights file"
-    run = next(iter(list_choices("RUN|FILE").values()), "")
+    run = next(iter(list_choices("RUN|FILE")), "")
     works = run and "~" not in example  # needs no images, and there are runs
     fix = (Command if works else Hint)(example.replace(LAST, run or LAST))
     return Problem("RUN|FILE", None, clause, fix, kind=Kind.MISSING)

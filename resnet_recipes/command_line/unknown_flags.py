@@ -48,7 +48,7 @@ def explain_missing_value(flag: str, usage: Usage) -> Problem:
     """Return the problem that a flag has no value, with a value that works or its description."""
     value = usage.placeholders[flag]
     if value == "RUN":
-        run = next(iter(list_choices(flag).values()), "")
+        run = next(iter(list_choices(flag)), "")
         return Problem(flag, None, "needs a run", f"{flag} {run}" if run else LIST)
     if value.startswith("FILE."):
         file = f"{usage.command[-1]}{value[4:]}"

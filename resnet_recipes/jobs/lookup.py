@@ -34,15 +34,17 @@ def find_run(argument: str, key: str = "RUN") -> Path:
 def find_network(argument: str, key: str) -> Path:
     """Return the path of a run or a file; a published network name is returned unchanged.
 
-    Raises the errors of `find_run`, and RecipeError for an invalid name on the Hub.
+    For a run without weights, returns its newest checkpoint. Raises the errors of `find_run`, and
+    RecipeError for an invalid name on the Hub.
     """
     if argument.startswith("hf:"):
         hub.parse_repository(key, argument)
     if argument in NETWORKS and not find_run_path(key, argument):
         raise NotReadyError.of(key, argument, "", Value(f"torchvision:{argument}"), Kind.ABSENT)
-    return (
-        Path(argument) if names.PUBLISHED_WEIGHTS.fullmatch(argument) else find_run(argument, key)
-    )
+    if names.PUBLISHED_WEIGHTS.fullmatch(argument):
+        return Path(argument)
+    path = find_run(argument, key)
+    return path if (path / WEIGHTS).exists() else next(reversed(list_checkpoints(path)), path)
 
 
 def find_run_path(key: str, argument: str) -> Path | None:
@@ -72,10 +74,10 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
     name = translation.text if (translation := FOREIGN_VALUES["RUN"].get(name)) else name
     parts = Path(argument).parts  # bees/checkpoints/last.pt
     if name in FOREIGN_COMMANDS or len(parts) > 1:  # such as `runs list`
-        runs.pop(LAST, None)
+        runs = [run for run in runs if run != LAST]
     alike = [run for run in runs if name and (run.startswith(name) or name.startswith(run))]
     nearest = next(filter(runs.__contains__, parts), "") or find_closest(name, runs)
-    nearest = runs.get(nearest or (alike[0] if len(alike) == 1 else ""), "")
+    nearest = nearest or (alike[0] if len(alike) == 1 else "")
     if Path(argument).parent != ROOT and (len(parts) > 1 or not nearest):
         nearest = find_similar_path(Path(argument), (".safetensors", ".pt", ".pth")) or nearest
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")
@@ -83,23 +85,17 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
     return Problem(key, argument, "", fix, kind=Kind.ABSENT)
 
 
-def list_choices(key: str) -> dict[str, str]:
-    """Return the runs in ./runs that an argument can name, by name, the newest first as `last`.
-
-    The value is the argument: the name, or the newest checkpoint of a network in training.
-    """
-    choices = dict[str, str]()
+def list_choices(key: str) -> list[str]:
+    """Return `last` and the names of the runs in ./runs that an argument can name, newest first."""
+    choices = list[str]()
     for index, folder in enumerate(iterate_newest_runs(ROOT)):
-        name = folder.name
+        is_usable = key == "RUN" or (folder / WEIGHTS).exists() or bool(list_checkpoints(folder))
         if key.startswith("--"):
             run = read_run(folder)
-            is_usable = run and (run.resumable or run.state == "finished")
+            is_usable = bool(run and (run.resumable or run.state == "finished"))
             if key == "--extend" and is_usable:
                 with suppress(NotReadyError):
                     is_usable = read_settings(folder).get("schedule.name") == "wsd"
-            name = name if is_usable else ""
-        elif key != "RUN" and not (folder / WEIGHTS).exists():
-            name = next(map(str, reversed(list_checkpoints(folder))), "")
-        choices |= {LAST: LAST if name == folder.name else name} if index == 0 else {}
-        choices[folder.name] = name
-    return {run: argument for run, argument in choices.items() if argument}
+        if is_usable:
+            choices += [folder.name] if index else [LAST, folder.name]
+    return choices

@@ -168,7 +168,7 @@ def test_missing_run_advises_trying_last_once_runs_exist(run_command):
         """
 RUN;FILE | finished | 0 |
 RUN;FILE | stopped | 1 |
-RUN;FILE | stopped | 0 | runs/half/checkpoints/step-00000040.pt
+RUN;FILE | stopped | 0 | half
 --resume | stopped | 1 |
 --resume | stopped | 0 | half
 --resume | finished | 0 | half

@@ -23,7 +23,7 @@ from resnet_recipes.data.base import Batching, DataConfig, normalize
 from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.recipe.frozen_recipe import freeze, read
+from resnet_recipes.recipe.frozen_recipe import freeze, read, to_tree
 from resnet_recipes.report.page.charts import plot_classes, to_json
 from resnet_recipes.report.progress import ProgressLine
 from tests.shared.images import CLASSES, create_random_images
@@ -148,6 +148,22 @@ def test_eval_of_file_in_run_uses_its_images(name, folder_with_weights, run_eval
     file.parent.mkdir(exist_ok=True)
     shutil.copy("mine/weights.safetensors", file)
     assert run_eval(of=str(file))["loss"] == pytest.approx(run_eval()["loss"], abs=1e-6)
+
+
+def test_eval_of_unfinished_run_uses_newest_checkpoint(run_eval, run_command):
+    shutil.move("mine", "runs/mine")
+    result = run_eval()
+    weights = Path("runs/mine/weights.safetensors")
+    state = load(weights).model.state_dict()
+    weights.unlink()
+    recipe = to_tree(read(Path("runs/mine/config.yaml")))
+    file = Path("runs/mine/checkpoints/step-00000008.pt")
+    file.parent.mkdir()
+    torch.save({"recipe": recipe, "classes": [*CLASSES], "methods": {}, "model": state}, file)
+    file.with_suffix(".json").write_text(json.dumps({"bytes": file.stat().st_size}))
+    assert "try:   resnet-recipes eval last\n" in run_command("resnet-recipes eval", 2).err
+    assert run_eval(of="last")["loss"] == pytest.approx(result["loss"], abs=1e-6)
+    assert f"newest checkpoint is {file}" in run_command("resnet-recipes eval last").err
 
 
 def test_eval_of_file_in_foreign_checkpoints_needs_data(run_eval, run_command):
