@@ -71,6 +71,33 @@ def test_record_has_lr_and_size_of_last_step(make_run):
     assert run.plan.image_size_at(end) > 16
 
 
+def test_speed_counts_images_of_every_step(make_run):
+    """Manually, three steps in six seconds are half a batch per second."""
+    recorder = Mock()
+    run = make_run("log.interval=3ba")
+    run.clock = Mock(**{"seconds.side_effect": [10.0, 16.0]})
+    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
+    for done in (1, 2, 3):
+        reporter.step(done, torch.tensor([1.0]))
+    reporter.log(3, Mock(waited=0.0))
+    speed = recorder.log_step.call_args[0][0].images_per_second
+    assert speed == run.plan.recipe.batch.global_size / 2
+
+
+def test_compilation_is_recorded_from_a_tenth_second(make_run):
+    recorder = Mock()
+    run = make_run()
+    run.compilation = Mock(**{"seconds.side_effect": [0.0625, 0.125, 0.1875, 0.25]})
+    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
+    for done in (1, 2, 3, 4):
+        reporter.step(done, torch.tensor([1.0]))
+        reporter.log(done, Mock(waited=0.0))
+    assert [call.args for call in recorder.log_compilation.call_args_list] == [
+        (2, 0.125),
+        (4, 0.125),
+    ]
+
+
 def test_data_wait_share_covers_only_its_interval(make_run):
     recorder = Mock()
     run = make_run()
