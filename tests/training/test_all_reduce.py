@@ -92,6 +92,15 @@ def test_gradients_are_mean_over_ranks(compress, allowed, launcher, tmp_path):
     assert len({result["local"] for result in (first, *others)}) == 3
 
 
+def test_bucket_holds_up_to_25_mebibytes():
+    sizes = [20, 5, 1, 30, 24]
+    params = [nn.Parameter(torch.empty(size << 18, device="meta")) for size in sizes]
+    buckets = [
+        [param.nbytes >> 20 for param in group] for group in all_reduce._group_params(params)
+    ]
+    assert buckets == [[20, 5], [1], [30], [24]]
+
+
 def test_single_process_gradients_are_unchanged():
     assert not dist.is_initialized()
     model = make_mixed_layout_network()
