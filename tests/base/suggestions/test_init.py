@@ -163,6 +163,11 @@ def test_foreign_and_misspelled_names_suggest_settings(typed, meant):
     assert find_closest(typed, get_setting_types()) == meant
 
 
+def test_misspelled_foreign_name_needs_four_letters():
+    assert translate("ampp", "true", exactly=False) == translate("amp", "true") is not None
+    assert translate("apm", "true", exactly=False) is None
+
+
 def test_name_close_to_two_settings_suggests_none():
     assert find_misspelled("data.sed", ["data.seed", "data.std"]) == ""
 
