@@ -44,6 +44,12 @@ def test_clause_with_its_own_subject_follows_a_colon():
     assert str(moved.with_path_replaced("a.pt", "b.pt")) == "model.weights=a: b.pt has no tensors"
 
 
+def test_long_value_is_cut_after_500_characters():
+    shown, cut = (str(Problem("a", "x" * length, "is wrong")) for length in (500, 501))
+    assert shown == f"a={'x' * 500} is wrong"
+    assert cut == f"a={'x' * 500}... is wrong"
+
+
 def test_errors_carry_all_problems_and_exit_code():
     problems = [Problem("a", 1, "x"), Problem("b", 2, "y")]
     assert RecipeError(problems).problems == tuple(problems)
