@@ -29,7 +29,7 @@ def create_seeds(name: str, top1: float, count: int = 3, /, **config: object) ->
 def test_compare_accepts_runs_named_like_recipes(compare):
     for name in ("mild", "hot"):
         create_run_folder(Path("runs"), name)
-    assert compare("mild hot")
+    assert re.match(r"A  runs/mild .*\nB  runs/hot ", compare("mild hot"))
 
 
 def test_compare_omits_price_and_limits_of_a_run(compare):

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -108,5 +109,11 @@ def test_doctor_json_has_the_printed_findings(data, run_command, run_json):
 
 
 def test_doctor_without_topic_checks_the_machine(capsys):
-    assert cli.main(["doctor"]) in (0, 3)
-    assert capsys.readouterr().out.count("\n") >= 3
+    """Numbers are removed, since the free memory changes."""
+
+    def diagnose(*topic: str) -> tuple[int, list[str]]:
+        code = cli.main(["doctor", *topic])
+        return code, re.sub(r"[\d.]+", "", capsys.readouterr().out).splitlines()
+
+    codes, findings = zip(*map(diagnose, ("native", "gpu", "run")), strict=True)
+    assert diagnose() == (max(codes), list(chain(*findings)))
