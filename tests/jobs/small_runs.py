@@ -12,8 +12,8 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import find_first_failure
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
-from tests.jobs.launcher import Launcher
 from tests.shared.checks import is_identical
+from tests.shared.launcher import Launcher
 from tests.shared.run_folders import create_unstarted_run
 
 STEPS = 10

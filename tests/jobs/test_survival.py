@@ -16,8 +16,8 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import BEST_WEIGHTS, STOP, WEIGHTS
 from resnet_recipes.run_folder.ending import find_first_failure, read_ending
-from tests.jobs.launcher import Launcher
 from tests.jobs.small_runs import SMALL_HOT, STEPS, SmallRun, assert_same_weights
+from tests.shared.launcher import Launcher
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from resnet_recipes.run_folder import lock
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
-from tests.jobs.launcher import Launcher
 from tests.shared.forks import ForkServer
+from tests.shared.launcher import Launcher
 from tests.shared.plans import plan_recipe
 from tests.shared.run_folders import create_folder_with_weights
 from tests.shared.tiny_networks import build_shallow_resnet18

@@ -275,7 +275,7 @@ def test_loader_workers_of_dead_rank_are_killed(tmp_path):
 def launch_separately(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     """Start a launcher in a separate process, and return it when its ranks train."""
     (folder / "behavior").write_text("")
-    command = [sys.executable, "-m", "tests.jobs.launcher", str(folder), str(ranks), "stand_in"]
+    command = [sys.executable, "-m", "tests.shared.launcher", str(folder), str(ranks), "stand_in"]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while sum(beat.step > 5 for beat in heartbeat.read_beats(folder)) < ranks:
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The program of ranks that call a function of a test module: `python -m tests.jobs.worker RUN`."""
+"""The program of ranks that call a function of a test: `python -m tests.shared.worker RUN`."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
 """The package's launcher as a process that tests wait for, signal or kill.
 
-`python -m tests.jobs.launcher RUN RANKS PROGRAM`
+`python -m tests.shared.launcher RUN RANKS PROGRAM`
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.jobs.ranks import group, launcher
 from resnet_recipes.run_folder.lock import LockedFolder
-from tests.jobs import worker
+from tests.shared import worker
 
 if TYPE_CHECKING:  # it imports torch, which the program does not need
     from tests.shared.forks import Command, ForkServer
