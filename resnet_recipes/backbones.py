@@ -10,14 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from resnet_recipes.base.errors import (
-    Change,
-    Hint,
-    NotReadyError,
-    Problem,
-    RecipeError,
-    Statement,
-)
+from resnet_recipes.base.errors import Change, Hint, NotReadyError, Problem, RecipeError, Statement
 from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.model_config import FREEZABLE, LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.suggestions import find_misspelled

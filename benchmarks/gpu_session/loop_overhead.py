@@ -16,15 +16,7 @@ from statistics import median
 import torch
 import torchvision
 from handwritten_loop import make_handwritten_loop
-from runs import (
-    CLASSES,
-    NO_METHODS,
-    Steps,
-    make_recipe,
-    make_run,
-    make_training_loop,
-    time_steps,
-)
+from runs import CLASSES, NO_METHODS, Steps, make_recipe, make_run, make_training_loop, time_steps
 from torch import nn
 
 from resnet_recipes.training.distributed import read_rank

@@ -9,13 +9,8 @@ from resnet_recipes import __version__
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Command, ExitCode, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data_problem
-from resnet_recipes.base.suggestions import (
-    make_unknown_problem,
-)
-from resnet_recipes.command_line.arguments import (
-    Arguments,
-    parse_arguments,
-)
+from resnet_recipes.base.suggestions import make_unknown_problem
+from resnet_recipes.command_line.arguments import Arguments, parse_arguments
 from resnet_recipes.command_line.characters import reject_pasted
 from resnet_recipes.command_line.printing import get_page_width, say
 from resnet_recipes.command_line.recipe_arguments import (

@@ -6,12 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import (
-    BadValidationImageError,
-    Command,
-    NotReadyError,
-    RecipeError,
-)
+from resnet_recipes.base.errors import BadValidationImageError, Command, NotReadyError, RecipeError
 from resnet_recipes.base.text import (
     escape_controls,
     format_count,

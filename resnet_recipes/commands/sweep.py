@@ -13,12 +13,7 @@ from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Command, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.money import format_amount
-from resnet_recipes.base.text import (
-    Snippet,
-    format_count,
-    format_number,
-    wrap_text,
-)
+from resnet_recipes.base.text import Snippet, format_count, format_number, wrap_text
 from resnet_recipes.command_line.arguments import (
     GPUS_KEYS,
     NAME_KEYS,

@@ -28,14 +28,7 @@ from resnet_recipes.network.load import Network
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import EvaluationConfig
-from resnet_recipes.run_folder import (
-    BEST_WEIGHTS,
-    CHECKPOINTS,
-    CONFIG,
-    DATA,
-    RAW_WEIGHTS,
-    WEIGHTS,
-)
+from resnet_recipes.run_folder import BEST_WEIGHTS, CHECKPOINTS, CONFIG, DATA, RAW_WEIGHTS, WEIGHTS
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.distributed import Rank, read_rank
 from resnet_recipes.training.evaluate import compute_logits, evaluate

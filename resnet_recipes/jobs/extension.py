@@ -25,15 +25,7 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import copy_duration, find_durations, find_phase_problems
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder import (
-    CHECKPOINTS,
-    CONFIG,
-    DATA,
-    EXIT,
-    METRICS,
-    OVERRIDES,
-    WEIGHTS,
-)
+from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, METRICS, OVERRIDES, WEIGHTS
 from resnet_recipes.run_folder.ending import format_resume, suggest_restart
 from resnet_recipes.run_folder.lock import is_running, reject_links
 from resnet_recipes.run_folder.metrics import format_record, read_metrics

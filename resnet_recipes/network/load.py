@@ -46,12 +46,7 @@ from resnet_recipes.network.matching import (
 )
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.build import build_recipe
-from resnet_recipes.run_folder import (
-    COMMAND,
-    CONFIG,
-    SUMMARY,
-    WEIGHTS,
-)
+from resnet_recipes.run_folder import COMMAND, CONFIG, SUMMARY, WEIGHTS
 from resnet_recipes.run_folder.runs import iterate_newest_runs, list_checkpoints
 
 

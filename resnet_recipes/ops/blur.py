@@ -8,13 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import (
-    make_gradient,
-    make_output,
-    register,
-    sample_windows,
-    to_nhwc,
-)
+from resnet_recipes.ops.library import make_gradient, make_output, register, sample_windows, to_nhwc
 
 Stride = int | tuple[int, int]
 

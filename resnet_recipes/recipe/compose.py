@@ -10,15 +10,7 @@ from typing import Any, NamedTuple
 from resnet_recipes.base import names
 from resnet_recipes.base.duration import SETTINGS as DURATION_SETTINGS
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import (
-    Change,
-    Hint,
-    Kind,
-    Problem,
-    RecipeError,
-    Statement,
-    to_text,
-)
+from resnet_recipes.base.errors import Change, Hint, Kind, Problem, RecipeError, Statement, to_text
 from resnet_recipes.base.model_config import find_implied_settings
 from resnet_recipes.base.names import get_full_name
 from resnet_recipes.base.suggestions import TIMM_TRANSLATIONS, TRANSLATIONS

@@ -7,12 +7,7 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from resnet_recipes.base import names
-from resnet_recipes.base.duration import (
-    Duration,
-    Horizon,
-    count_steps_per_epoch,
-    parse_fraction,
-)
+from resnet_recipes.base.duration import Duration, Horizon, count_steps_per_epoch, parse_fraction
 from resnet_recipes.base.errors import Hint, Problem, Value
 from resnet_recipes.base.limits import Bounds, IsDuration
 from resnet_recipes.base.model_config import ModelConfig

@@ -5,12 +5,7 @@ import pytest
 from resnet_recipes.base.errors import Kind, RecipeError
 from resnet_recipes.base.suggestions import suggest_printing_settings
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen_recipe import (
-    _format_digest,
-    freeze,
-    freeze_with_digest,
-    read,
-)
+from resnet_recipes.recipe.frozen_recipe import _format_digest, freeze, freeze_with_digest, read
 from tests.shared.checks import get_error, get_problem
 
 
