@@ -288,27 +288,26 @@ def _join_spaced(arguments: list[str], usage: Usage) -> tuple[list[Problem], lis
     ahead = deque(arguments)
     while ahead:
         argument = ahead.popleft()
-        after = ahead[0] if ahead else "="
-        name = argument.rstrip("=:")
-        value = after.lstrip("=")
+        pair = f"{argument} {ahead[0] if ahead else '='}"
         is_run = not joined and usage.opens_network
         names = (*SHORT_NAMES, "nodes") if "--for" in usage.placeholders else SHORT_NAMES
         is_short = usage.settings and not is_run and argument in names
-        is_split = value and re.fullmatch(r"[\w.]+", name) and "=" not in value
-        if not is_run and (count := _count_words_of_path(argument, ahead)):  # data=My Photos
-            joined.append(" ".join([argument, *(ahead.popleft() for _ in range(count))]))
+        split = r"[\w.]+ =*[^=]+" if is_short else r"[\w.]+([=:]+ =*| =+)[^=]+"
+        count = words = 0 if is_run else _count_words_of_path(argument, ahead)
+        if not words and re.fullmatch(split, pair):  # lr= 1, lr =1, lr 1
+            count = 1
+        elif not words and len(ahead) > 1 and re.fullmatch(r"[\w.]+ =", pair):  # lr = 1
+            count = 2
+        typed = [argument, *(ahead.popleft() for _ in range(count))]
+        while "=" in argument and typed[-1].endswith(",") and ahead and "=" not in ahead[0]:
+            typed.append(ahead.popleft())  # lr=0.1, 0.2
+        joined.append(text := " ".join(typed))
+        if words:  # data=My Photos
             clause = Statement("a path with spaces needs quotes")
-            problems.append(Problem(joined[-1], None, clause, shlex.quote(joined[-1])))
-            continue
-        if is_split and (name != argument or value != after or is_short):  # lr= 1, lr =1, lr 1
-            typed = [argument, ahead.popleft()]
-        elif after == "=" and len(ahead) > 1 and re.fullmatch(r"[\w.]+", argument):  # lr = 1
-            typed = [argument, ahead.popleft(), ahead.popleft()]
-        else:
-            joined.append(argument)
-            continue
-        joined.append(f"{name}={typed[-1].lstrip('=')}")
-        problems.append(Problem(" ".join(typed), None, WRITTEN, shlex.quote(joined[-1])))
+            problems.append(Problem(text, None, clause, shlex.quote(text)))
+        elif typed[1:]:
+            joined[-1] = re.sub(r"^([\w.]+)[ =:]+", r"\1=", text).replace(", ", ",")
+            problems.append(Problem(text, None, WRITTEN, shlex.quote(joined[-1])))
     return problems, joined
 
 
