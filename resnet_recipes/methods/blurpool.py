@@ -7,7 +7,7 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import Change, Problem, Statement
+from resnet_recipes.base.errors import Change, Problem, Statement, Value
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Method
@@ -87,7 +87,7 @@ class BlurPool(Method):
         yield from super().problems()
         if not self.replace_convs and not self.replace_maxpools:
             clause = "leaves nothing to blur while replace_maxpools is false"
-            yield Problem("replace_convs", False, clause, Change("~methods.blurpool"))
+            yield Problem("replace_convs", False, clause, Value("true"))
 
     def modify_model(self, model: nn.Module) -> None:
         for module, new_class in self._find_layers(model):

@@ -1,14 +1,13 @@
 """Paste boxes from one example into another."""
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Change
-from resnet_recipes.base.limits import Bounds
+from resnet_recipes.base.limits import Positive
 from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device
 from resnet_recipes.methods.mixup import mix_labels
 
@@ -36,7 +35,7 @@ class CutMix(Method):
     conflicts = dict.fromkeys(("mixup", "mixup_or_cutmix"), "both mix images")
     changes = "mixes"
     # concentration of the Beta distribution, above 0
-    alpha: Annotated[float, Bounds(above=0, fix=Change("~methods.cutmix"))] = 1.0
+    alpha: Positive = 1.0
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         rows, cols, weight = sample_box(batch.images, self.alpha, now.rng)

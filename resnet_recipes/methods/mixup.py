@@ -2,13 +2,12 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Annotated
 
 from torch import Tensor
 
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.base.errors import Change, Note
-from resnet_recipes.base.limits import Bounds
+from resnet_recipes.base.errors import Note
+from resnet_recipes.base.limits import Positive
 from resnet_recipes.methods.base import Batch, Method, Now, copy_to_device, encode_one_hot
 
 
@@ -39,7 +38,7 @@ class MixUp(Method):
     conflicts = dict.fromkeys(("cutmix", "mixup_or_cutmix"), "both mix images")
     changes = "mixes"
     # concentration of the Beta distribution, above 0
-    alpha: Annotated[float, Bounds(above=0, fix=Change("~methods.mixup"))] = 0.2
+    alpha: Positive = 0.2
 
     def advice(self, horizon: Horizon, full_size: int, others: Collection[str]) -> Iterator[Note]:
         if "label_smoothing" in others and horizon.epochs < 60:

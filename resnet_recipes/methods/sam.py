@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.base.errors import Change, Note
+from resnet_recipes.base.errors import Note
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import Compute, Method, Now
 
@@ -46,7 +46,7 @@ class SAM(Method):
     # distance to the nearby point, an L2 norm over all parameters
     rho: Annotated[float, Bounds(least=0)] = 0.5
     # one SAM step every so many steps
-    interval: Annotated[int, Bounds(least=1, fix=Change("~methods.sam"))] = 10
+    interval: Annotated[int, Bounds(least=1)] = 10
 
     def __post_init__(self) -> None:
         self._copy: list[Tensor] = []

@@ -126,19 +126,16 @@ def _suggest_settings(problem: Problem, argument: str, context: Context) -> Prob
 
 
 def _show_value_before(problem: Problem, argument: str, context: Context) -> Problem:
-    key = "epochs" if argument.startswith("epochs=") else problem.key
-    before = context.before(key)
-    source = f"{context.name} uses"
-    if before is None:
-        name = problem.key.rpartition(".")[2]
-        defaults = [getattr(owner(), name) for owner in find_owners(problem.key)]
-        before = next((default for default in defaults if default is not None), None)
-        source = "the default is"
-    if before in (None, "", []) or isinstance(before, dict):
+    before = context.before("epochs" if argument.startswith("epochs=") else problem.key)
+    name = problem.key.rpartition(".")[2]
+    defaults = [getattr(owner(), name) for owner in find_owners(problem.key)]
+    value = next((value for value in (before, *defaults) if value is not None), "")
+    if value in ("", []) or isinstance(value, dict):
         return problem
+    text = to_text(value).replace(", ", ",")
     name = find_short_name(problem.key) if argument[0] == "~" else argument.partition("=")[0]
-    setting = f"{name}={to_text(before).replace(', ', ',')}"
-    return problem._replace(fix=Hint(f"{source} {shlex.quote(setting)}"))
+    used = Hint(f"{context.name} uses {shlex.quote(f'{name}={text}')}")
+    return problem._replace(fix=Value(text) if before is None else used)
 
 
 def _turn_off(method: str, context: Context) -> Translation:

@@ -300,9 +300,9 @@ def test_command_reports_all_problems_at_once(run_command, monkeypatch, line, co
     assert err.startswith(f"error: {len(problems)} problems\n"), err
 
 
-def test_hint_names_default_before_network_is_open(run_command):
+def test_default_is_suggested_before_network_is_open(run_command):
     err = run_command("resnet-recipes eval no workers=x", 2).err
-    assert "hint:  the default is workers=auto\n" in err
+    assert "use:   workers=auto\n" in err
 
 
 def test_same_mistake_in_two_files_is_two_problems(run_command):
