@@ -67,7 +67,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
         translation = _fit_to_command(translation, argument, arguments, context)
     if translation and _is_accepted(translation, context):
         translation, wrong = _correct_value(translation, context)
-        if not wrong:
+        if not wrong or _is_valid_sweep(translation.text, context):
             return apply_translation(problem, translation)
         if wrong.key != problem.key:
             return _reject_value(problem, wrong)

@@ -29,8 +29,9 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError, SweepHint
-from resnet_recipes.base.names import DOCS
+from resnet_recipes.base.names import DOCS, get_full_name
 from resnet_recipes.recipe import frozen_recipe
+from resnet_recipes.recipe.build import get_setting_type
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.strict_yaml import GROUPS
 
@@ -102,7 +103,7 @@ def _list_choices(argument: str) -> list[str]:
     if argument.startswith("~") and not equals:  # ~methods.sam,ema: once without each
         section, dot, names = argument.rpartition(".")
         return [f"{section}{dot}{name}" for name in names.split(",")]
-    if not equals:
+    if not equals or not (key == "recipe" or get_setting_type(get_full_name(key))):
         return [argument]
     value = CURVE if (key, value) == ("epochs", "curve") else value
     return [f"{key}={text}" for text in _list_texts(f"{key}={value}")] or [argument]
