@@ -382,4 +382,5 @@ def _read_several_values(name: str, value: str, context: Context) -> Translation
         return None
     listed = values[1] or ",".join(map(str, range(int(values[2]), int(values[3]) + 1)))
     sweep = f"{name}={listed}"
-    return Translation(("-m", sweep)) if listed and _is_valid_sweep(sweep, context) else None
+    words = ("-m", sweep)["," not in listed :]
+    return Translation(words) if _is_valid_sweep(sweep, context) else None
