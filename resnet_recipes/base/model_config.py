@@ -172,7 +172,7 @@ class ModelConfig(Section):
             name for name in NETWORKS if plain_name.endswith(name[6:]) and "next" not in plain_name
         ]
         matches = get_close_matches(plain_name, ours, n=1, cutoff=0.8)
-        if re.fullmatch("resnet[0-9]+", plain_name):
+        if re.fullmatch("resnet[0-9o]+", plain_name):
             matches = get_close_matches(plain_name, NETWORKS, n=1)
         return (
             self.format_selection(matches[0] if matches else f"timm:{plain_name}")
