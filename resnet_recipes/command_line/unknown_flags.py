@@ -11,7 +11,6 @@ from resnet_recipes.base.names import SHORT_NAMES, list_keys
 from resnet_recipes.base.suggestions import (
     ARGUMENT_FLAGS,
     FLAGS,
-    FOREIGN_FORMATS,
     FOREIGN_VALUES,
     IMAGE_FLAGS,
     JOB_FLAGS,
@@ -101,9 +100,9 @@ def _translate_flag(flag: str, value: str, usage: Usage) -> Fix:
         return Command("resnet-recipes --version")
     if not value and (off := re.fullmatch(r"-methods\.(\w+)", flag)):
         return f"'~methods.{off[1]}'"
-    for ours, words in {"--to": FOREIGN_FORMATS, "--for": FOREIGN_VALUES["--for"]}.items():
-        if ours in usage.placeholders and key in words:
-            return f"{ours} {words[key].text}"
+    for ours in ("--to", "--for", "--dtype"):
+        if ours in usage.placeholders and key in FOREIGN_VALUES[ours]:
+            return f"{ours} {FOREIGN_VALUES[ours][key].text}"
     if value == "json" and "--json" in usage.placeholders:
         return "--json"
     ours = _find_flag(key, value, usage.placeholders)

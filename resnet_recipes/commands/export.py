@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import Command, Kind, NotReadyError, Problem, Re
 from resnet_recipes.base.extras import find_extra_problems
 from resnet_recipes.base.paths import find_free_path, parse_new_path, parse_path
 from resnet_recipes.base.suggestions import (
-    FOREIGN_FORMATS,
+    FOREIGN_VALUES,
     OFF,
     Translation,
     find_misspelled,
@@ -203,7 +203,7 @@ def _find_missing_flag_problems(
 def _explain_format(arguments: Arguments, formats: Collection[str]) -> Problem:
     """Return the problem of an unknown format, with the formats that it may mean."""
     to = arguments.flags["--to"]
-    translation = FOREIGN_FORMATS.get(to.lower(), Translation((to.lower(),)))
+    translation = FOREIGN_VALUES["--to"].get(to.lower(), Translation((to.lower(),)))
     meant = translation.text
     meant = meant if meant in formats else find_misspelled(meant, formats)
     fixes = _find_possible_formats(arguments.positional, meant) if meant else ()

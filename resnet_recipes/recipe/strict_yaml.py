@@ -112,7 +112,7 @@ def _convert_argument(argument: str) -> tuple[str, ...]:
         option = FOREIGN_VALUES.get(f"{name}.name", {}).get(value)
         return option.words if option else (f"{name}.name={value}",)
     if name == "recipe":
-        return (f"defaults=[{value}]",)
+        return (f"defaults=[{value.strip('[]')}]",)
     return (f"{name}=null" if argument[0] == "~" else argument,)
 
 

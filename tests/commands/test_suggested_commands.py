@@ -68,6 +68,10 @@ model=vit_base | model.name=timm:vit_base_mci_224
 --max_duration 5ep | max_duration=5ep
 pretrained=1 model.weights=x.pt | remove it: model.weights=x.pt is set
 checkpoint_path=lite0.pth | model.weights=lite0.pth
+data.crop_scale=[0.1, 1] | 'data.crop_scale=[0.1,1]'
+data.train_size=[48] | data.train_size=48
+model.name=resnet5O | model.name=resnet50
+methods.mixup.alpha=-1 | methods.mixup.alpha=0.2
 methods=[mixup,cutmix] | 'methods.mixup_or_cutmix={}'
 """
 )
@@ -152,7 +156,7 @@ resnet-recipes job --for slurm mild data=/d --exclusive | sbatch --exclusive job
 resnet-recipes job --for torchx mild data=/d --mem 4 | set it in the file
 resnet-recipes eval --data --model first | resnet-recipes eval first
 resnet-recipes predict --model first images --topk 2 | resnet-recipes predict first images --top 2
-resnet-recipes export first --half | --dtype TYPE
+resnet-recipes export first --half | --dtype float16
 resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
 resnet-recipes job --for slurm mild data=/d -p gpu | then: sbatch -p gpu job.sh
 resnet-recipes job --for slurm mild data=/d --gres=gpu:a100:2 | gpus=2
@@ -246,6 +250,10 @@ resnet-recipes info hot | resnet-recipes show hot
 resnet-recipes summary first | resnet-recipes runs first
 resnet-recipes report --logdir runs | resnet-recipes report runs
 resnet-recipes cp mild recipes/new.yaml data=images | remove data=images
+resnet-train -m recipe=mild data=images seeds=1,2 | seeds=1,2; did you mean seed=1,2?
+resnet-train -m recipe=mild data=images lr=0.05, 0.1 | lr=0.05,0.1
+resnet-recipes compare --runs first 'my run' | resnet-recipes compare first 'my run'
+resnet-train mild data=images checkpoint.mode=min | remove it: resnet-train trains
 resnet-train mild data=images train=images | data.val_share=0.1 splits a folder without val/
 """
 )

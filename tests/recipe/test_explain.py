@@ -246,7 +246,6 @@ methods.randaugment.magnitude=9
 methods.mixup.a=0.2
 test=images/val
 run=.
-extends=hot
 mean=[0.5,0.5,0.5]
 max_samples=100
 budget=overnight
@@ -268,8 +267,8 @@ methods: [mixup, ema] | methods: {mixup: {}, ema: {}}
 methods: {mixup: 0.2} | mixup: {alpha: 0.2}
 methods: {mixup: false} | mixup: null
 schedule: {warmup: 5} | warmup: 5ep
-extends: hot |
-_base_: hot |
+extends: hot | defaults: [hot]
+_base_: [hot] | defaults: [hot]
 early_stopping: 5 | checkpoint: {best: top1}
 recipe: hot | defaults: [hot]
 train: {epochs: 5} | epochs: 5
@@ -286,7 +285,7 @@ schedule: {type: cosine} | name: cosine
 defaults: [_self_, mild] | defaults: [mild]
 batch: {eval: 512} |
 metrics: [accuracy] |
-batch: {global_size: -1} |
+batch: {global_size: -1} | global_size: 2048
 layer_decay: 0.7 |
 resume: true |
 """

@@ -77,9 +77,6 @@ UNITS = FOREIGN_NAMES["unit"]
 
 FOREIGN_COMMANDS = FOREIGN_NAMES["command"]
 
-#: Formats for `export` from other tools, or formats that their converters read.
-FOREIGN_FORMATS = FOREIGN_NAMES["format"]
-
 #: Flags of Slurm and other engines, by name; names of one letter differ by case.
 JOB_FLAGS = FOREIGN_NAMES["job"]
 
@@ -183,7 +180,8 @@ def find_part(name: str, names: Iterable[str]) -> str:
     part = name.lower()
     names = list(names)
     longer = [entry for entry in names if len(part) > 3 and entry.startswith(part)]
-    return max((entry for entry in names if entry in part), key=len, default=[*longer, ""][0])
+    parts = (entry for entry in names if len(entry) > 2 and entry in part)
+    return max(parts, key=len, default=[*longer, ""][0])
 
 
 def find_misspelled(name: str, names: Iterable[str]) -> str:
@@ -208,8 +206,8 @@ def _find_nearest_names(name: str, names: Iterable[str]) -> list[str]:
         slips = _count_slips(leaf, _get_leaf(key), 4 if key_section == section != "" else 6)
         # a setting of a method is not taken for one of another section
         of_method = key_section.startswith("methods.") or section.startswith("methods.")
-        is_elsewhere = of_method and section in sections and key_section != section
-        if slips is None or is_elsewhere or name.startswith(f"{key}."):
+        is_elsewhere = "" != section in sections and key_section != section
+        if slips is None or (is_elsewhere and (of_method or slips)) or name.startswith(f"{key}."):
             continue
         far = _count_slips(_get_leaf(section), _get_leaf(key_section), 6)
         names_by_distance.setdefault(slips + (3 if far is None else far), []).append(key)

@@ -12,7 +12,6 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.suggestions import (
     FLAGS,
     FOREIGN_COMMANDS,
-    FOREIGN_FORMATS,
     FOREIGN_NAMES,
     FOREIGN_VALUES,
     IMAGE_FLAGS,
@@ -21,6 +20,7 @@ from resnet_recipes.base.suggestions import (
     TRANSLATIONS,
     find_closest,
     find_misspelled,
+    find_part,
     translate,
 )
 from resnet_recipes.command_line.arguments import parse_arguments
@@ -172,6 +172,10 @@ def test_name_close_to_two_settings_suggests_none():
     assert find_misspelled("data.sed", ["data.seed", "data.std"]) == ""
 
 
+def test_name_of_two_letters_inside_a_word_is_not_meant():
+    assert find_part("tools", ["ls", "eval"]) == ""
+
+
 def test_every_suggested_value_is_accepted():
     for setting, translations in FOREIGN_VALUES.items():
         for value, ours in translations.items() if "." in setting or setting in GROUPS else ():
@@ -211,7 +215,7 @@ def test_every_suggested_flag_and_format_exists():
     flags = {flag for verb in COMMANDS for flag in get_usage(verb).placeholders}
     flags |= get_usage("train").placeholders.keys()
     assert all(set(translation.text.split()) <= flags for translation in FLAGS.values())
-    assert {translation.text for translation in FOREIGN_FORMATS.values()} <= FORMATS.keys()
+    assert {translation.text for translation in FOREIGN_VALUES["--to"].values()} <= FORMATS.keys()
 
 
 @pytest.mark.parametrize("value", ["images", "source", "input"])
