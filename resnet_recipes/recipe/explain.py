@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from resnet_recipes import backbones
-from resnet_recipes.base.errors import Change, Hint, Kind, Problem, RecipeError, Value, to_text
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, to_text
 from resnet_recipes.base.field_types import find_dataclasses, get_field_types
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name, list_keys
 from resnet_recipes.base.suggestions import (
@@ -72,9 +72,6 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
         if wrong.key != problem.key:
             return _reject_value(problem, wrong)
         problem = problem._replace(fix=wrong.fixes, valid=wrong.valid or problem.valid)
-    method = ".".join(problem.key.split(".")[:2])
-    if Change(f"~{method}") in problem.changes:
-        return apply_translation(problem, _turn_off(method, context))
     accepted = tuple(
         fix
         for fix in problem.advice

@@ -56,7 +56,7 @@ runs runs state=done | 2 | valid: finished, running
 runs rm . --yes | 3 | is not a run folder
 stop mine | 3 | is not running
 train demo run=last | 2 | is reserved for the most recent run
-train hot methods.mixup.alpha=-1 data=x | 2 | '~methods.mixup'
+train hot methods.mixup.alpha=-1 data=x | 2 | hot uses methods.mixup.alpha=0.25
 train mild methods.sam.interval=0 data=x | 2 | remove it: mild does not use sam
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo data.root=' ' | 2 | data.root=  is empty

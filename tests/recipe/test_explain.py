@@ -268,7 +268,8 @@ methods: {mixup: 0.2} | mixup: {alpha: 0.2}
 methods: {mixup: false} | mixup: null
 schedule: {warmup: 5} | warmup: 5ep
 extends: hot | defaults: [hot]
-_base_: [hot] | defaults: [hot]
+inherit: [hot] | defaults: [hot]
+_base_: hot | defaults: [...]
 early_stopping: 5 | checkpoint: {best: top1}
 recipe: hot | defaults: [hot]
 train: {epochs: 5} | epochs: 5

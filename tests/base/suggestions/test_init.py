@@ -172,7 +172,7 @@ def test_name_close_to_two_settings_suggests_none():
     assert find_misspelled("data.sed", ["data.seed", "data.std"]) == ""
 
 
-def test_name_of_two_letters_inside_a_word_is_not_meant():
+def test_two_letter_name_inside_word_is_not_meant():
     assert find_part("tools", ["ls", "eval"]) == ""
 
 
