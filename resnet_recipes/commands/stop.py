@@ -7,21 +7,21 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes.base.errors import ExitCode, NotReadyError
+from resnet_recipes.base.errors import Command, ExitCode, NotReadyError
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import say
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
-from resnet_recipes.jobs.lookup import find_run
-from resnet_recipes.run_folder import EXIT, STOP
+from resnet_recipes.jobs.lookup import LAST, find_run
+from resnet_recipes.report.comparison import read_all
+from resnet_recipes.run_folder import EXIT, LOCK, STOP
 from resnet_recipes.run_folder.ending import format_resume, read_ending, write_ending
 from resnet_recipes.run_folder.lock import find_holder, is_running
-from resnet_recipes.run_folder.runs import read_run
 
 USAGE = Usage(
     "resnet-recipes stop RUN",
     "save a checkpoint and stop a run; resume it with --resume",
     "resnet-recipes stop last",
-    more=RUN_HELP,
+    more=f"{RUN_HELP} Stopping a run of a sweep also stops the sweep, which prints how to resume.",
     positional=(1, 1),
     positional_text="one run",
 )
@@ -33,11 +33,18 @@ _REASON = "`resnet-recipes stop`"
 
 def check(arguments: Arguments) -> tuple[Path, int]:
     """Return the folder of the run and its process. Raises RecipeError if it cannot be stopped."""
-    folder = find_run(*arguments.positional)
-    record = read_run(folder)
-    if record and record.resumable:
-        clause = f"is {record.state} at {record.progress}"
-        raise NotReadyError.at(folder, clause, record.resume)
+    (argument,) = arguments.positional
+    try:
+        folder = find_run(argument)
+        if not is_running(folder):
+            (record,) = read_all([folder])
+            clause = f"is {record.state} at {record.progress}"
+            raise NotReadyError.at(folder, clause, record.resume if record.resumable else ())
+    except NotReadyError as error:
+        locks = Path().glob(f"*/*/{LOCK}") if argument == LAST else Path(argument).glob(f"*/{LOCK}")
+        live = next((str(lock.parent) for lock in locks if is_running(lock.parent)), "")
+        fix = Command.of(*USAGE.command, live) if live else error.problems[0].fix
+        raise NotReadyError([error.problems[0]._replace(fix=fix)]) from None
     return folder, find_holder(folder)
 
 

@@ -22,14 +22,12 @@ MAX_RETRY_SECONDS = 1.0
 def _try_lock(file: TextIO) -> bool:
     """Return whether the lock was acquired within MAX_RETRY_SECONDS."""
     deadline = time.monotonic() + MAX_RETRY_SECONDS
-    while True:
-        try:
+    while time.monotonic() < deadline:
+        with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
         time.sleep(0.02)
+    return False
 
 
 def is_running(folder: Path) -> bool:
@@ -55,11 +53,8 @@ def find_holder(folder: Path) -> int:
     facts = read_json(folder / LOCK, may_be_absent=True)
     pid = facts.get("pid")
     if not isinstance(pid, int) or not _has_open(pid, folder / LOCK):
-        host = facts.get("host", socket.gethostname())
-        if host == socket.gethostname():
-            fix = Command("resnet-recipes runs state=running")
-            raise NotReadyError.at(folder, "is not running", fix)
-        raise NotReadyError.at(folder, f"was started on {host}, so it cannot be stopped from here")
+        place = f"process {pid} on {facts.get('host')}"
+        raise NotReadyError.at(folder, f"runs in {place}, which cannot be stopped from here")
     return pid
 
 
@@ -84,10 +79,9 @@ def reject_links(folder: Path) -> None:
     A run writes to `lock`, `logs/`, `checkpoints/` and more. A link that someone else created there
     would redirect these writes.
     """
-    clause = "is a symbolic link or a special file: the run would write to its target"
     if path := next(_find_special_files(folder), None):
-        fix = Hint("remove it, or replace it with its target")
-        raise NotReadyError.at(path, clause, fix)
+        clause = "is a symbolic link or a special file: the run would write to its target"
+        raise NotReadyError.at(path, clause, Hint("remove it, or replace it with its target"))
 
 
 def _find_special_files(folder: Path) -> Iterator[Path]:
@@ -111,11 +105,9 @@ class HeldFolder:
         """Whether the path still refers to the folder that was opened."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._handle))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
         except OSError as error:
             # a network disk that does not respond is not a replaced folder
-            return error.errno != errno.ESTALE
+            return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
     def confirm(self) -> None:
         """Raise TrainingError if the folder was moved, deleted, or replaced by another."""

@@ -54,7 +54,7 @@ plan mild epochs=curve | 2 | resnet-train -m trains
 plan recipe=mild,hot | 2 | resnet-train -m recipe=mild,hot
 runs runs state=done | 2 | valid: finished, running
 runs rm . --yes | 3 | is not a run folder
-stop mine | 3 | is not running
+stop mine | 3 | is not a run folder
 train demo run=last | 2 | is reserved for the most recent run
 train hot methods.mixup.alpha=-1 data=x | 2 | hot uses methods.mixup.alpha=0.25
 train mild methods.sam.interval=0 data=x | 2 | remove it: mild does not use sam

@@ -69,6 +69,8 @@ def test_stop_accepts_a_run_that_just_ended(live_run, run_command, monkeypatch):
     _, process = live_run
     process.kill()
     process.wait()
+    states = iter([True, False])
+    monkeypatch.setattr(stop, "is_running", lambda folder: next(states))
     monkeypatch.setattr(stop, "find_holder", lambda folder: process.pid)
     assert "stopped" in run_command("resnet-recipes stop first").out
 
@@ -78,6 +80,16 @@ def test_stop_of_stopped_run_suggests_resuming_it(run_command):
     message = run_command("resnet-recipes stop first", 3).err
     assert "runs/first is stopped at epoch 4.00" in message
     assert "try:   resnet-train --resume runs/first\n" in message
+
+
+def test_stop_suggests_the_live_run_of_a_folder(live_run, run_command):
+    for folder in ("runs", "sweep"):
+        message = run_command(f"resnet-recipes stop {folder}", 3).err
+        assert f"{folder} is a folder of runs, not a run\n" in message
+        assert f"try:   resnet-recipes stop {folder}/first\n" in message
+        Path("runs").rename("sweep") if folder == "runs" else None
+    message = run_command("resnet-recipes stop last", 3).err
+    assert "try:   resnet-recipes stop sweep/first\n" in message
 
 
 def test_runs_rm_keeps_all_if_one_runs(live_run, run_command):
@@ -96,7 +108,7 @@ def test_stop_signals_only_holder_of_the_lock(live_run, run_command):
     folder, process = live_run
     stranger = shutil.copytree(folder, folder.with_name("stranger"))
     (stranger / LOCK).write_text(json.dumps({"pid": process.pid}))
-    assert "is not running" in run_command("resnet-recipes stop stranger", 3).err
+    assert "stranger is finished" in run_command("resnet-recipes stop stranger", 3).err
     assert process.poll() is None
 
 

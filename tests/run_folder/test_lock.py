@@ -25,7 +25,7 @@ def test_second_lock_names_the_holder(tmp_path):
 @pytest.mark.parametrize("pid", ["null", '"\\u0000"', '"../tmp"', "[1]", "1e30", "-1"])
 def test_find_holder_rejects_forged_process_id(pid, tmp_path):
     (tmp_path / "lock").write_text(f'{{"pid": {pid}}}')
-    with pytest.raises(NotReadyError, match="is not running"):
+    with pytest.raises(NotReadyError, match="cannot be stopped from here"):
         find_holder(tmp_path)
 
 
