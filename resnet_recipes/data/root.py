@@ -84,11 +84,15 @@ def find_root_problem(path: str) -> Problem | None:
         if folder.name in find_split_folders(folder.parent) and _has_splits(folder.parent):
             clause = f"is one {noun}; use the folder containing train/ and val/"
             return make_problem(root, clause, Value(folder.parent))
-    if meant := next(
-        filter(_has_splits, islice(_iterate_folders_below(root), _MAX_SEARCHED)), None
-    ):
+    if meant := find_folder_with_splits(root):
         return make_problem(root, "has no train/ and val/, but a folder in it does", Value(meant))
     return None
+
+
+def find_folder_with_splits(root: Path) -> Path | None:
+    """Return the first folder below `root` with train/ and val/, up to three levels deep."""
+    folders = islice(_iterate_folders_below(root), _MAX_SEARCHED)
+    return next(filter(_has_splits, folders), None)
 
 
 def find_split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -154,9 +158,7 @@ def find_address_problems(address: str) -> Iterator[Problem]:
 def explain_unreadable(error: OSError) -> Problem:
     """Return the problem for an unreadable folder below `data.root`, or a file in it."""
     folder = Path(error.filename)
-    fix = ""
-    if isinstance(error, PermissionError):
-        fix = Command.of("ls", "-ld", str(folder))
+    fix = Command.of("ls", "-ld", str(folder)) if isinstance(error, PermissionError) else ""
     return make_problem(folder, f"cannot be read: {error.strerror}", fix)
 
 
@@ -191,9 +193,7 @@ def _explain_file(root: Path) -> Problem:
         if folder := next(filter(_has_splits, root.parents[:3]), None):  # ROOT/train/ants/1.jpg
             fix = Value(folder)
         return make_problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
-    fix = CONVERT_HINT
-    if _has_splits(root.parent):
-        fix = Value(root.parent)
+    fix = Value(root.parent) if _has_splits(root.parent) else CONVERT_HINT
     return make_problem(
         root, "is a file; a run reads train.beton and val.beton from one folder", fix
     )

@@ -32,7 +32,7 @@ from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.images import build_eval_pipeline
 from resnet_recipes.data.images.decode import SUFFIXES, BadImageError, Pixels, read_pixels
 from resnet_recipes.data.loading import EvalLoader
-from resnet_recipes.data.root import find_root_problem, make_error
+from resnet_recipes.data.root import find_folder_with_splits, find_root_problem, make_error
 
 #: An image as an argument of the Python API: a path, the bytes of a file, or pixels.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray | Tensor
@@ -106,8 +106,7 @@ def list_files(config: DataConfig, root: Path) -> Listing:
     if config.sets_aside or "val" in splits:
         return list_split(config, "val")
     if "" not in splits:
-        fix = Value(splits["train"].path)
-        raise make_error(root, "has training images only", fix)
+        raise make_error(root, "has training images only", Value(splits["train"].path))
     return splits[""].listing(config)
 
 
@@ -116,17 +115,18 @@ def _map_labels(
 ) -> np.ndarray:
     if not classes and len(folders) == num_classes:
         return np.arange(num_classes)
-    if not classes and num_classes == len(get_wordnet_ids()) and {*folders} <= {*get_wordnet_ids()}:
+    is_imagenet = num_classes == len(get_wordnet_ids())
+    if not classes and is_imagenet and {*folders} <= {*get_wordnet_ids()}:
         classes = get_wordnet_ids()
     if not classes:
-        is_imagenet = num_classes == len(get_wordnet_ids())
         which = "ImageNet" if is_imagenet else "unnamed"
         clause = f"has {len(folders)} classes; the network has {num_classes:,} {which} classes"
         raise make_error(root, clause, _CLASSES_HINT)
     if unknown := sorted({*folders} - {*classes}):
-        hint = Hint(f"its classes are {join_first(classes)}")
+        meant = find_folder_with_splits(root)
+        fix = Value(meant) if meant else Hint(f"its classes are {join_first(classes)}")
         clause = f"has classes that the network does not have: {join_first(unknown)}"
-        raise make_error(root, clause, hint)
+        raise make_error(root, clause, fix)
     labels = {name: label for label, name in enumerate(classes)}
     return np.array([labels[name] for name in folders], np.int64)
 

@@ -184,6 +184,13 @@ def test_eval_matches_class_folders_by_name(run_eval, run_command):
     assert "does not have: strange" in run_command("resnet-recipes eval mine data=some", 3).err
 
 
+def test_eval_suggests_the_folder_with_splits(folder_with_weights, run_command):
+    shutil.copytree("images", "parent/child")
+    message = run_command("resnet-recipes eval mine data=parent", 3).err
+    assert "parent has classes that the network does not have: child\n" in message
+    assert "use:   data=parent/child\n" in message
+
+
 def test_eval_of_a_class_folder_suggests_its_parent(folder_with_weights, run_command):
     message = run_command(f"resnet-recipes eval mine data=images/val/{CLASSES[0]}", 3).err
     assert f"images/val/{CLASSES[0]} is the folder of one class\n" in message
