@@ -147,13 +147,12 @@ def _find_unused(recipe: "Recipe", arguments: Arguments) -> Iterator[str]:
 
 
 def _check_machine(recipe: "Recipe", wrong: Iterable[str], arguments: Arguments) -> None:
-    """Raise RecipeError if this machine cannot run the recipe; skip wrong settings."""
+    """Raise RecipeError if this machine cannot run a recipe; skip wrong settings and downloads."""
     from resnet_recipes.jobs import new_run
 
     if arguments.command != "resnet-recipes job" and "--cfg" not in arguments:
         unused = {*wrong, *_find_unused(recipe, arguments)}
-        trains = arguments.command == "resnet-train" and not is_plan(arguments)
-        new_run.check(recipe, None, unused, needs_weights=trains)
+        new_run.check(recipe, None, unused, needs_weights=False)
 
 
 def format_command(program: str, words: Sequence[str], arguments: Arguments) -> Command:

@@ -81,6 +81,7 @@ def plan_run(
     with errors:
         facts = survey() if survey else facts
         result = make_plan(recipe, facts, ranks, composed.origin)
+    needs_weights &= bool(result) or facts is IMAGENET_FACTS  # a wrong setting comes first
     with errors:
         if not (survey and recipe.run.extends):
             start = find_initial_weights(recipe, facts, needs_weights)

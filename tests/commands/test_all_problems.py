@@ -32,6 +32,12 @@ $ resnet-train demo data=images budget=2hours ssr=-1 run=a
   budget=2hours must be a time (2h, 90m, 45s) or an amount ('$20')
   budget=2hours: ssr=-1 already sets the duration
   run=a is taken: runs/a already exists
+$ resnet-train finetune data=images lr=-1 run=a
+  lr=-1 must be positive and below 10,000
+  run=a is taken: runs/a already exists
+$ resnet-train finetune data=images bs=64 run=a
+  bs=64 is more than the 10 training images in images, so an epoch has no steps
+  run=a is taken: runs/a already exists
 $ resnet-train demo data=images/train lr=-1 seed=x --dry-run
   seed=x must be a whole number
   lr=-1 must be positive and below 10,000
