@@ -33,6 +33,7 @@ from resnet_recipes.command_line.printing import say
 from resnet_recipes.command_line.recipe_arguments import (
     add_setting_problems,
     compose_recipe,
+    format_command,
     has_recipe,
 )
 from resnet_recipes.command_line.usage import Usage
@@ -209,8 +210,12 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
 
     if run_name != "auto":
         clause = Statement("--resume names the run, and a run keeps its recipe")
-        words = [word for item in arguments.flags.items() for word in item if word]
-        fix: str = Command.of("resnet-train", *words)
+        run = (
+            find_run_path("--resume", run_name)
+            or make_missing_run_problem("--resume", run_name).fix
+        )
+        flags = {**arguments.flags, "--resume": run if isinstance(run, Value) else run_name}
+        fix: str = format_command("resnet-train", (), replace(arguments, flags=flags))
         errors = ErrorCollector()
         changes = drop_arguments(positional, "recipe", *_NAMING)
         with errors:

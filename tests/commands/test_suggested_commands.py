@@ -254,6 +254,7 @@ resnet-train -m recipe=mild data=images seeds=1,2 | seeds=1,2; did you mean seed
 resnet-train -m recipe=mild data=images lr=0.05, 0.1 | lr=0.05,0.1
 resnet-recipes compare --runs first 'my run' | resnet-recipes compare first 'my run'
 resnet-train mild data=images checkpoint.mode=min | remove it: resnet-train trains
+resnet-train mild --resume firs | resnet-train --resume first
 resnet-train mild data=images train=images | data.val_share=0.1 splits a folder without val/
 """
 )
