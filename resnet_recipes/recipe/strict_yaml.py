@@ -87,9 +87,9 @@ class Document:
             is_other = isinstance(fix, Hint | Command) or re.fullmatch(r"[\w.]*", change)
             yield _SHORT_IN_FILE.get(fix, fix) if is_other else Hint(f"on the command line: {fix}")
             return
-        section, _, method = key.rpartition(".")[0].rpartition(".")
-        if change == f"~{section}.{method}":
-            yield Hint(f"{method}: null turns it off")
+        section = key.rpartition(".")[0]
+        if change == f"~{section}":
+            yield Hint(f"{section.rpartition('.')[2]}: null turns it off")
             return
         above = [*accumulate(key.split(".")[:-1], "{}.{}".format)][::-1]
         above = [f"{section}." for section in above if section in self.lines]
