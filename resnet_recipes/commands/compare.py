@@ -45,7 +45,7 @@ USAGE = Usage(
 )
 
 _NOT_COMPARABLE = "Not comparable: the runs were evaluated on different images."
-_NO_NOISE = "There is only one run of each, so seed noise is unknown. Use several seeds:"
+_NO_NOISE = "There is only one run of each, so seed noise is unknown. Train more seeds:"
 
 SettingRows = list[tuple[str, list[str]]]  # a key, and its value in each run
 
@@ -249,7 +249,9 @@ def _format_repetition(run: RunRecord) -> str:
         changes.remove("scale_schedule_ratio=1.0")
         changes = [re.sub(r"^max_duration=(.*?)(ep)?$", r"epochs=\1", text) for text in changes]
     arguments = [re.sub(r"^data\.root=", "data=", text) for text in changes]
-    return escape_controls(shlex.join(["resnet-train", "-m", run.recipe, *arguments, "seed=1,2,3"]))
+    seeds = ",".join([seed for seed in "123" if seed != read_settings(run.folder).get("seed")][:2])
+    command = ["resnet-train", "-m", run.recipe, *arguments, f"seed={seeds}"]
+    return escape_controls(shlex.join(command))
 
 
 def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:

@@ -243,17 +243,8 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
         )
         more = speeds.warm_up_seconds
         rate = images / (60 * middle)
-        phases.append(
-            Phase(
-                image_size,
-                len(counts),
-                low_factor * low,
-                middle,
-                high,
-                rate,
-                speeds.bottleneck_at(image_size),
-            )
-        )
+        limit = speeds.bottleneck_at(image_size)
+        phases.append(Phase(image_size, len(counts), low_factor * low, middle, high, rate, limit))
     evaluation = other = None
     if speeds.evaluation_images_per_second:
         load = speeds.load_seconds(eval_size)

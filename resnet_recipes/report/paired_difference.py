@@ -43,6 +43,7 @@ class PairedDifference(NamedTuple):
     image_variance: float  # variance of `points` over samples of images, in squared points
     seed_variance: float  # variance of `points` over seeds, in squared points; 0 if unknown
     freedom: int  # degrees of freedom of `seed_variance`; 0 if each image has one run per group
+    seeds: int = 1  # maximum runs of an image in one group
     is_one_sided: bool = False  # whether one group has a single run of each image
 
     @classmethod
@@ -63,13 +64,16 @@ class PairedDifference(NamedTuple):
             differences += [a - b for a, b in zip(*means, strict=True)]
         count = len(differences)
         groups = [group[images] for group in points for images in shared]
-        freedom = sum(len(runs) - 1 for runs in groups)
+        counts = [len(runs) for runs in groups]
+        freedom = sum(counts) - len(counts)
         squares = sum(len(runs) * pvariance(map(sum, runs)) for runs in groups)
-        scale = sum(1 / len(runs) for runs in groups) / max(1, freedom) / count**2
+        scale = sum(1 / seeds for seeds in counts) / max(1, freedom) / count**2
         variance = pvariance([*differences, 100.0, -100.0]) / (count + 2)
         has_single = any(all(len(group[images]) == 1 for images in shared) for group in points)
         is_one_sided = bool(freedom) and has_single
-        return cls(count, fmean(differences), variance, squares * scale, freedom, is_one_sided)
+        return cls(
+            count, fmean(differences), variance, squares * scale, freedom, max(counts), is_one_sided
+        )
 
     @property
     def interval(self) -> Confidence:
@@ -120,11 +124,11 @@ def describe_pair(pair: str, difference: PairedDifference) -> Iterator[str]:
         yield f"Settled{limit}."
         return
     yield "Not settled: they may be equally accurate."
-    ways = []
-    if times := difference.multiply_to_settle("images"):
-        ways.append(f"{format_number(float(f'{times * difference.images:.2g}'))} images")
-    if times := difference.multiply_to_settle("seeds"):
-        ways.append(f"{times:.2g} times as many seeds")
+    ways = [
+        f"{format_number(float(f'{times * getattr(difference, quantity):.2g}'))} {name}"
+        for quantity, name in (("images", "images"), ("seeds", "seeds of each"))
+        if (times := difference.multiply_to_settle(quantity))
+    ]
     if difference.points:
         way = f"About {' or '.join(ways)}" if ways else "Only more images together with more seeds"
         yield f"{way} would settle a difference of this size."
