@@ -41,9 +41,6 @@ from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes, read_
 #: The machine of most published results.
 USUAL_HARDWARE = "8x A100"
 
-#: Caption that defines the Pareto front.
-_FRONT_CAPTION = "Pareto front of the means over seeds: no run is more accurate in less time."
-
 #: How the tables of runs print numbers, by column.
 _FORMATS = {"minutes": format_minutes, "wall_minutes": format_minutes, "cost": format_amount}
 
@@ -127,7 +124,7 @@ def _build_data_sections(
         for name, run in runs_by_label.items()
         if run.extends
     ]
-    front = list(charts.find_pareto(rows, "minutes"))
+    front = charts.find_pareto(rows, "minutes", charts.NOISE_RATIO)
     head = _make_headline(runs, front, price, _judge_best(groups, titles))
     curves = describe_learning_curves(groups)
     advice = _advise_next(runs)
@@ -247,7 +244,7 @@ def _describe_best(
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training"} | ({} if price is None else {"cost": "cost"})
-    return Table(_FRONT_CAPTION, columns, front, _FORMATS)
+    return Table("The Pareto front.", columns, front, _FORMATS)
 
 
 def _check_run(run: RunRecord) -> RunRecord:
@@ -287,7 +284,7 @@ def _make_figures(
         )
         cost_note = f"; published results by training time, at {format_price(P4D_DOLLARS_PER_HOUR)}"
     usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
-    has_front = len(list(charts.find_pareto(rows or open_points, "minutes"))) > 1
+    has_front = len(charts.find_pareto(rows or open_points, "minutes", charts.NOISE_RATIO)) > 1
     lines_note = "The dashed line is the Pareto front. " if has_front else ""
     prices = f"{format_price(price)}, for the wall time of each run"
     axes = {
@@ -366,7 +363,8 @@ def _make_run_table(
         }
         for name, run in runs.items()
     ]
-    return Table(f"Click a column heading to sort. {_FRONT_CAPTION}", columns, rows, _FORMATS)
+    caption = "Click a heading to sort. Pareto front: more accurate runs take over 10% longer."
+    return Table(caption, columns, rows, _FORMATS)
 
 
 def _make_published_table(published: Sequence[dict[str, Any]]) -> Table:

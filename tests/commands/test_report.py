@@ -73,6 +73,19 @@ def test_report_pareto_front_contains_optimal_runs(render_page):
         assert [point[x] for point in front] == pytest.approx([10.0 * scale, 20.0 * scale])
 
 
+def test_report_pareto_front_ignores_small_differences_in_time(render_page):
+    """The second run is more accurate than the first, and takes 9% longer."""
+    for name, top1, minutes in (("a", 70.0, 100), ("b", 72.0, 109), ("c", 74.0, 121)):
+        config = {"optimizer": {"lr": top1}}
+        more = {"top1": top1, "config": config, "image_count": 5000}
+        set_minutes(create_run_folder(RUNS, name, **more), minutes)
+    page = render_page()
+    rows = re.findall(r"<tr><td>([abc]) .*?<td>(yes)?</td></tr>", page)
+    assert rows == [("a", ""), ("b", "yes"), ("c", "yes")]
+    assert [row["top1_percent"] for row in list_plotted_values(page, "time", "line")[0]] == [72, 74]
+    assert page.count("more accurate runs take over 10% longer.</p>") == 1
+
+
 def test_report_uses_the_price_that_runs_share(render_page):
     for name, price in (("a", 36.0), ("b", 36.0), ("c", 1.0)):
         config = {"launch": {"price": price}, "optimizer": {"lr": name}}
@@ -222,7 +235,7 @@ def test_report_head_prints_shared_settings_once(render_page):
     )
     assert rows == [("a", "yes"), ("b", "yes"), ("c", "")]
     head = text[: text.index("<h2>All runs")]
-    assert "Pareto front of the means" not in head, "there is one run of each"
+    assert "The Pareto front." not in head, "there is one run of each"
 
 
 def test_report_groups_fractions_and_folds_of_data_set(render_page):

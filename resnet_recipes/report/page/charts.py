@@ -6,6 +6,7 @@ The browser renders them. PNG files need an extra.
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,9 @@ _PLOTS: Spec = json.loads(Path(__file__).with_name("plots.json").read_text(encod
 #: near-black. Dashes distinguish the lines in black and white.
 COLORS: Sequence[str] = _PLOTS["frame"]["config"]["range"]["category"]
 DASHES: Sequence[Sequence[int]] = _PLOTS["curve"]["encoding"]["strokeDash"]["scale"]["range"]
+
+#: Ratio of two training times: up to it, the difference may be noise.
+NOISE_RATIO = 1.1
 
 _SIZE = (340, 300)  # width and height of a plot, in pixels
 _LETTER = 6  # width of a letter, in pixels
@@ -59,9 +63,9 @@ def plot_accuracy(
     """
     drawn, behind = ([row for row in part if row[x]] for part in (rows, published))
     lines = list(_group_by_series(drawn).values())
-    fronts = [list(find_pareto(line, x)) for line in _group_by_series(behind).values()]
+    fronts = [find_pareto(line, x) for line in _group_by_series(behind).values()]
     main = lines or fronts
-    front = list(find_pareto((row for line in main for row in line), x))
+    front = find_pareto((row for line in main for row in line), x, NOISE_RATIO)
     names = label_lines([*lines, *fronts], x)
     colored = _fill("colored", series=[line[0]["series"] for line in main])
     return _make_plot(
@@ -173,13 +177,18 @@ def plot_classes(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
     return _fill("by_class", accuracy=accuracy, cells=off_diagonal, classes=list(images))
 
 
-def find_pareto(rows: Iterable[ChartRow], x: str) -> Iterable[ChartRow]:
-    """Yield the rows of the Pareto front of `x` and top-1, by ascending `x`."""
-    best = float("-inf")
-    for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):
-        if row["top1_percent"] > best:
-            best = row["top1_percent"]
-            yield row
+def find_pareto(rows: Iterable[ChartRow], x: str, ratio: float = 1.0) -> list[ChartRow]:
+    """Return the Pareto front of `x` and top-1, by ascending `x`.
+
+    Every more accurate row has more than `ratio` times the `x`.
+    """
+    front = list[ChartRow]()
+    least = inf
+    for row in sorted(rows, key=lambda row: (-row["top1_percent"], row[x])):
+        if ratio * row[x] < least:
+            front.append(row)
+        least = min(least, row[x])
+    return front[::-1]
 
 
 def to_json(spec: Spec) -> str:
