@@ -154,22 +154,22 @@ def format_bytes(count: float) -> str:
     return f"{format_number(count)} TB"
 
 
-def format_long_time(seconds: float, is_guess: bool = False) -> str:
-    """Format a duration roughly, as "11 weeks" or "100 seconds".
+#: Names of units of time by seconds, the largest first.
+_UNITS = {31557600: "year", 604800: "week", 86400: "day", 3600: "hour", 60: "minute", 1: "second"}
 
-    The unit is the largest that fits at least twice, or seconds. From 100 on, or 10 for a guess,
-    the number is a multiple of 10.
+
+def round_long_time(seconds: float, is_guess: bool = False) -> int:
+    """Round seconds to a unit: the largest that fits at least twice, or seconds.
+
+    From 100 units on, or 10 for a guess, the result is a multiple of 10 units.
     """
-    units = (
-        ("years", 365.25 * 86400),
-        ("weeks", 7 * 86400),
-        ("days", 86400),
-        ("hours", 3600),
-        ("minutes", 60),
-        ("seconds", 1),
-    )
-    name, unit = next((item for item in units if seconds >= 2 * item[1]), units[-1])
+    unit = next((unit for unit in _UNITS if seconds >= 2 * unit), 1)
     number = max(1, round(seconds / unit))
-    if number >= (10 if is_guess else 100):
-        number = round(number, -1)
-    return f"{number:,} {name if number > 1 else name[:-1]}"
+    return unit * (round(number, -1) if number >= (10 if is_guess else 100) else number)
+
+
+def format_long_time(seconds: float, is_guess: bool = False) -> str:
+    """Format a duration roughly, as "11 weeks" or "100 seconds"."""
+    seconds = round_long_time(seconds, is_guess)
+    unit = next((unit for unit in _UNITS if seconds >= 2 * unit), 1)
+    return format_count(seconds // unit, _UNITS[unit])

@@ -13,7 +13,14 @@ from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Command, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.limits import find_number_problem
 from resnet_recipes.base.money import format_amount
-from resnet_recipes.base.text import Snippet, format_count, format_number, wrap_text
+from resnet_recipes.base.text import (
+    Snippet,
+    format_clock,
+    format_count,
+    format_long_time,
+    format_number,
+    wrap_text,
+)
 from resnet_recipes.command_line.arguments import (
     GPUS_KEYS,
     NAME_KEYS,
@@ -34,7 +41,6 @@ from resnet_recipes.jobs.machine.budget import fit_duration
 from resnet_recipes.jobs.machine.measure import explain_unknown_time, predict_time
 from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.jobs.sweep import Sweep, make_slots
-from resnet_recipes.planning.estimate import RunForecast
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import find_chains
 from resnet_recipes.recipe.compose import Composed
@@ -174,11 +180,11 @@ def _describe_sweep(
     several = f", {order}{', the first as above' * has_plan}" if len(runs) > 1 else ""
     yield f"{format_count(len(runs), 'run')}{several}:"
     changes_by_run = _find_changes(runs)
-    minutes = 0.0
+    seconds = 0
     cost = 0.0
     pflops = 0.0
     saved = 0.0
-    forecasts = list[RunForecast]()
+    format_total = format_clock
     sources: Counter[str] = Counter()
     for name, (point, _) in runs.items():
         plan = plans[name]
@@ -189,23 +195,22 @@ def _describe_sweep(
         pflops += total - skipped
         saved += skipped
         if forecast := predict_time(plan):
-            forecasts.append(forecast)
             fraction = 1 - skipped / total
-            minutes += fraction * forecast.estimate.total_minutes
+            run_seconds = forecast.round_time(60 * fraction * forecast.estimate.total_minutes)
+            seconds += run_seconds
             cost += fraction * forecast.estimate.cost(point.recipe.launch.price or 0.0)
-            time = f"  {forecast.format_time(60 * fraction * forecast.estimate.total_minutes)}"
+            time = f"  {forecast.format_time(run_seconds)}"
+            format_total = format_total if forecast.when else format_long_time
         sources[forecast.source if forecast else explain_unknown_time(plan)] += 1
         yield f"  {name}{time}"
         if changes := changes_by_run[name]:
             yield f"    {' '.join(changes)}{f', from the stable phase of {other}' if other else ''}"
     note = f"; shared stable phases save {format_number(saved)}" if saved else ""
     yield f"{format_number(pflops)} PFLOPs of training in total{note}"
-    if minutes:
+    if seconds:
         runs_at_once = parallel if cuda.find_gpus().count else 1  # on a CPU, they share the cores
         money = f": {format_amount(cost / runs_at_once)}" if cost else ""
-        seconds = 60 * minutes / runs_at_once
-        roughest = max(forecasts, key=lambda forecast: (forecast.is_guess, not forecast.when))
-        yield f"about {roughest.format_time(seconds, '')} in total{money}"
+        yield f"about {format_total(seconds / runs_at_once)} in total{money}"
     for source, count in sources.items():
         which = "all times" if len(sources) == 1 else f"time of {count} of {len(runs)} runs"
         yield from wrap_text(f"{which}: {source}", get_page_width(), rest="    ")

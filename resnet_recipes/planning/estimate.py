@@ -24,7 +24,7 @@ from resnet_recipes.base.cores import count_cores, is_emulated
 from resnet_recipes.base.errors import Hint, Note
 from resnet_recipes.base.money import compute_cost
 from resnet_recipes.base.paths import get_cache_folder
-from resnet_recipes.base.text import format_clock, format_long_time, format_number
+from resnet_recipes.base.text import format_clock, format_long_time, format_number, round_long_time
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import Gpu, Work, count_memory, predict_speed
 
@@ -185,11 +185,14 @@ class RunForecast(NamedTuple):
     when: float | None = None  # time of the measurement in seconds since 1970; None: not measured
     is_guess: bool = False  # whether the speeds come from FLOPs alone
 
+    def round_time(self, seconds: float) -> int:
+        """Round a time to the precision of its source."""
+        return round(seconds) if self.when else round_long_time(seconds, self.is_guess)
+
     def format_time(self, seconds: float, about: str = "about ") -> str:
         """Format a time with the precision of its source, after `about` if it is not measured."""
-        if self.when:
-            return format_clock(seconds)
-        return f"{about}{format_long_time(seconds, self.is_guess)}"
+        seconds = self.round_time(seconds)
+        return format_clock(seconds) if self.when else f"{about}{format_long_time(seconds)}"
 
 
 def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:

@@ -13,7 +13,7 @@ from resnet_recipes import cuda
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.cuda import Gpus
 from resnet_recipes.jobs.machine import measure
-from resnet_recipes.planning.estimate import Speeds
+from resnet_recipes.planning.estimate import Estimate, Phase, RunForecast, Speeds
 from resnet_recipes.run_folder.runs import iterate_runs
 from tests.shared.images import create_random_images
 from tests.shared.plans import TINY
@@ -147,6 +147,16 @@ def test_sweep_ranks_settings_by_the_mean_over_seeds(monkeypatch, run_command):
     assert (best, worst) == ("lr=2         2      72.50%", "lr=1         1      71.00%")
     paths = " ".join(rf"all/mild-lr{lr}-seed{seed}-\w+" for lr, seed in ("21", "22", "12"))
     assert re.fullmatch(f"try:   resnet-recipes compare {paths}", advice)
+
+
+def test_sweep_plan_sums_the_printed_times(sweeps, monkeypatch, run_command):
+    """A guess of 15 seconds is printed as 20; six runs are two minutes, not 90 seconds."""
+    phase = Phase(32, 1, 0.25, 0.25, 0.25, 1.0, "")
+    forecast = RunForecast(Estimate((phase,), None), SPEEDS, "a guess", is_guess=True)
+    monkeypatch.setattr("resnet_recipes.commands.sweep.predict_time", lambda _: forecast)
+    out = run_command(f"resnet-train -m small {TINY} seed=range(6) --dry-run --no-plan").out
+    assert out.count("  about 20 seconds\n") == 6
+    assert "\nabout 2 minutes in total\n" in out
 
 
 def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
