@@ -180,7 +180,7 @@ _PRICE_BOUNDS = Bounds(
     least=0,
     below=1e6,
     text="a price per hour",
-    fix=Hint("write the price of an hour, as in launch.price=2.50"),
+    fix=Hint("write the price of an hour, as in launch.price=32.77"),
 )
 
 
@@ -208,7 +208,7 @@ class LaunchConfig(Section):
         yield from super().problems()
         if find_amount(self.budget) and not self.price:
             clause = f"an amount such as {self.budget} needs the price per hour"
-            yield Problem("price", None, clause, "launch.price=2.50", kind=Kind.MISSING)
+            yield Problem("price", None, clause, "launch.price=32.77", kind=Kind.MISSING)
         for key, seconds in (
             ("max_wall", parse_time),
             ("budget", partial(parse_budget, price=self.price or 1.0)),

@@ -46,7 +46,7 @@ log.to=none | 'log.to=[]'
 --log.interval 5 | log.interval=5ba
 'epochs: 5' | epochs=5
 'data=images epochs=5' | data=images epochs=5
-budget=20$ | launch.price=2.50
+budget=20$ | launch.price=32.77
 --data-path '/my images' | 'data=/my images'
 devices=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
 model.lr=1 | optimizer.lr=1
@@ -244,6 +244,7 @@ resnet-train mild data=images CUDA_VISIBLE_DEVICES=1 | CUDA_VISIBLE_DEVICES=1 re
 resnet-recipes job mild data=/d --slurm | did you mean --for slurm?
 resnet-recipes job mild data=/d --kubectl | did you mean --for kubernetes?
 resnet-recipes eval first --results-file x.csv | did you mean --csv x.csv?
+resnet-recipes estimate mild data=images --time 2h | did you mean --within 2h?
 resnet-recipes convert --data-dir images --write-path b | resnet-recipes convert images b
 resnet-recipes models | resnet-recipes ls
 resnet-recipes info hot | resnet-recipes show hot
