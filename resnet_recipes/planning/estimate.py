@@ -121,7 +121,7 @@ class Phase:
     """A part of a run at one image size."""
 
     pixels: int  # image height and width
-    epochs: int
+    epochs: float
     low: float  # minutes, if steps are fast
     minutes: float
     high: float  # minutes, if steps are slow
@@ -237,17 +237,16 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
     for image_size, group in groupby(
         zip(plan.image_sizes, plan.epoch_images, strict=True), itemgetter(0)
     ):
-        counts = [count for _, count in group]
-        images = sum(counts)
+        images = sum(count for _, count in group)
         load = speeds.load_seconds(image_size)
         low, middle, high = (
             (images * (max(seconds, load) + contention) + more) / 60
             for seconds in speeds.seconds_at(image_size)
         )
         more = speeds.warm_up_seconds
-        rate = images / (60 * middle)
+        epochs, rate = images / plan.epoch_images[0], images / (60 * middle)
         limit = speeds.bottleneck_at(image_size)
-        phases.append(Phase(image_size, len(counts), low_factor * low, middle, high, rate, limit))
+        phases.append(Phase(image_size, epochs, low_factor * low, middle, high, rate, limit))
     evaluation = other = None
     if speeds.evaluation_images_per_second:
         load = speeds.load_seconds(eval_size)

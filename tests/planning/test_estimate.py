@@ -42,7 +42,7 @@ def estimate_minutes(result: Estimate) -> list[float]:
 
 def test_estimate_multiplies_images_by_seconds_per_size():
     result = estimate(make_sized_plan(88, 88, 176, last=500, evaluated=3000), SPEEDS)
-    assert [(phase.pixels, phase.epochs) for phase in result.phases] == [(88, 2), (176, 1)]
+    assert [(phase.pixels, phase.epochs) for phase in result.phases] == [(88, 2), (176, 0.5)]
     assert estimate_minutes(result) == pytest.approx([2000 * 0.001 / 60, 500 * 0.004 / 60])
     assert [phase.images_per_second for phase in result.phases] == pytest.approx([1000, 250])
     assert result.evaluation_minutes == pytest.approx(3000 / 500 / 60)
