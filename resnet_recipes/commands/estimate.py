@@ -69,8 +69,8 @@ USAGE = Usage(
     """\
 The measurement takes about a minute and uses all devices. Run it while nothing else is running.
 
-Without NAME, nothing is measured: the command prints a table of all recipes that fit the images,
-with the known time, cost and accuracy of each duration.""",
+Without NAME, or with --within or --reach, nothing is measured: the command prints a table of the
+recipes that fit the images, with the known time, cost and accuracy of each duration.""",
     needs_recipe=False,
     settings=Scope.RECIPE,
 )
@@ -165,7 +165,7 @@ def _format_estimate(plan: "Plan", forecast: "RunForecast", price: float | None)
     rows = [
         {
             "PX": str(phase.pixels),
-            "EPOCHS": str(phase.epochs),
+            "EPOCHS": f"{phase.epochs:.4g}",
             "IMAGES/S": format_number(phase.images_per_second),
             **_format_parts(speeds, phase.pixels),
             "TIME": format_clock(60 * phase.minutes),
@@ -278,7 +278,7 @@ def _name_flags(problem: Problem, budget: str) -> Problem:
     if budget and problem.key in BUDGET_KEYS:
         return problem._replace(key="--within", value=budget, typed="")
     if budget and problem.key == "launch.price" and problem.kind is Kind.MISSING:
-        return problem._replace(key="--price", fix="--price 2.50")
+        return problem._replace(key="--price", fix="--price 32.77")
     return problem
 
 
@@ -351,8 +351,8 @@ def _format_candidates(
     if rows:
         yield from _format_table(candidates, rows, budget)
     elif reach is not None:
-        yield f"No recipe is known to reach {reach:g}% on these images. Accuracies come from"
-        yield "published results on ImageNet, and from finished runs with these settings."
+        yield f"No recipe is known to reach {reach:g}% on these images with these settings."
+        yield "Accuracies of your runs: resnet-recipes runs --sort top1"
     else:
         yield "The time of a run is unknown on this machine."
     if rows and (budget or reach is not None):
