@@ -44,7 +44,6 @@ class PairedDifference(NamedTuple):
     seed_variance: float  # variance of `points` over seeds, in squared points; 0 if unknown
     freedom: int  # degrees of freedom of `seed_variance`; 0 if each image has one run per group
     seeds: int = 1  # maximum runs of an image in one group
-    is_one_sided: bool = False  # whether one group has a single run of each image
 
     @classmethod
     def of(cls, first: Sequence[CorrectImages], second: Sequence[CorrectImages]) -> Self | None:
@@ -69,11 +68,7 @@ class PairedDifference(NamedTuple):
         squares = sum(len(runs) * pvariance(map(sum, runs)) for runs in groups)
         scale = sum(1 / seeds for seeds in counts) / max(1, freedom) / count**2
         variance = pvariance([*differences, 100.0, -100.0]) / (count + 2)
-        has_single = any(all(len(group[images]) == 1 for images in shared) for group in points)
-        is_one_sided = bool(freedom) and has_single
-        return cls(
-            count, fmean(differences), variance, squares * scale, freedom, max(counts), is_one_sided
-        )
+        return cls(count, fmean(differences), variance, squares * scale, freedom, max(counts))
 
     @property
     def interval(self) -> Confidence:
@@ -117,8 +112,6 @@ def describe_pair(pair: str, difference: PairedDifference) -> Iterator[str]:
         f"{pair}, the same {difference.images:,} images: {difference.points:+.2f} points, "
         f"95% interval {low:+.2f} to {high:+.2f} over {source}."
     )
-    if difference.is_one_sided:
-        yield "Only one of them has several runs; the other is assumed to vary as much."
     if low * high > 0:
         limit = "" if difference.freedom else " for these networks; other seeds may differ"
         yield f"Settled{limit}."

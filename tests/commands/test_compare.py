@@ -156,7 +156,7 @@ def test_compare_judges_only_runs_with_image_results(judge, compare):
     Path("a0/hits.json").unlink()
     message = " ".join(compare("./a0 ./a1 ./b0 ./b1").split())
     assert "B vs. C, D, the same 40 images: +17.50 points" in message
-    assert "over images and seeds. Only one of them has several runs; " in message
+    assert "over images and seeds." in message
 
 
 @pytest.mark.parametrize(
