@@ -84,9 +84,8 @@ class Speeds:
         """Return the loader's seconds per image, interpolated by area; 0: nothing to load."""
         if not self.loader_images_per_second:
             return 0.0
-        image_sizes = sorted(self.loader_images_per_second)
-        seconds = [1 / self.loader_images_per_second[size] for size in image_sizes]
-        return float(np.interp(image_size**2, [size**2 for size in image_sizes], seconds))
+        sizes, rates = zip(*sorted(self.loader_images_per_second.items()), strict=True)
+        return float(np.interp(image_size**2, np.square(sizes), 1 / np.array(rates)))
 
     def bottleneck_at(self, image_size: int) -> str:
         """Return what limits the speed at an image size."""
