@@ -2,9 +2,9 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from statistics import mean
 from typing import Any
 
@@ -133,14 +133,7 @@ def _build_data_sections(
         figures = list(_make_figures(rows, published, price or 0.0, prefix))
         yield PageSection("Accuracy", figures=figures)
     if len(runs) > 1:
-        best = {row["title"] for row in front}
-        front_folders = {
-            run.folder
-            for group, title in zip(groups, titles, strict=True)
-            if title in best
-            for run in group.runs
-        }
-        yield PageSection("All runs", tables=[_make_run_table(runs_by_label, front_folders, price)])
+        yield PageSection("All runs", tables=[_make_run_table(runs_by_label, price)])
     yield make_section(runs_by_label, prefix)
 
 
@@ -244,7 +237,8 @@ def _describe_best(
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:
     columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training"} | ({} if price is None else {"cost": "cost"})
-    return Table("The Pareto front.", columns, front, _FORMATS)
+    caption = "Pareto front of the means over seeds: more accurate settings take over 10% longer."
+    return Table(caption, columns, front, _FORMATS)
 
 
 def _check_run(run: RunRecord) -> RunRecord:
@@ -338,10 +332,7 @@ def _make_group_row(group: SeedGroup, price: float) -> dict[str, Any]:
     }
 
 
-def _make_run_table(
-    runs: Mapping[str, RunRecord], front_folders: Collection[Path], price: float | None
-) -> Table:
-    """Return the table of all runs; `front_folders` has the runs on the Pareto front."""
+def _make_run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
     columns = {
         "name": "run",
         "state": "state",
@@ -352,19 +343,16 @@ def _make_run_table(
         "wall_minutes": "total",
     }
     columns |= {} if price is None else {"cost": "cost"}
-    columns["front"] = "Pareto front"
     rows = [
         run.as_dict()
         | {
             "name": name,
             "state": ": ".join(filter(None, (run.state, run.reason.partition("\n")[0]))),
             "cost": run.cost(price or 0.0),
-            "front": "yes" if run.folder in front_folders else "",
         }
         for name, run in runs.items()
     ]
-    caption = "Click a heading to sort. Pareto front: more accurate runs take over 10% longer."
-    return Table(caption, columns, rows, _FORMATS)
+    return Table("Click a column heading to sort.", columns, rows, _FORMATS)
 
 
 def _make_published_table(published: Sequence[dict[str, Any]]) -> Table:

@@ -80,10 +80,7 @@ def test_report_pareto_front_ignores_small_differences_in_time(render_page):
         more = {"top1": top1, "config": config, "image_count": 5000}
         set_minutes(create_run_folder(RUNS, name, **more), minutes)
     page = render_page()
-    rows = re.findall(r"<tr><td>([abc]) .*?<td>(yes)?</td></tr>", page)
-    assert rows == [("a", ""), ("b", "yes"), ("c", "yes")]
     assert [row["top1_percent"] for row in list_plotted_values(page, "time", "line")[0]] == [72, 74]
-    assert page.count("more accurate runs take over 10% longer.</p>") == 1
 
 
 def test_report_uses_the_price_that_runs_share(render_page):
@@ -230,12 +227,7 @@ def test_report_head_prints_shared_settings_once(render_page):
     assert "All published results" not in text, "they are for ImageNet"
     assert "All have recipe=mild  bs=64" in text
     assert text.count("bs=64") == 1
-    rows = re.findall(
-        r"<tr><td>([abc]) .*?<td>(yes)?</td></tr>", text[text.index("<h2>All runs") :]
-    )
-    assert rows == [("a", "yes"), ("b", "yes"), ("c", "")]
-    head = text[: text.index("<h2>All runs")]
-    assert "The Pareto front." not in head, "there is one run of each"
+    assert "Pareto front of the means" not in text, "there is one run of each"
 
 
 def test_report_groups_fractions_and_folds_of_data_set(render_page):
