@@ -65,9 +65,8 @@ def find_run_path(key: str, argument: str) -> Path | None:
 
 def make_missing_run_problem(key: str, argument: str) -> Problem:
     """Return the problem that no run has this name, with the most similar name."""
-    has_runs = next(iterate_newest_runs(ROOT), None)
     runs = list_choices(key)
-    if argument == LAST or (argument == str(ROOT) and not has_runs):
+    if argument in (LAST, str(ROOT)):
         clause = Statement("there are no runs in ./runs yet")
         return Problem(key, argument, clause, Command("resnet-train demo"))
     name = re.sub(r"\.(pth?|safetensors)$", "", argument.rpartition("/")[2])
