@@ -1,6 +1,7 @@
 """The steps, sizes and learning rates of a plan, and the plans that are rejected."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -358,6 +359,13 @@ def test_plan_counts_evaluations_and_checkpoints(settings, evaluations, saves):
     steps = range(1, plan.total_steps + 1)
     assert sum(map(plan.evaluates_at, steps)) == int(evaluations)
     assert sum(map(plan.saves_at, steps)) == int(saves)
+
+
+def test_finetune_trains_on_more_images_than_it_evaluates():
+    """The example of the README: 5 epochs of 245 photographs, and 153 to evaluate."""
+    facts = replace(make_facts(245, 2), eval_examples=153)
+    plan = make_plan(plan_imagenet("finetune epochs=5", 1).recipe, facts, 1)
+    assert plan.evaluated_images == 5 * 153 < sum(plan.epoch_images)
 
 
 def test_make_plan_shares_networks_only_if_equal(monkeypatch):
