@@ -80,7 +80,8 @@ def main() -> None:
     (DOCS / "plan.svg").write_text(draw_terminal(PLAN))
     rows = list(iterate_results())
     lines = (
-        find_pareto([row for row in rows if row["series"] == name], "minutes") for name in RECIPES
+        find_pareto([row for row in rows if row["series"] == name], "minutes", 1.0)
+        for name in RECIPES
     )
     pareto = [row for line in lines for row in line]
     baselines = [row for row in rows if row["series"] not in RECIPES]

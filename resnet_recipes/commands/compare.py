@@ -250,8 +250,8 @@ def _format_repetition(run: RunRecord) -> str:
         changes = [re.sub(r"^max_duration=(.*?)(ep)?$", r"epochs=\1", text) for text in changes]
     arguments = [re.sub(r"^data\.root=", "data=", text) for text in changes]
     seeds = ",".join([seed for seed in "123" if seed != read_settings(run.folder).get("seed")][:2])
-    command = ["resnet-train", "-m", run.recipe, *arguments, f"seed={seeds}"]
-    return escape_controls(shlex.join(command))
+    command = Command.of("resnet-train", "-m", run.recipe, *arguments, f"seed={seeds}")
+    return escape_controls(command)
 
 
 def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:

@@ -264,7 +264,7 @@ def print_candidates(arguments: Arguments, price: float | None, reach: float | N
         raise type(error)(_name_flags(problem, budget) for problem in error.problems) from None
     rows = [_collect_candidate(candidate, settings) for candidate in candidates.candidates]
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
-    front = [id(row) for row in find_pareto(points, "minutes")]
+    front = [id(row) for row in find_pareto(points, "minutes", 1.0)]
     rows = [row | {"front": id(row) in front} for row in rows]
     show(arguments, rows, _format_candidates(candidates, rows, budget, reach), rows)
     return ExitCode.DONE if rows or reach is None else ExitCode.NOT_READY

@@ -224,7 +224,6 @@ def note_evaluations(plan: Plan, forecast: RunForecast) -> Note | None:
 def estimate(plan: Plan, speeds: Speeds) -> Estimate:
     """Return the time of a run at these speeds."""
     first = plan.image_sizes[0]
-    eval_size = plan.recipe.data.eval_size
     alone = max(speeds.seconds_at(first).median, speeds.load_seconds(first))
     total = 1 / (speeds.total_images_per_second or 1 / alone)
     contention = max(0.0, total - alone)  # seconds per image: they may share CPU cores
@@ -248,12 +247,9 @@ def estimate(plan: Plan, speeds: Speeds) -> Estimate:
         phases.append(Phase(image_size, epochs, low_factor * low, middle, high, rate, limit))
     evaluation = other = None
     if speeds.evaluation_images_per_second:
-        load = speeds.load_seconds(eval_size)
-        evaluation = (
-            plan.evaluated_images
-            * (max(1 / speeds.evaluation_images_per_second, load) + contention)
-            / 60
-        )
+        load = speeds.load_seconds(plan.recipe.data.eval_size)
+        seconds = max(1 / speeds.evaluation_images_per_second, load) + contention
+        evaluation = plan.evaluated_images * seconds / 60
     if speeds.start_seconds is not None:
         other = (speeds.start_seconds + (plan.saves + 1) * speeds.save_seconds) / 60
     return Estimate(tuple(phases), evaluation, other)
@@ -344,9 +340,9 @@ def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: floa
 
 def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
     """Return the speeds of a CPU with this many cores, guessed from the FLOPs of the network."""
-    is_slow = is_emulated(plan.recipe.precision.dtype)
     count_flops = plan.network.count_flops
-    rate = 2e9 * CORE_GIGAMACS * cores / (EMULATION_FACTOR if is_slow else 1)
+    factor = EMULATION_FACTOR if is_emulated(plan.recipe.precision.dtype) else 1
+    rate = 2e9 * CORE_GIGAMACS * cores / factor
     return Speeds(
         {
             image_size: (plan.passes * count_flops(image_size).training / rate,)
@@ -361,10 +357,9 @@ def predict_gpu_speeds(plan: Plan, gpu: Gpu) -> Speeds:
     work = make_work(plan)
     eval_size = plan.recipe.data.eval_size
     devices = plan.world_size
-    image_sizes = {*plan.image_sizes, eval_size}
     speeds = {
         image_size: predict_speed(gpu, work._replace(image_size=image_size))
-        for image_size in image_sizes
+        for image_size in {*plan.image_sizes, eval_size}
     }
     seconds = (ALL_REDUCE_FACTOR if devices > 1 else 1) * plan.passes / devices
     forward, training = plan.network.count_flops(eval_size)

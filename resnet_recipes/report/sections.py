@@ -124,7 +124,7 @@ def _build_data_sections(
         for name, run in runs_by_label.items()
         if run.extends
     ]
-    front = charts.find_pareto(rows, "minutes", charts.NOISE_RATIO)
+    front = charts.find_pareto(rows, "minutes")
     head = _make_headline(runs, front, price, _judge_best(groups, titles))
     curves = describe_learning_curves(groups)
     advice = _advise_next(runs)
@@ -278,7 +278,7 @@ def _make_figures(
         )
         cost_note = f"; published results by training time, at {format_price(P4D_DOLLARS_PER_HOUR)}"
     usage = "Hover for details; zoom with Ctrl and the wheel, drag to move, double-click to reset."
-    has_front = len(charts.find_pareto(rows or open_points, "minutes", charts.NOISE_RATIO)) > 1
+    has_front = len(charts.find_pareto(rows or open_points, "minutes")) > 1
     lines_note = "The dashed line is the Pareto front. " if has_front else ""
     prices = f"{format_price(price)}, for the wall time of each run"
     axes = {

@@ -27,9 +27,6 @@ _PLOTS: Spec = json.loads(Path(__file__).with_name("plots.json").read_text(encod
 COLORS: Sequence[str] = _PLOTS["frame"]["config"]["range"]["category"]
 DASHES: Sequence[Sequence[int]] = _PLOTS["curve"]["encoding"]["strokeDash"]["scale"]["range"]
 
-#: Ratio of two training times: up to it, the difference may be noise.
-NOISE_RATIO = 1.1
-
 _SIZE = (340, 300)  # width and height of a plot, in pixels
 _LETTER = 6  # width of a letter, in pixels
 _OFFSETS = (11, -11, 0, 22, -22)  # pixels by which a name may be below its line
@@ -63,9 +60,9 @@ def plot_accuracy(
     """
     drawn, behind = ([row for row in part if row[x]] for part in (rows, published))
     lines = list(_group_by_series(drawn).values())
-    fronts = [find_pareto(line, x) for line in _group_by_series(behind).values()]
+    fronts = [find_pareto(line, x, 1.0) for line in _group_by_series(behind).values()]
     main = lines or fronts
-    front = find_pareto((row for line in main for row in line), x, NOISE_RATIO)
+    front = find_pareto((row for line in main for row in line), x)
     names = label_lines([*lines, *fronts], x)
     colored = _fill("colored", series=[line[0]["series"] for line in main])
     return _make_plot(
@@ -177,10 +174,10 @@ def plot_classes(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
     return _fill("by_class", accuracy=accuracy, cells=off_diagonal, classes=list(images))
 
 
-def find_pareto(rows: Iterable[ChartRow], x: str, ratio: float = 1.0) -> list[ChartRow]:
+def find_pareto(rows: Iterable[ChartRow], x: str, ratio: float = 1.1) -> list[ChartRow]:
     """Return the Pareto front of `x` and top-1, by ascending `x`.
 
-    Every more accurate row has more than `ratio` times the `x`.
+    Every more accurate row has more than `ratio` times the `x`: less may be noise of the time.
     """
     front = list[ChartRow]()
     least = inf
