@@ -317,8 +317,7 @@ def _check_name(arguments: Arguments) -> None:
         return  # the best recipe is chosen later
     if not names:
         values = (argument.rpartition("=")[2] for argument in changes)
-        meant = next((value for value in values if value in recipes), None)
-        if meant:
+        if meant := next((value for value in values if value in recipes), None):
             raise RecipeError.of("recipe", None, "", f"recipe={meant}", Kind.MISSING)
         raise RecipeError(_explain_missing(arguments, changes, library.list_readable_names()))
     names += [argument for argument in changes if argument in recipes]
@@ -326,9 +325,6 @@ def _check_name(arguments: Arguments) -> None:
     if "-m" not in arguments:  # mild,hot
         names = [part for name in names for part in name.split(",")]
     if len(names) > 1:
-        if select_arguments(changes, "run.extends"):
-            clause = Statement("--extend names the run, and the new run keeps its recipe")
-            raise RecipeError.of(names[1], None, clause, Hint("remove it"))
         for name in names:
             if "," not in name:
                 library.read_chain(name)  # reports a missing file

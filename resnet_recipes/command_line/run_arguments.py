@@ -284,8 +284,7 @@ def check_resumed(arguments: Arguments) -> None:
 def replace_extend(arguments: Arguments) -> Arguments:
     """Replace --extend RUN by the recipe, the stable phase and the folder of RUN.
 
-    Raises RecipeError if RUN is not a run, if it is `last` in a command that resumes its own run,
-    or if --resume also names a run.
+    Raises RecipeError if RUN is not a run, or if another argument contradicts --extend.
     """
     flags = dict(arguments.flags)
     if (name := flags.pop("--extend", None)) is None:
@@ -293,12 +292,16 @@ def replace_extend(arguments: Arguments) -> Arguments:
     if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
         clause = "resumes a run, and --extend starts a new one"
         raise RecipeError.of("--resume", resumed, clause, Hint("remove one of them"))
+    if typed := get_value(arguments.positional, "recipe"):
+        clause = Statement("--extend names the run, and a run keeps its recipe")
+        others = drop_arguments(arguments.positional, "recipe")
+        fix = format_command(arguments.command, others, arguments)
+        raise RecipeError.of("recipe", typed, clause, fix, Kind.UNUSED)
     _reject_last("--extend", name, arguments, "--extend NAME")
-    folder = _find_run("--extend", name, arguments.positional)
+    folder = _find_run("--extend", name, arguments.positional).absolute()
     if not (folder / CONFIG).is_file():
         clause = f"is not a run folder: it has no {CONFIG}"
         raise NotReadyError.of("--extend", name, clause, LIST)
-    folder = folder.absolute()
     settings = [f"recipe={folder / CONFIG}", f"run.extends={folder}"]
     if not get_value(arguments.positional, "run.root"):
         settings.append(f"run.root={folder.parent}")

@@ -84,7 +84,8 @@ def test_extension_without_stable_phase_suggests_settings(run_folders, run_comma
 -m --extend last seed=1,2 | 2 | --extend last would be another run
 --extend b | 3 | --extend b does not exist
 --extend . | 3 | --extend . is not a run folder: it has no config.yaml
---extend a mild | 2 | mild: --extend names the run, and the new run keeps its recipe
+--extend a mild | 2 | `mild`: --extend names the run, and a run keeps its recipe
+--extend b recipe=mild epochs=60 | 2 | resnet-train epochs=60 --extend b
 --extend | 2 | --extend needs a run
 mild {WSD_ARGUMENTS} run.extends=b | 2 | run.extends=b: there is no run
 """
