@@ -80,8 +80,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
     problem = problem._replace(fix=accepted)
     if accepted or problem.valid:
         return problem
-    is_reset = argument[0] == "~" and problem.kind is Kind.WRONG
-    if problem.kind is Kind.UNKNOWN or not ("=" in argument or is_reset):
+    if problem.kind is Kind.UNKNOWN or not ("=" in argument or argument[0] == "~"):
         return _suggest_settings(problem, argument, context)
     return _show_value_before(problem, argument, context)
 
@@ -131,8 +130,9 @@ def _show_value_before(problem: Problem, argument: str, context: Context) -> Pro
         return problem
     text = to_text(value).replace(", ", ",")
     name = find_short_name(problem.key) if argument[0] == "~" else argument.partition("=")[0]
+    clause = "cannot be removed" if argument[0] == "~" else problem.clause
     used = Hint(f"{context.name} uses {shlex.quote(f'{name}={text}')}")
-    return problem._replace(fix=Value(text) if before is None else used)
+    return problem._replace(clause=clause, fix=Value(text) if before is None else used)
 
 
 def _turn_off(method: str, context: Context) -> Translation:

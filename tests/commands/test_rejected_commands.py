@@ -115,6 +115,7 @@ train recipe=mild --recipes nowhere | 2 | --recipes nowhere is not a folder
 train --resume auto | 2 | no unfinished run
 train mild data=/data +foo=1 | 2 | unknown setting foo=1
 train mild data=/data ~data.root | 2 | only a method or a setting of the optimizer can be removed
+train mild data=/data ~optimizer.lr | 2 | ~optimizer.lr cannot be removed
 train mild data=/data ~methods.emma | 2 | unknown method
 train mild data=/data lr=${oc.env:HOME} | 2 | references are only read from recipe files
 train mild data=/data lr | 2 | settings are written key=value
