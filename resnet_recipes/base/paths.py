@@ -92,7 +92,7 @@ def parse_new_path(key: str, text: str, is_folder: bool = False) -> Path:
     path = free = parse_path(key, text)
     clause = "already exists, and nothing is overwritten"
     if is_folder and path.suffix.lower() in _FILE_EXTENSIONS:
-        clause = "is the name of a file, but a folder is written"
+        clause = "looks like a file, but the output is a folder"
         free = path.with_suffix("")
     elif not os.path.lexists(path):
         NotReadyError.raise_if_any([find_folder_problem(key, path)] if is_folder else [])

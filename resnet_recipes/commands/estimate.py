@@ -292,7 +292,7 @@ def _read_reach(arguments: Arguments) -> float | None:
         return None
     number = text.removesuffix("%")
     if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
-        raise RecipeError.of("--reach", text, "must be a percentage, as in 78", "--reach 78")
+        raise RecipeError.of("--reach", text, "must be a percentage up to 100", "--reach 78")
     return float(number)
 
 

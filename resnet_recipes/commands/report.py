@@ -75,7 +75,7 @@ def _find_runs(arguments: Arguments) -> list[RunRecord]:
     runs = list_records(sources)
     if not runs:
         fix = (_PUBLISHED, Hint("resnet-recipes report RUN"))
-        raise NotReadyError.of(" ".join(sources), None, "has no runs", fix)
+        raise NotReadyError.of(f"the folder `{sources[0]}`", None, "contains no runs", fix)
     if all(run.state == "unreadable" for run in runs):
         read_all(run.folder for run in runs)
     return runs

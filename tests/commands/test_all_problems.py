@@ -154,7 +154,7 @@ $ resnet-recipes estimate demo data=no launch.device=cuda  [exit 3]
 $ resnet-recipes estimate demo data=no lr=-1 --price x --sample y --reach 300
   --price x must be a price per hour
   --sample y must be a whole number from 2 to 9,999
-  --reach 300 must be a percentage, as in 78
+  --reach 300 must be a percentage up to 100
   lr=-1 must be positive and below 10,000
   data=no does not exist
 $ resnet-recipes plan demo data=no lr=-1 run=a

@@ -210,7 +210,7 @@ def test_report_of_published_results_needs_no_runs(render_page, run_command):
     assert "hot_prototype" not in {row["recipe"] for row in points}
     assert "Filled points" not in text
     Path("none").mkdir()
-    assert "has no runs" in run_command("resnet-recipes report none --out none.html", 3).err
+    assert "contains no runs" in run_command("resnet-recipes report none --out none.html", 3).err
     assert not Path("none.html").exists()
 
 

@@ -401,7 +401,9 @@ def test_convert_keeps_file_of_another_source(image_folder, tmp_path):
     convert(image_folder / "val", target, RAW, do_nothing)
     wrong = (image_folder / "train", target), (target, target), (image_folder, tmp_path / "b.beton")
     for source, path in wrong:
-        with pytest.raises(RecipeError, match=r"overwritten\n    .*a2\.beton|but a folder is"):
+        with pytest.raises(
+            RecipeError, match=r"overwritten\n    .*a2\.beton|but the output is a folder"
+        ):
             convert(source, path, RAW, do_nothing)
     target.write_text("mine")
     with pytest.raises(RecipeError, match="already exists, and nothing is overwritten"):
