@@ -312,7 +312,7 @@ def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
 
     If the image size is constant, these are the first `count`. Otherwise they are the first two and
     one epoch at each of `count` - 2 other sizes, at least at the largest. The first epoch fills
-    caches and is timed as the second.
+    caches and counts as long as the second.
     """
     other_sizes = sorted(set(sizes) - set(sizes[:2]), reverse=True)
     if not other_sizes:
@@ -328,7 +328,7 @@ def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
 def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: float | None) -> Speeds:
     """Return the speeds of a run from the seconds of some epochs, counted from 0.
 
-    The first epoch is timed as the second. `evaluation` is in images per second, if measured.
+    The first epoch counts as long as the second. `evaluation` is in images per second, if measured.
     """
     seconds_by_size = defaultdict(list)
     for epoch, seconds in {**epoch_seconds, 0: epoch_seconds[1]}.items():

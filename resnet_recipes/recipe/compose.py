@@ -38,7 +38,7 @@ class WrongSettingsError(RecipeError):
 
 
 class Composed(NamedTuple):
-    """A complete recipe, and its origin."""
+    """A complete recipe and its origin."""
 
     recipe: Recipe
     origin: Origin

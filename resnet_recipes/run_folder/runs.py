@@ -72,7 +72,7 @@ class RunRecord:
     best_epoch: float | None = None
     pflops: float | None = None  # training compute, forward and backward
     minutes: float | None = None  # training time, without evaluation and checkpoints
-    minutes_steady_state: float | None = None  # training time, the first epoch timed as the second
+    minutes_steady_state: float | None = None  # training time, epoch 1 counted as long as epoch 2
     minutes_mlperf: float | None = None  # first data access to the end of the last evaluation
     wall_minutes: float | None = None
     price_per_hour: float | None = None  # `launch.price`

@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import Command, Hint, NotReadyError, to_text
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.root import SPLITS
 
-_MAX_BYTES = 1 << 30  # bytes; ImageNet's sidecar has 7 MB
+_MAX_BYTES = 1 << 30  # bytes; ImageNet's sidecar takes 7 MB
 
 
 @dataclass(frozen=True)
