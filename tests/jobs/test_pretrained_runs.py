@@ -40,7 +40,7 @@ def frozen_configs(foreign_weights: Path) -> dict[int, Recipe]:
     }
 
 
-def test_frozen_run_resumes_bit_identical_without_weights_file(
+def test_frozen_run_resumes_bit_identically_without_weights_file(
     tmp_path, frozen_configs, foreign_weights, launcher
 ):
     whole = SmallRun(tmp_path / "whole", frozen_configs, launcher, 2).finish()

@@ -77,7 +77,7 @@ def create_run(folder: Path, name: str, images: Path, ranks: int) -> Path:
         ),
     ],
 )
-def test_baseline_learns_and_resumes_bit_identical(
+def test_baseline_learns_and_resumes_bit_identically(
     name, ranks, two_class_images, launcher, tmp_path
 ):
     whole = launcher.train(create_run(tmp_path / "whole", name, two_class_images, ranks), ranks)

@@ -121,7 +121,7 @@ def test_beton_converts_to_another_size(betons, tmp_path):
     assert (new.classes, new.labels.tolist()) == (old.classes, old.labels.tolist())
 
 
-def test_interrupted_conversion_resumes_bit_identical(image_folder, tmp_path, small_chunks):
+def test_interrupted_conversion_resumes_bit_identically(image_folder, tmp_path, small_chunks):
     source = image_folder / "train"
     whole = tmp_path / "whole.beton"
     target = tmp_path / "train.beton"

@@ -109,7 +109,7 @@ def test_flipped_bit_stops_all_ranks_before_saving(launcher, new_run):
     assert not (folder / "weights.safetensors").exists()
 
 
-def test_three_ranks_with_teacher_resume_bit_identical(launcher, new_run, make_run, tmp_path):
+def test_three_ranks_with_teacher_resume_bit_identically(launcher, new_run, make_run, tmp_path):
     """Two ranks would always add in the same order.
 
     Three do so only while the layout of the buckets stays the same.
@@ -130,7 +130,7 @@ def test_three_ranks_with_teacher_resume_bit_identical(launcher, new_run, make_r
     assert find_differing(resumed, whole) == []
 
 
-def test_two_ranks_with_fused_operations_resume_bit_identical(launcher, new_run):
+def test_two_ranks_with_fused_operations_resume_bit_identically(launcher, new_run):
     """Every save compares the weights of the ranks, and would fail."""
     changes = (
         "data.train_size=64 data.eval_resize=64 data.eval_size=64 optimizer.lr=0.01 "
@@ -150,7 +150,7 @@ def test_two_ranks_with_fused_operations_resume_bit_identical(launcher, new_run)
         torch.testing.assert_close(actual[name], value, rtol=1e-3, atol=1e-4)
 
 
-def test_float16_resumes_bit_identical(launcher, new_run):
+def test_float16_resumes_bit_identically(launcher, new_run):
     # tests/shared/forks.py replaces resnet34 by a narrow ResNet-18
     whole = new_run(
         "precision.dtype=fp16 batch.global_size=8 batch.bn_size=4 data.train_size=16 "
