@@ -76,7 +76,7 @@ def iterate_selection(arguments: argparse.Namespace) -> Iterator[Experiment]:
         choices = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
         for name, images in sets.items():
             yield (
-                {"seed": name, **choices},
+                {"set": name, **choices},
                 images,
                 list_settings(choices, {"sgd": 0.012, "adamw": 0.001}),
             )

@@ -2,9 +2,9 @@
 
     python benchmarks/proof/factors.py benchmarks/proof/select.csv
 
-Every column of the table that is not a result is a factor with two values, except for the seed,
-which is a block. Top-1 is modeled as the sum of a mean, a term for each seed and a term for each
-factor, by least squares. A factor is kept if its one-sided p is below 0.05.
+Every column of the table that is not a result is a factor with two values, except for `set` or
+`seed`, which is a block. Top-1 is modeled as the sum of a mean, a term for each block and a term
+for each factor, by least squares. A factor is kept if its one-sided p is below 0.05.
 """
 
 import sys
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from table import compute_student_cdf, read_rows
 
-RESULT_COLUMNS = ("seed", "top1_percent", "pflops", "loss", "cpu_seconds", "wall_seconds")
+RESULT_COLUMNS = ("top1_percent", "pflops", "loss", "cpu_seconds", "wall_seconds")
 SIGNIFICANT_P = 0.05  # a factor is kept if its p is below this
 
 
@@ -30,15 +30,16 @@ class Effect(NamedTuple):
 
 def compute_effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
     """Return the effect of each factor of a table of runs."""
+    block = "set" if "set" in rows[0] else "seed"
     values = {
         name: dict.fromkeys(row[name] for row in rows)
         for name in rows[0]
-        if name not in RESULT_COLUMNS
+        if name not in (block, *RESULT_COLUMNS)
     }
-    seeds = sorted({row["seed"] for row in rows})
+    blocks = sorted({row[block] for row in rows})
     design = np.array(
         [
-            [row["seed"] == seed for seed in seeds]
+            [row[block] == one for one in blocks]
             + [row[name] == second for name, (_, second) in values.items()]
             for row in rows
         ],
@@ -50,7 +51,7 @@ def compute_effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
     freedom = len(rows) - design.shape[1]
     variance = ((top1 - design @ effects) ** 2).sum() / freedom
     errors = np.sqrt(variance * inverse.diagonal())
-    terms = zip(effects[len(seeds) :].tolist(), errors[len(seeds) :].tolist(), strict=True)
+    terms = zip(effects[len(blocks) :].tolist(), errors[len(blocks) :].tolist(), strict=True)
     return [
         Effect(
             f"{name}: {second} instead of {first}",
