@@ -66,6 +66,7 @@ def main() -> None:
             "depth": str(arguments.depth),
             "epochs": str(arguments.epochs),
             "seed": seed,
+            "dtype": arguments.dtype,
         }
         if not is_finished(arguments.csv, case):
             training = Training(
@@ -90,7 +91,6 @@ def measure(arm: str, training: Training) -> dict[str, str]:
     return {
         "top1_percent": f"{result.top1:.3f}",
         "pflops": f"{result.pflops:.6g}",
-        "mean_minutes": "",  # other programs disturb the clock
         "cpu_minutes": f"{(sum(os.times()[:4]) - cpu_start) / 60:.1f}",
         "wall_minutes": f"{(time.monotonic() - start) / 60:.1f}",
     }
