@@ -122,6 +122,7 @@ def test_candidates_for_other_images_use_only_own_runs(small_images, list_candid
         ("c", 90.0, "lr=9"),
     ):
         create_own_run(name, 7, top1, f"small {ON_OWN_IMAGES} epochs=7 {changes}", digest)
+    create_own_run("d", 7, 90.0, f"small {ON_OWN_IMAGES} epochs=7", "digest of other images")
     candidates = {(row["recipe"], row["epochs"]): row for row in list_candidates(ON_OWN_IMAGES)}
     assert candidates["small", 7]["top1_percent"] == 55.0
     assert candidates["small", 7]["accuracy"] == "2 own runs"

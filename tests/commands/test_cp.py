@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from tests.shared.run_folders import create_run_folder
+
 
 def test_cp_writes_a_child_that_composes(run_subcommand, recipes):
     assert "\nhint:  resnet-train mine data=PATH " in run_subcommand("cp hot recipes/mine.yaml")
@@ -43,3 +45,10 @@ def test_cp_rejects_an_existing_file(run_command):
     Path("a.yaml").write_text("mine")
     run_command("resnet-recipes cp hot a.yaml", 2)
     assert Path("a.yaml").read_text() == "mine"
+
+
+def test_cp_of_run_suggests_only_existing_recipe(run_command):
+    for recipe, is_suggested in (("hot", True), ("deleted", False)):
+        create_run_folder(Path("runs"), f"of_{recipe}", recipe=recipe)
+        message = run_command(f"resnet-recipes cp of_{recipe} recipes/mine.yaml", 2).err
+        assert (f"try:   resnet-recipes cp {recipe} recipes/mine.yaml" in message) == is_suggested
