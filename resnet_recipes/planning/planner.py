@@ -155,7 +155,8 @@ def _find_duration_problems(recipe: Recipe, examples: int) -> Iterator[Problem]:
     if warmup >= horizon.total_steps and not recipe.launch.budget:  # a budget sets the duration
         steps, total = (format_count(n, "step") for n in (warmup, horizon.total_steps))
         clause = f"must be shorter than the run: it takes {steps}, and the run has {total}"
-        fix = (_suggest_warmup(horizon), Hint("a longer run also works"))
+        epochs = int(horizon.epochs * warmup / horizon.total_steps) + 1
+        fix = (_suggest_warmup(horizon), Hint(f"or a longer run: epochs={epochs}"))
         yield Problem("schedule.warmup", recipe.schedule.warmup, clause, fix)
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
     is_long = warmup < horizon.total_steps < warmup + cooldown
