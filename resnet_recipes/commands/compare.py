@@ -39,7 +39,7 @@ from resnet_recipes.run_folder.runs import RunRecord, read_image_facts
 USAGE = Usage(
     "resnet-recipes compare RUN RUN ...",
     "compare runs and check whether seed noise explains the difference",
-    "resnet-recipes compare first last",
+    "resnet-recipes compare baseline last",
     CSV | JSON,
     RUN_HELP,
 )
