@@ -35,8 +35,8 @@ VARYING_SETTINGS = (
 #: Settings that describe or place a run, and do not change its training.
 _DESCRIPTIONS = ("about", "published", "run.name", "run.root")
 
-#: Maximum settings in a label.
-_MAX_LABEL_SETTINGS = 4
+#: Settings in a label; more follow if labels would be equal.
+_USUAL_LABEL_SETTINGS = 4
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
 def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
     """Label each group with its recipe, if there are several, and the settings that differ.
 
-    The duration and the fifth and later settings are omitted.
+    The duration is omitted, and so are later settings that do not distinguish the group.
     """
     of_recipe: dict[str, list[dict[str, str]]] = {}
     keys = set[str]()
@@ -135,15 +135,18 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
         of_recipe.setdefault(group.runs[0].recipe, []).append(group.settings)
         keys |= read_settings(group.runs[0].folder).keys()
     shared = Counter(key.partition(".")[2] for key in keys)
+    own = [[*dict.fromkeys(_find_own_settings(group, of_recipe, shared))] for group in groups]
     labels = []
-    for group in groups:
-        recipe = group.runs[0].recipe
-        parts = list(dict.fromkeys(_find_own_settings(group.settings, of_recipe[recipe], shared)))
-        if len(parts) > _MAX_LABEL_SETTINGS:
-            parts[_MAX_LABEL_SETTINGS:] = [f"{len(parts) - _MAX_LABEL_SETTINGS} more"]
+    for group, parts in zip(groups, own, strict=True):
+        shown = parts[:_USUAL_LABEL_SETTINGS]
+        for other in own:
+            if {*shown} <= {*other}:
+                shown += [part for part in parts if part not in other][:1]
+        if len(parts) > len(shown):
+            shown.append(f"{len(parts) - len(shown)} more")
         if len(of_recipe) > 1 or not parts:
-            parts.insert(0, recipe)
-        labels.append(", ".join(parts))
+            shown.insert(0, group.runs[0].recipe)
+        labels.append(", ".join(shown))
     return labels
 
 
@@ -166,18 +169,21 @@ def label_runs(groups: Iterable[SeedGroup], labels: Iterable[str]) -> dict[str, 
 
 
 def _find_own_settings(
-    settings: dict[str, str], all_settings: Sequence[dict[str, str]], shared: Counter[str]
+    group: SeedGroup, of_recipe: dict[str, list[dict[str, str]]], shared: Counter[str]
 ) -> Iterator[str]:
-    """Yield the settings of a group that differ from other groups: "lr 0.1", "no mixup".
+    """Yield the settings of a group that differ within its recipe, those with short names first.
 
-    `shared` counts the sections that have a setting of a name: "schedule.interval step".
+    "lr 0.1", "no mixup"; "schedule.interval step", as `shared` counts two sections with "interval".
     """
-    for key, values in find_differences(all_settings).items():
+    settings = group.settings
+    differences = find_differences(of_recipe[group.runs[0].recipe])
+    for key in sorted(differences, key=lambda key: find_short_name(key) == key):
         section, _, name = key.removesuffix(".name").partition(".")
         if key in settings and key not in duration.SETTINGS:
             clear = name if name and shared[name] == 1 else key.removesuffix(".name")
             short = find_short_name(key)
-            yield f"{clear if short == key else short} {_shorten(settings[key], {*values})}"
+            value = _shorten(settings[key], {*differences[key]})
+            yield f"{clear if short == key else short} {value}"
         elif section == "methods" and key not in settings:
             yield f"no {name.partition('.')[0]}"
 

@@ -132,3 +132,53 @@ def test_labels_name_four_settings_and_count_the_rest(tmp_path):
     first, second = make_labels(groups)
     assert first == "ema on"  # missing settings are not named, except for methods
     assert second == "no ema, a 1.0, b 1.0, c 1.0, 3 more"
+
+
+def label_configs(tmp_path, *configs: dict) -> list[str]:
+    """Return the labels of one run of each config."""
+    folders = [
+        create_run_folder(tmp_path, f"{i}", config=config) for i, config in enumerate(configs)
+    ]
+    return make_labels(group_seeds(read_all(folders)))
+
+
+def test_labels_start_with_settings_of_short_names(tmp_path):
+    configs = (
+        {"data": dict.fromkeys("abcd", lr), "optimizer": {"a": lr, "lr": lr}} for lr in (1, 2)
+    )
+    labels = label_configs(tmp_path, *configs)
+    assert labels[0] == "lr 1, data.a 1, b 1, c 1, 2 more"
+    assert [label.partition(",")[0] for label in labels] == ["lr 1", "lr 2"]
+
+
+def test_labels_of_different_groups_differ(tmp_path):
+    def make_config(size: int, smoothing: float, eps: int, **settings: int) -> dict:
+        return {"data": dict.fromkeys("abcd", size), "optimizer": {"x": smoothing, "eps": eps}} | (
+            {"schedule": settings} if settings else {}
+        )
+
+    labels = label_configs(
+        tmp_path,
+        make_config(1, 0.5, 7),
+        make_config(2, 0.1, 7),
+        make_config(2, 0.2, 7),
+        make_config(2, 0.2, 8),
+        make_config(2, 0.2, 8, z=3),
+    )
+    same = "a 2, b 2, c 2, d 2"
+    assert labels == [
+        "a 1, b 1, c 1, d 1, 2 more",
+        f"{same}, x 0.1, 1 more",
+        f"{same}, x 0.2, eps 7",
+        f"{same}, eps 8, 1 more",
+        f"{same}, eps 8, z 3, 1 more",
+    ]
+
+
+def test_labels_of_different_durations_are_equal(tmp_path):
+    configs = (
+        {"data": dict.fromkeys("abcdef", size), "max_duration": duration}
+        for size, duration in ((1, "1ep"), (2, "1ep"), (2, "2ep"))
+    )
+    labels = label_configs(tmp_path, *configs)
+    assert labels[1:] == ["a 2, b 2, c 2, d 2, 2 more"] * 2
