@@ -228,8 +228,8 @@ def _describe_best(
     if best["seeds"] == 1 and best["low"] < best["high"]:
         source = f" (95% interval {best['low']:.1f} to {best['high']:.1f}%)"
     yield (
-        f"{'Best finished run: ' if run_count > 1 else ''}{best['title']}, "
-        f"{best['top1_percent']:.2f}% top-1{source} in "
+        f"{'' if run_count == 1 else 'Best: ' if best['seeds'] > 1 else 'Best finished run: '}"
+        f"{best['title']}, {best['top1_percent']:.2f}% top-1{source} in "
         f"{format_clock(60 * best['minutes'])} of training{cost}."
     )
 
