@@ -216,6 +216,7 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
         )
         flags = {**arguments.flags, "--resume": run if isinstance(run, Value) else run_name}
         fix: str = format_command("resnet-train", (), replace(arguments, flags=flags))
+        fix = "" if isinstance(run, Command) else fix  # no run has a similar name
         errors = ErrorCollector()
         changes = drop_arguments(positional, "recipe", *_NAMING)
         with errors:

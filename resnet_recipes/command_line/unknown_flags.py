@@ -48,10 +48,10 @@ def explain_missing_value(flag: str, usage: Usage) -> Problem:
     value = usage.placeholders[flag]
     if value == "RUN":
         run = next(iter(list_choices(flag)), "")
-        return Problem(flag, None, "needs a run", f"{flag} {run}" if run else LIST)
+        resume = f"{flag} {run}" if flag != "--resume" else Command(f"resnet-train {flag} {run}")
+        return Problem(flag, None, "needs a run", resume if run else LIST)
     if value.startswith("FILE."):
-        file = f"{usage.command[-1]}{value[4:]}"
-        return Problem(flag, None, "needs a file name", f"{flag} {file}")
+        return Problem(flag, None, "needs a file name", f"{flag} {usage.command[-1]}{value[4:]}")
     hint = Hint(f"{flag} {value}   {usage.flags[f'{flag} {value}']}")
     return Problem(flag, None, "needs a value", hint)
 

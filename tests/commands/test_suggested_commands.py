@@ -18,6 +18,7 @@ SETTINGS = parse_rows(
 --fast-dev-run | --check
 -v | --verbose
 -m seed=1,2 --n_jobs 2 | --parallel 2
+--resume | resnet-train --resume last
 resume=true | --resume last
 amp=false | precision.dtype=fp32
 gpu_ids=3 | CUDA_VISIBLE_DEVICES=3 resnet-train ... gpus=1
@@ -92,7 +93,7 @@ resnet-recipes sweep mild seed=1,2 | resnet-train -m mild seed=1,2
 resnet-train resume first | resnet-train --resume first
 resnet-train mild --evaluate | resnet-recipes eval last
 resnet-train mild data=images --config-dir conf | --recipes conf
-resnet-train mild data=images --ckpt 'a b.pt' | --resume 'a b.pt'
+resnet-train mild data=images --ckpt 'my run' | --resume 'my run'
 resnet-recipes eval first --csv | --csv eval.csv
 resnet-recipes mild data=images | resnet-train mild data=images
 resnet-recipes profile mild data=x | resnet-recipes estimate mild data=x
