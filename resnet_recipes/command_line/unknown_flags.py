@@ -100,7 +100,7 @@ def _translate_flag(flag: str, value: str, usage: Usage) -> Fix:
         return Command("resnet-recipes --version")
     if not value and (off := re.fullmatch(r"-methods\.(\w+)", flag)):
         return f"'~methods.{off[1]}'"
-    for ours in ("--to", "--for", "--dtype"):
+    for ours in ("--to", "--for", "--dtype", "--sort"):
         if ours in usage.placeholders and key in FOREIGN_VALUES[ours]:
             return f"{ours} {FOREIGN_VALUES[ours][key].text}"
     if value == "json" and "--json" in usage.placeholders:
@@ -181,8 +181,8 @@ def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
     hints = (_adapt_fix(hint, usage) for hint in problem.advice if isinstance(hint, Hint))
     advice = tuple(filter(None, fixes))
     fix = (*advice, *hints)
-    if kind is Kind.UNKNOWN and not valid and {*fix} <= {SETTINGS_HELP}:  # nothing is similar
-        fix = ()
+    if kind is Kind.UNKNOWN and not (valid and usage.takes_recipe) and {*fix} <= {SETTINGS_HELP}:
+        fix = ()  # nothing is similar
         valid = (*usage.placeholders, "--help")
     elif advice:
         valid = ()

@@ -18,6 +18,7 @@ SETTINGS = parse_rows(
 --fast-dev-run | --check
 -v | --verbose
 -m seed=1,2 --n_jobs 2 | --parallel 2
+-m seed=1,2 --num_parallel 2 | --parallel 2
 --resume | resnet-train --resume last
 resume=true | --resume last
 amp=false | precision.dtype=fp32
@@ -112,6 +113,8 @@ resnet-recipes eval --run first --batch-size 4 | resnet-recipes eval first batch
 resnet-recipes predict --weights first --source nowhere | resnet-recipes predict RUN|FILE
 resnet-recipes predict first images --topk 3 | --top 3
 resnet-recipes runs sort=top1 | --sort top1
+resnet-recipes runs --top1 | --sort top1
+resnet-recipes runs --limit 3 | --sort, --price, --yes, --json, --csv, --help
 resnet-recipes cp mild My-Recipe | recipes/my_recipe.yaml
 resnet-train mild data=images recipe= | recipe=mild
 resnet-train -m mild data=images seed=range(1,4,0) | as in seed=1,2,3 or seed=range(1,4)
