@@ -23,6 +23,7 @@ from resnet_recipes.command_line.recipe_arguments import (
 from resnet_recipes.command_line.run_arguments import (
     check_resumed,
     find_network_setting_problems,
+    is_run,
     replace_extend,
     resolve_weights,
 )
@@ -98,9 +99,11 @@ def run(argv: Sequence[str]) -> int:
             raise RecipeError.of("COMMAND", name, clause, Command.of("resnet-train", *argv))
         others = [argument for argument in rest if argument not in ("help", "--help", "-h")]
         reject_foreign_command([name.lstrip("-"), *others], _list_problems, name)
-        raise RecipeError(
-            [make_unknown_problem("command", name, (*COMMANDS, "train", "--help", "--version"))]
-        )
+        if name and is_run(name):
+            fix = Command.of("resnet-recipes", "watch", name)
+            raise RecipeError.of("COMMAND", name, "is a run, not a command", fix)
+        known = (*COMMANDS, "train", "--help", "--version")
+        raise RecipeError([make_unknown_problem("command", name, known)])
     usage = get_usage(name)
     if words := move_run_first(usage, rest):
         clause = "is not a setting here; the run comes first"
@@ -157,10 +160,9 @@ def _find_flag_problems(arguments: Arguments) -> Iterator[Problem]:
 def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) -> None:
     """Raise RecipeError if the recipe or a setting is wrong, in a command with another mistake."""
     usage = get_usage(name)
-    flags = arguments.flags.keys()
     if usage.opens_network:
         RecipeError.raise_if_any(find_network_setting_problems(name, arguments.positional))
-    if not usage.takes_recipe or {"--describe", "--completion"} & flags:
+    if not usage.takes_recipe or {"--describe", "--completion"} & arguments.flags.keys():
         return
     arguments = resolve_weights(replace_extend(name_recipe(arguments)))
     if "--resume" in arguments and "-m" not in arguments:

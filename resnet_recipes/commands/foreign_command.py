@@ -47,7 +47,7 @@ def reject_foreign_command(
     """
     name, *rest = argv
     text = FOREIGN_COMMANDS.get(name, Translation((name,))).text
-    if text.split()[0] not in (*COMMANDS, "train"):
+    if text.partition(" ")[0] not in (*COMMANDS, "train"):
         return
     translation = _translate_command(text, rest)
     fix = translation.fix

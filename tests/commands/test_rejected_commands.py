@@ -90,6 +90,7 @@ train recipe=mild data=/ run.root=~nosuchuser | 2 | ~nosuchuser is not a user of
 train recipe=hot --cfg hydra | 2 | Hydra itself cannot be configured here
 doctor data s3://b/x | 2 | aws s3 sync s3://b/x local
 doctor data . --fix-val s3://b/x | 2 | only local files and folders can be read here
+'' | 2 | error: unknown command
 doctor dta | 2 | unknown topic dta; did you mean data?
 doctor imges | 2 | unknown topic imges; did you mean data?
 doctor cuda | 2 | unknown topic cuda; did you mean gpu?

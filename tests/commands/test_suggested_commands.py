@@ -115,6 +115,7 @@ resnet-recipes predict first images --topk 3 | --top 3
 resnet-recipes runs sort=top1 | --sort top1
 resnet-recipes runs --top1 | --sort top1
 resnet-recipes runs --limit 3 | --sort, --price, --yes, --json, --csv, --help
+resnet-recipes runs/first | resnet-recipes watch runs/first
 resnet-recipes cp mild My-Recipe | recipes/my_recipe.yaml
 resnet-train mild data=images recipe= | recipe=mild
 resnet-train -m mild data=images seed=range(1,4,0) | as in seed=1,2,3 or seed=range(1,4)
