@@ -81,7 +81,6 @@ def check(arguments: Arguments) -> tuple[str, Path | None, list[str]]:
     settings = [argument for argument in rest if is_setting(argument)]
     paths = [argument for argument in rest if argument not in settings]
     if topic not in (*_TOPICS, "machine"):
-        topics = ("data PATH", "native", "gpu", "run [PATH]")
         folder = get_value([topic], *DATA_KEYS) or topic
         near = find_misspelled(topic, (*_TOPICS, *_FOREIGN_TOPICS))
         fix: str = _FOREIGN_TOPICS.get(near, near)
@@ -89,7 +88,9 @@ def check(arguments: Arguments) -> tuple[str, Path | None, list[str]]:
             fix = Command.of("resnet-recipes", "doctor", "data", folder)
         elif is_run(topic):
             fix = Command.of("resnet-recipes", "watch", topic)
-        valid = () if fix else topics
+        elif not fix and "/" in topic:
+            raise NotReadyError.of("PATH", topic, "", kind=Kind.ABSENT)
+        valid = () if fix else ("data PATH", "native", "gpu", "run [PATH]")
         raise RecipeError([Problem(topic, None, "unknown topic", fix, valid, Kind.UNKNOWN)])
     errors = ErrorCollector()
     network = arguments.flags.get("--network")

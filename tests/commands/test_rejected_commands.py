@@ -91,6 +91,7 @@ train recipe=hot --cfg hydra | 2 | Hydra itself cannot be configured here
 doctor data s3://b/x | 2 | aws s3 sync s3://b/x local
 doctor data . --fix-val s3://b/x | 2 | only local files and folders can be read here
 '' | 2 | error: unknown command
+doctor /nowhere | 3 | error: `/nowhere` does not exist
 doctor dta | 2 | unknown topic dta; did you mean data?
 doctor imges | 2 | unknown topic imges; did you mean data?
 doctor cuda | 2 | unknown topic cuda; did you mean gpu?
