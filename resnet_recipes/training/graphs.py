@@ -164,7 +164,8 @@ class _Graph:
     def replay(self, inputs: Sequence[Tensor | None]) -> Tensor:
         """Return the result for other inputs of the same shapes."""
         for buffer, tensor in zip(self._inputs, inputs, strict=True):
-            if buffer is not None and tensor is not None:
+            if buffer is not None:
+                assert tensor is not None, "the graph would read the tensor of an earlier call"
                 buffer.copy_(tensor)
         self._graph.replay()
         return self._result.clone()

@@ -222,3 +222,13 @@ def test_replayed_network_computes_eagerly_after_failed_capture(make_replayed_ru
         "The teacher cannot be captured as a CUDA graph, so its kernels are launched one by one: "
         "it reads a number back"
     ]
+
+
+def test_replay_rejects_a_missing_tensor(make_replayed_run, simulated_gpu):
+    """It would compute with the tensor of an earlier call."""
+    run, _ = make_replayed_run()
+    ones = torch.ones(2)
+    graph = run.graphs.try_capture(lambda left, right: left + right, [ones, ones], "It", (0, 1))
+    assert graph.replay([ones, 2 * ones]).tolist() == [3.0, 3.0]
+    with pytest.raises(AssertionError, match="an earlier call"):
+        graph.replay([ones, None])
