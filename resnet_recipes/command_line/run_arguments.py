@@ -210,13 +210,14 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
 
     if run_name != "auto":
         clause = Statement("--resume names the run, and a run keeps its recipe")
-        run = (
-            find_run_path("--resume", run_name)
-            or make_missing_run_problem("--resume", run_name).fix
-        )
-        flags = {**arguments.flags, "--resume": run if isinstance(run, Value) else run_name}
-        fix: str = format_command("resnet-train", (), replace(arguments, flags=flags))
-        fix = "" if isinstance(run, Command) else fix  # no run has a similar name
+        likely_run = run_name
+        if not find_run_path("--resume", run_name):
+            fixes = make_missing_run_problem("--resume", run_name).fixes
+            likely_run = next((fix for fix in fixes if isinstance(fix, Value)), "")
+        fix: str = ""
+        if likely_run:
+            flags = {**arguments.flags, "--resume": likely_run}
+            fix = format_command("resnet-train", (), replace(arguments, flags=flags))
         errors = ErrorCollector()
         changes = drop_arguments(positional, "recipe", *_NAMING)
         with errors:
