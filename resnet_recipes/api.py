@@ -300,11 +300,11 @@ def teach(
 def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
     """Return the network of a run folder, a checkpoint, a weights file or a published name.
 
-    A run can also be "last" or a name in ./runs, as on the command line. A file that does not
-    describe its network is assumed to contain the torchvision ResNet whose names match. A change
-    such as "model.name=timm:tf_efficientnet_lite0" names another network. Published names are
-    timm:NAME and torchvision:NAME, whose weights must be on this machine, and "hf:USER/NAME", which
-    is downloaded.
+    A run can also be "last" or a name in ./runs, as on the command line; without weights, it means
+    its newest checkpoint. A file that does not describe its network is assumed to contain the
+    torchvision ResNet whose names match. A change such as "model.name=timm:tf_efficientnet_lite0"
+    names another network. Published names are timm:NAME and torchvision:NAME, whose weights must be
+    on this machine, and "hf:USER/NAME", which is downloaded.
 
     The network is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is
     executed. Raises NotReadyError if it cannot be used.

@@ -160,7 +160,9 @@ def test_eval_of_unfinished_run_uses_newest_checkpoint(run_eval, run_command):
     file = Path("runs/mine/checkpoints/step-00000008.pt")
     file.parent.mkdir()
     torch.save({"recipe": recipe, "classes": [*CLASSES], "methods": {}, "model": state}, file)
-    file.with_suffix(".json").write_text(json.dumps({"bytes": file.stat().st_size}))
+    for path in (file.with_name("step-00000004.pt"), file):  # the older one has no weights
+        path.touch()
+        path.with_suffix(".json").write_text(json.dumps({"bytes": path.stat().st_size}))
     assert "try:   resnet-recipes eval last\n" in run_command("resnet-recipes eval", 2).err
     assert run_eval(of="last")["loss"] == pytest.approx(result["loss"], abs=1e-6)
     assert f"newest checkpoint is {file}" in run_command("resnet-recipes eval last").err
