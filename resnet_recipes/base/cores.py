@@ -8,10 +8,23 @@ CPUINFO = Path("/proc/cpuinfo")
 #: Linux file that shows whether each core runs two threads.
 SMT = Path("/sys/devices/system/cpu/smt/active")
 
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+
 
 def count_cores() -> int:
     """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def count_threads(ranks: int) -> int:
+    """Return the threads of each of `ranks` processes: the user's setting, or its cores."""
+    setting = os.environ.get(THREADS_VARIABLE, "")
+    return int(setting) if setting.isdecimal() else max(1, count_cores() // ranks)
+
+
+def count_training_cores(ranks: int) -> int:
+    """Return the number of cores that the threads of `ranks` processes can use."""
+    return min(count_cores(), ranks * count_threads(ranks))
 
 
 def estimate_speedup(threads: int) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__, cuda
-from resnet_recipes.base.cores import count_cores, is_emulated
+from resnet_recipes.base.cores import count_training_cores, is_emulated
 from resnet_recipes.base.errors import Hint, Note, format_advice, list_advice
 from resnet_recipes.base.money import MIN_AMOUNT, compute_cost, format_cost
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
@@ -171,10 +171,8 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
                 "about half as much, and barely changes the result",
             )
         return
-    yield (
-        "device",
-        f"CPU with {format_count(count_cores(), 'core')}, {'fp32' if dtype == 'auto' else dtype}",
-    )
+    cores = format_count(count_training_cores(plan.world_size), "core")
+    yield "device", f"CPU with {cores}, {'fp32' if dtype == 'auto' else dtype}"
     if is_emulated(dtype):
         from resnet_recipes.planning.estimate import EMULATION_FACTOR
 

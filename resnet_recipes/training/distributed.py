@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from resnet_recipes.base.cores import count_cores
+from resnet_recipes.base.cores import count_training_cores
 from resnet_recipes.base.text import format_count
 from resnet_recipes.cuda import is_usable
 
@@ -41,7 +41,7 @@ class Rank:
         if self.device.type == "cuda":
             return f"{self.world_size} x {torch.cuda.get_device_name(self.device)}"
         ranks = "" if self.world_size == 1 else f", {self.world_size} processes"
-        return f"CPU, {format_count(count_cores(), 'core')}{ranks}"
+        return f"CPU, {format_count(count_training_cores(self.world_size), 'core')}{ranks}"
 
 
 def read_rank(device: str, store_path: str = "") -> Rank:

@@ -25,6 +25,16 @@ def test_dtype_without_cpu_instructions_is_emulated(flags, emulated, tmp_path, m
     assert not cores.is_emulated("bf16")
 
 
+def test_rank_threads_split_cores_unless_set_by_user(monkeypatch):
+    monkeypatch.setattr(cores, "count_cores", lambda: 16)
+    monkeypatch.delenv(cores.THREADS_VARIABLE, raising=False)
+    assert [cores.count_threads(ranks) for ranks in (1, 3, 32)] == [16, 5, 1]
+    assert [cores.count_training_cores(ranks) for ranks in (1, 3, 32)] == [16, 15, 16]
+    monkeypatch.setenv(cores.THREADS_VARIABLE, "7")
+    assert cores.count_threads(3) == 7
+    assert [cores.count_training_cores(ranks) for ranks in (1, 2, 3)] == [7, 14, 16]
+
+
 def test_estimate_speedup_adds_fifth_per_second_thread(monkeypatch, tmp_path):
     monkeypatch.setattr(cores, "count_cores", lambda: 32)
     (tmp_path / "active").write_text("1\n")

@@ -155,8 +155,6 @@ def test_plan_names_the_parts_of_a_measured_time(run_command):
 
 def test_budget_under_torchrun_uses_speeds_of_estimate(run_command, monkeypatch):
     two = f"{ARGUMENTS} gpus=2 batch.bn_size=8"
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("resnet_recipes.jobs.ranks.group.count_cores", lambda: 2)
     run_command(f"resnet-recipes estimate {two}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # set by torchrun
     monkeypatch.setattr("torch.get_num_threads", lambda: 1)

@@ -170,5 +170,5 @@ def test_operations_missing_on_one_rank_are_dropped(launcher, tmp_path):
     ("cores", "ranks", "text"), [(1, 1, "1 core"), (8, 2, "8 cores, 2 processes")]
 )
 def test_rank_devices_name_cores_and_processes(monkeypatch, cores, ranks, text):
-    monkeypatch.setattr(distributed, "count_cores", lambda: cores)
+    monkeypatch.setattr(distributed, "count_training_cores", lambda _: cores)
     assert Rank(0, ranks, torch.device("cpu")).devices == f"CPU, {text}"

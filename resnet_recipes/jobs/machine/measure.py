@@ -10,11 +10,11 @@ import torch
 
 from resnet_recipes import cuda
 from resnet_recipes.base import atomic
-from resnet_recipes.base.cores import count_cores
+from resnet_recipes.base.cores import count_threads, count_training_cores
 from resnet_recipes.base.errors import ExitCode, RecipeError, Statement
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.machine.loading import add_loading
-from resnet_recipes.jobs.ranks.group import Group, count_threads, is_for_gpus, make_group
+from resnet_recipes.jobs.ranks.group import Group, is_for_gpus, make_group
 from resnet_recipes.jobs.ranks.rank import RankProcess, show_progress
 from resnet_recipes.jobs.task import Task, run_sample
 from resnet_recipes.planning.estimate import (
@@ -56,7 +56,7 @@ def predict_time(plan: Plan) -> RunForecast | None:
         loading = "" if speeds.loader_images_per_second else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
     elif ranks == 1 and not is_for_gpus(plan.recipe.launch):
-        speeds = add_loading(plan, guess_cpu_speeds(plan, count_cores()))
+        speeds = add_loading(plan, guess_cpu_speeds(plan, count_training_cores(ranks)))
         return RunForecast(estimate(plan, speeds), speeds, GUESS, is_guess=True)
     else:
         return None

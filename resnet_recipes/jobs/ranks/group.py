@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from resnet_recipes import cuda
-from resnet_recipes.base.cores import count_cores
+from resnet_recipes.base.cores import THREADS_VARIABLE, count_threads
 from resnet_recipes.base.errors import (
     STOPPED_CODES,
     Command,
@@ -50,8 +50,6 @@ ALLOCATOR_VARIABLES = {
     ":glibc.malloc.trim_threshold=1099511627776",
     "THP_MEM_ALLOC_ENABLE": "1",  # the same in the torch allocator
 }
-
-THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 #: Maximum length of TMPDIR. A socket path has at most 107 bytes, and multiprocessing appends 32:
 #: "/pymp-12345678/listener-12345678".
@@ -144,11 +142,8 @@ def build_command(folder: Path) -> list[str]:
 
 def build_environments(group: Group, attempt: int) -> list[dict[str, str]]:
     """Return the environment of each rank: the user's, torchrun variables, and our defaults."""
-    defaults = (
-        ALLOCATOR_VARIABLES
-        | get_allocator_settings()
-        | {THREADS_VARIABLE: count_threads(group.ranks)}
-    )
+    threads = {THREADS_VARIABLE: str(count_threads(group.ranks))}
+    defaults = ALLOCATOR_VARIABLES | get_allocator_settings() | threads
     fixed = {
         "PYTHONSAFEPATH": "1",  # do not import modules from the current folder
         "PYTHONUNBUFFERED": "1",
@@ -160,11 +155,6 @@ def build_environments(group: Group, attempt: int) -> list[dict[str, str]]:
     }
     common = defaults | LOOPBACK_VARIABLES | os.environ | fixed | world
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
-
-
-def count_threads(ranks: int) -> str:
-    """Return the number of threads per rank as text: the user's setting, or a part of the cores."""
-    return os.environ.get(THREADS_VARIABLE) or str(max(1, count_cores() // ranks))
 
 
 def get_allocator_settings() -> dict[str, str]:

@@ -193,11 +193,3 @@ print(faults() - before)
     with_variables, without = faults
     assert with_variables < 20
     assert without > 10 * with_variables
-
-
-def test_rank_threads_split_cores_unless_set_by_user(monkeypatch):
-    monkeypatch.setattr(group, "count_cores", lambda: 16)
-    monkeypatch.delenv(group.THREADS_VARIABLE, raising=False)
-    assert [group.count_threads(ranks) for ranks in (1, 3, 32)] == ["16", "5", "1"]
-    monkeypatch.setenv(group.THREADS_VARIABLE, "7")
-    assert group.count_threads(3) == "7"
