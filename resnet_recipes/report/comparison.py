@@ -130,12 +130,9 @@ def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
     The duration is omitted, and so are later settings that do not distinguish the group.
     """
     of_recipe: dict[str, list[dict[str, str]]] = {}
-    keys = set[str]()
     for group in groups:
         of_recipe.setdefault(group.runs[0].recipe, []).append(group.settings)
-        keys |= read_settings(group.runs[0].folder).keys()
-    shared = Counter(key.partition(".")[2] for key in keys)
-    own = [[*dict.fromkeys(_find_own_settings(group, of_recipe, shared))] for group in groups]
+    own = [[*dict.fromkeys(_find_own_settings(group, of_recipe))] for group in groups]
     labels = []
     for group, parts in zip(groups, own, strict=True):
         shown = parts[:_USUAL_LABEL_SETTINGS]
@@ -169,23 +166,20 @@ def label_runs(groups: Iterable[SeedGroup], labels: Iterable[str]) -> dict[str, 
 
 
 def _find_own_settings(
-    group: SeedGroup, of_recipe: dict[str, list[dict[str, str]]], shared: Counter[str]
+    group: SeedGroup, of_recipe: dict[str, list[dict[str, str]]]
 ) -> Iterator[str]:
     """Yield the settings of a group that differ within its recipe, those with short names first.
 
-    "lr 0.1", "no mixup"; "schedule.interval step", as `shared` counts two sections with "interval".
+    "lr 0.1", "data.eval_size 36", "mixup.alpha 0.2", "no mixup".
     """
     settings = group.settings
     differences = find_differences(of_recipe[group.runs[0].recipe])
     for key in sorted(differences, key=lambda key: find_short_name(key) == key):
-        section, _, name = key.removesuffix(".name").partition(".")
+        short = find_short_name(key).removesuffix(".name").removeprefix("methods.")
         if key in settings and key not in duration.SETTINGS:
-            clear = name if name and shared[name] == 1 else key.removesuffix(".name")
-            short = find_short_name(key)
-            value = _shorten(settings[key], {*differences[key]})
-            yield f"{clear if short == key else short} {value}"
-        elif section == "methods" and key not in settings:
-            yield f"no {name.partition('.')[0]}"
+            yield f"{short} {_shorten(settings[key], {*differences[key]})}"
+        elif key.startswith("methods.") and key not in settings:
+            yield f"no {short.partition('.')[0]}"
 
 
 def _shorten(value: str, values: Collection[str]) -> str:

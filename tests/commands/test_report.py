@@ -254,7 +254,7 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
         (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
     text = render_page()
     assert "<h2>2 datasets" in text
-    assert re.findall(r"Best finished run: s1.0 \(([\w .]+)\),", text) == ["share 1.0"]
+    assert re.findall(r"Best finished run: s1.0 \(([\w .]+)\),", text) == ["data.share 1.0"]
     # folds are not compared
     assert "Best: mild, 71.50% top-1 (mean of 2 runs)" in text
     assert sum(name.endswith("images") for name in read_plots(text)) == 1  # not of folds

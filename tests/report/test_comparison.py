@@ -42,7 +42,7 @@ def test_folds_of_one_size_form_one_group(tmp_path):
     ]
     groups = group_seeds(read_all([*runs, create_run_folder(tmp_path, "complete")]))
     assert [len(group.runs) for group in groups] == [2, 3, 1]
-    assert make_labels(groups)[:2] == ["fold of 2", "fold of 3"]
+    assert make_labels(groups)[:2] == ["data.fold of 2", "data.fold of 3"]
 
 
 def test_differences_omit_the_name_and_place_of_runs(tmp_path):
@@ -97,12 +97,18 @@ def test_read_all_reports_every_missing_folder(tmp_path):
     assert len(error.value.problems) == 2
 
 
-def test_labels_name_the_section_of_an_ambiguous_setting(tmp_path):
-    for name, updated in (("often", "step"), ("rarely", "epoch")):
-        sections = {"schedule": {"interval": updated}, "checkpoint": {"interval": "1ep"}}
-        create_run_folder(tmp_path, name, config=sections)
-    groups = group_seeds(read_all([tmp_path / "often", tmp_path / "rarely"]))
-    assert make_labels(groups) == ["schedule.interval step", "schedule.interval epoch"]
+def test_labels_name_the_sections_of_all_settings(tmp_path):
+    for size in (32, 64):
+        sections = {
+            "data": {"eval_resize": size, "eval_size": size},
+            "batch": {"eval_size": 8},
+            "methods": {"mixup": {"alpha": size}},
+        }
+        create_run_folder(tmp_path, f"{size}", config=sections)
+    groups = group_seeds(read_all([tmp_path / "32", tmp_path / "64"]))
+    assert make_labels(groups) == [
+        f"data.eval_resize {size}, data.eval_size {size}, mixup.alpha {size}" for size in (32, 64)
+    ]
 
 
 def test_runs_evaluated_at_other_intervals_are_one_group(tmp_path):
@@ -131,7 +137,7 @@ def test_labels_name_four_settings_and_count_the_rest(tmp_path):
     groups = group_seeds(read_all([plain, create_run_folder(tmp_path, "many", config=many)]))
     first, second = make_labels(groups)
     assert first == "ema on"  # missing settings are not named, except for methods
-    assert second == "no ema, a 1.0, b 1.0, c 1.0, 3 more"
+    assert second == "no ema, optimizer.a 1.0, optimizer.b 1.0, optimizer.c 1.0, 3 more"
 
 
 def label_configs(tmp_path, *configs: dict) -> list[str]:
@@ -147,7 +153,7 @@ def test_labels_start_with_settings_of_short_names(tmp_path):
         {"data": dict.fromkeys("abcd", lr), "optimizer": {"a": lr, "lr": lr}} for lr in (1, 2)
     )
     labels = label_configs(tmp_path, *configs)
-    assert labels[0] == "lr 1, data.a 1, b 1, c 1, 2 more"
+    assert labels[0] == "lr 1, data.a 1, data.b 1, data.c 1, 2 more"
     assert [label.partition(",")[0] for label in labels] == ["lr 1", "lr 2"]
 
 
@@ -165,13 +171,13 @@ def test_labels_of_different_groups_differ(tmp_path):
         make_config(2, 0.2, 8),
         make_config(2, 0.2, 8, z=3),
     )
-    same = "a 2, b 2, c 2, d 2"
+    same = "data.a 2, data.b 2, data.c 2, data.d 2"
     assert labels == [
-        "a 1, b 1, c 1, d 1, 2 more",
-        f"{same}, x 0.1, 1 more",
-        f"{same}, x 0.2, eps 7",
-        f"{same}, eps 8, 1 more",
-        f"{same}, eps 8, z 3, 1 more",
+        "data.a 1, data.b 1, data.c 1, data.d 1, 2 more",
+        f"{same}, optimizer.x 0.1, 1 more",
+        f"{same}, optimizer.x 0.2, optimizer.eps 7",
+        f"{same}, optimizer.eps 8, 1 more",
+        f"{same}, optimizer.eps 8, schedule.z 3, 1 more",
     ]
 
 
@@ -181,4 +187,4 @@ def test_labels_of_different_durations_are_equal(tmp_path):
         for size, duration in ((1, "1ep"), (2, "1ep"), (2, "2ep"))
     )
     labels = label_configs(tmp_path, *configs)
-    assert labels[1:] == ["a 2, b 2, c 2, d 2, 2 more"] * 2
+    assert labels[1:] == ["data.a 2, data.b 2, data.c 2, data.d 2, 2 more"] * 2
