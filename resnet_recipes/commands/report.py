@@ -41,6 +41,10 @@ def check(arguments: Arguments) -> tuple[list[RunRecord], float | None]:
     Raises RecipeError if a flag is wrong, a run is missing or an output file is not ours.
     """
     flags = arguments.flags
+    for name in arguments.positional:
+        if name.endswith(".html") and not is_run(name):
+            use = f"--out {shlex.quote(name)}"
+            raise RecipeError.of("RUN|FOLDER", name, "is a page, not a run", use)
     errors = ErrorCollector()
     is_new = not is_ours(parse_path("--out", flags.get("--out", _PAGE)), REPORT_HEAD)
     with errors:

@@ -319,6 +319,11 @@ def test_report_advises_resuming_runs_and_judges_best_two(render_page):
     assert "2 more runs can be resumed: resnet-recipes runs" in text
 
 
+def test_report_of_a_page_suggests_the_flag(run_command):
+    message = run_command("resnet-recipes report runs my.html --price 3", 2).err
+    assert "`my.html` is a page, not a run\n      use:   --out my.html" in message
+
+
 def test_report_names_damaged_run_and_shows_others(render_page):
     create_run_folder(RUNS, "whole", image_count=5000)
     (create_run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
