@@ -3,9 +3,11 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from statistics import mean
 from string import ascii_uppercase
 
+from resnet_recipes.base.duration import SETTINGS, Duration, parse_fraction
 from resnet_recipes.base.errors import Command, RecipeError
 from resnet_recipes.base.money import format_amount
 from resnet_recipes.base.names import find_short_name
@@ -177,18 +179,19 @@ def _compare_groups(
 
 
 def restore_epochs(rows: SettingRows, settings: Sequence[dict[str, str]]) -> SettingRows:
-    """Return the rows; durations that epochs= can set are shown as epochs."""
-    is_typed = {values.get("scale_schedule_ratio") for values in settings} == {"1.0"}
-    return [
-        ("epochs", [value.removesuffix("ep") for value in values])
-        if key == "max_duration" and is_typed and all(v.endswith("ep") for v in values)
-        else (key, values)
-        for key, values in rows
-    ]
+    """Return the rows; durations in epochs, which ssr= scales, are shown as epochs."""
+    lengths = [values.get("max_duration", "") for values in settings]
+    if all(length.endswith("ep") for length in lengths):
+        ratios = [parse_fraction(values.get("scale_schedule_ratio", "1")) for values in settings]
+        scaled = map(Duration.scale, map(Duration.parse, lengths), ratios)
+        epochs = [str(length).removesuffix("ep") for length in scaled]
+        if len({*epochs}) > 1:
+            return [("epochs", epochs), *(row for row in rows if row[0] not in SETTINGS)]
+    return rows
 
 
 def format_comparison(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
-    """Return a row per key and a column per run; rows that are too wide name their runs."""
+    """Return a row per key and a column per run; below, rows that are too wide name their runs."""
     rows = [
         (escape_controls(find_short_name(key)), list(map(escape_controls, values)))
         for key, values in rows
@@ -197,12 +200,8 @@ def format_comparison(title: str, heads: Sequence[str], rows: SettingRows) -> li
     table = [title]
     while narrow and max(map(len, table := _align_rows(title, heads, narrow))) > get_width():
         narrow.remove(max(narrow, key=lambda row: len("".join([row[0], *row[1]]))))
-    head, *lines = table if narrow else [title]
-    aligned = dict(zip((key for key, _ in narrow), lines, strict=True))
-    result = [head]
-    for key, values in rows:
-        result += [aligned[key]] if key in aligned else _stack(heads, key, values)
-    return result
+    wide = [_stack(heads, *row) for row in rows if row not in narrow]
+    return list(chain(table if narrow else [title], *wide))
 
 
 def _align_rows(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:

@@ -27,6 +27,25 @@ def test_diff_labels_long_names_and_shortens_epochs(run_command, tmp_path, monke
     assert re.search(r"^epochs +2 +4$", out, re.MULTILINE)
 
 
+def test_diff_shows_epochs_of_scaled_durations(run_command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("runs/short")
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(freeze(compose("mild", epochs=10, data="/pets")))
+    out = run_command("resnet-recipes diff short mild").out
+    assert re.search(r"^epochs +10 +36$", out, re.MULTILINE)
+    assert not {"max_duration", "ssr"} & {*out.split()}
+
+
+def test_diff_prints_wide_rows_below_the_table(run_command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    root = f"/{'x' * 70}"
+    create_run_folder(tmp_path / "runs", "a", config={"data": {"root": root}, "seed": 5})
+    lines = run_command("resnet-recipes diff a mild").out.splitlines()
+    assert lines[-2:] == [f"  A: {root}", "  B: -"]
+
+
 def test_diff_reports_all_damaged_runs(run_command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("first", "second"):
