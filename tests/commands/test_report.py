@@ -78,9 +78,20 @@ def test_report_pareto_front_ignores_small_differences_in_time(render_page):
     for name, top1, minutes in (("a", 70.0, 100), ("b", 72.0, 109), ("c", 74.0, 121)):
         config = {"optimizer": {"lr": top1}}
         more = {"top1": top1, "config": config, "image_count": 5000}
-        set_minutes(create_run_folder(RUNS, name, **more), minutes)
+        set_minutes(create_run_folder(RUNS, name, **more), minutes, training_pflops=minutes)
     page = render_page()
     assert [row["top1_percent"] for row in list_plotted_values(page, "time", "line")[0]] == [72, 74]
+
+
+@pytest.mark.parametrize(("pflops", "front"), [(10.0, [72]), (9.0, [70, 72])])
+def test_report_pareto_front_ignores_noise_at_equal_compute(render_page, pflops, front):
+    """The first run takes slightly over half as long as the second."""
+    for name, top1, minutes, compute in (("a", 70.0, 101, pflops), ("b", 72.0, 200, 10.0)):
+        config = {"optimizer": {"lr": top1}}
+        folder = create_run_folder(RUNS, name, top1=top1, config=config, image_count=5000)
+        set_minutes(folder, minutes, training_pflops=compute)
+    points = list_plotted_values(render_page(), "time", "line")[0]
+    assert [row["top1_percent"] for row in points] == front
 
 
 def test_report_uses_the_price_that_runs_share(render_page):

@@ -5,6 +5,7 @@ The browser renders them. PNG files need an extra.
 
 import io
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -177,14 +178,18 @@ def plot_classes(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
 def find_pareto(rows: Iterable[ChartRow], x: str, ratio: float = 1.1) -> list[ChartRow]:
     """Return the Pareto front of `x` and top-1, by ascending `x`.
 
-    Every more accurate row has more than `ratio` times the `x`: less may be noise of the time.
+    Every more accurate row has more than `ratio` times the `x`, or with the same PFLOPs at least
+    twice the `x`: less may be noise of the time.
     """
     front = list[ChartRow]()
     least = inf
+    least_by_pflops = defaultdict[float, float](lambda: inf)
     for row in sorted(rows, key=lambda row: (-row["top1_percent"], row[x])):
-        if ratio * row[x] < least:
+        pflops = row.get("pflops") or id(row)  # rows of unknown PFLOPs have different ones
+        if ratio * row[x] < least and 2 * row[x] <= least_by_pflops[pflops]:
             front.append(row)
         least = min(least, row[x])
+        least_by_pflops[pflops] = min(least_by_pflops[pflops], row[x])
     return front[::-1]
 
 
