@@ -163,7 +163,8 @@ class ModelConfig(Section):
         if parts := re.fullmatch(r"(?:hf:)?(timm|torchvision)[:/](\w+)(\.\w+)?", self.name.lower()):
             library, name, tag = parts.groups()
             weights = f" model.weights={library}:{name}{tag}" if tag else ""
-            return self.format_selection(f"{library}:{name}") + weights
+            others = replace(self, weights="") if tag else self
+            return others.format_selection(f"{library}:{name}") + weights
         if self.name.endswith((".pt", ".pth", ".safetensors")):
             return Change(f"model.weights={self.name}")
         plain_name = re.sub(".*[/:]|[^a-z0-9_]", "", self.name.lower())
@@ -187,4 +188,6 @@ class ModelConfig(Section):
             return selection
         misfits = replace(self, name=name)._find_setting_problems()
         fixes = [fix for wrong in misfits if wrong.key not in _LIBRARY_INIT for fix in wrong.fixes]
+        if name.startswith("timm:") and self.weights.startswith("torchvision"):
+            fixes.append(f"model.weights={name}")
         return " ".join([selection, *fixes]) if fixes else selection

@@ -43,3 +43,10 @@ def test_only_resnets_can_freeze_single_parts(freeze, clauses):
     config = ModelConfig(name="timm:vit_tiny_patch16_224", weights="w.pth", freeze=freeze)
     problems = [problem for problem in config.problems() if problem.key == "freeze"]
     assert [problem.clause for problem in problems if not problem.valid] == clauses
+
+
+def test_unknown_timm_network_is_suggested_with_its_weights():
+    for name, tag in (("efficientnet_lite0", ""), ("timm/efficientnet_lite0.ra_in1k", ".ra_in1k")):
+        (problem,) = ModelConfig(name=name, weights="torchvision", init="library").problems()
+        timm_name = "timm:efficientnet_lite0"
+        assert problem.fix == f"model.name={timm_name} model.weights={timm_name}{tag}"
