@@ -201,8 +201,14 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         if not os.path.isdir(folder):
             fix = (Hint("every row of the table has this label"),)
         elif train.has_inner:
-            change = Value(folder) if config.sets_aside else Change("data.nested_classes=true")
-            fix = (change, Hint("it makes each inner folder a class"))
+            fix = (Change("data.nested_classes=true"), Hint("it makes each inner folder a class"))
+            if config.sets_aside:
+                share = f" data.val_share={config.val_share:g}" if config.val_share else ""
+                fix = (shlex.quote(f"data={folder}") + share, fix[1])
+                try:
+                    _survey_listings(replace(config, root=folder), do_nothing)
+                except NotReadyError as error:
+                    fix = (Hint(error.problems[0].about(folder)),)
         yield make_problem(
             config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix
         )

@@ -237,7 +237,10 @@ def test_single_and_empty_classes_are_explained(flowers):
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
     message = explain_rejected_folder(root, val_share=0.1)
-    fix = f"use:   data={root}/train/insects\n    hint:  it makes each inner folder a class"
+    fix = (
+        f"use:   data={root}/train/insects data.val_share=0.1\n"
+        "    hint:  it makes each inner folder a class"
+    )
     assert f"has one class, insects; at least 2 are needed\n    {fix}" in message
     assert count_images(root / "train" / "insects", val_share=0.1)[2] == (
         "ant",
@@ -250,6 +253,15 @@ def test_single_and_empty_classes_are_explained(flowers):
     message = explain_rejected_folder(root, **nested)  # empty folders are not classes
     assert f"{root}/train has no images" in message
     assert "(not read: " in message
+
+
+def test_inner_folder_with_a_problem_is_not_suggested(flowers):
+    for path in sorted(flowers.glob("*/*")):
+        if path.name != min(path.parent.iterdir()).name:
+            path.unlink()
+    message = explain_rejected_folder(flowers.parent)
+    assert f"hint:  {flowers} needs at least two images per class" in message
+    assert "use:" not in message
 
 
 def test_nested_folders_become_classes_on_request(image_folder, tmp_path):
