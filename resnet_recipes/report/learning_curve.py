@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.text import format_number
 from resnet_recipes.report.comparison import SeedGroup
+from resnet_recipes.report.paired_difference import NORMAL_QUANTILE
 from resnet_recipes.run_folder.runs import read_image_facts
 
 if TYPE_CHECKING:
     import numpy as np
 
 _MIN_SIZES = 3  # minimum image counts for a curve
-
-_NORMAL_QUANTILE = 1.959964  # quantile of the normal distribution for a 95% interval
 
 
 def describe_learning_curves(seed_groups: Iterable[SeedGroup]) -> Iterator[str]:
@@ -76,4 +75,4 @@ def fit_gain(
     gain = np.average(gains, weights=likelihoods)
     variance = np.average(gain_variances + (gains - gain) ** 2, weights=likelihoods)
     # if no power law fits, the noise is larger than assumed
-    return gain, _NORMAL_QUANTILE * (variance * max(1.0, misfits.min() / (len(images) - 2))) ** 0.5
+    return gain, NORMAL_QUANTILE * (variance * max(1.0, misfits.min() / (len(images) - 2))) ** 0.5

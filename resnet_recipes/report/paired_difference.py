@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from resnet_recipes.base.text import format_number
 from resnet_recipes.run_folder.correct_images import CorrectImages
 
-_NORMAL_QUANTILE = 1.959964  # quantile of the normal distribution for a 95% interval
+NORMAL_QUANTILE = 1.959964  # quantile of the normal distribution for a 95% interval
 _POWER_FACTOR = 1.43  # factor on the half-width of an interval, for 80% power
 
 #: Multiples of the images or seeds that are tried.
@@ -29,7 +29,7 @@ def compute_accuracy_interval(correct: int, images: int) -> Confidence:
     Uses the score interval (Wilson, 1927, J. Am. Stat. Assoc. 22).
     """
     fraction = correct / images
-    extra = _NORMAL_QUANTILE**2 / images
+    extra = NORMAL_QUANTILE**2 / images
     center = (fraction + extra / 2) / (1 + extra)
     half = (fraction * (1 - fraction) * extra + extra**2 / 4) ** 0.5 / (1 + extra)
     return Confidence(100 * (center - half), 100 * (center + half))
@@ -100,7 +100,7 @@ class PairedDifference(NamedTuple):
         of_seeds = self.seed_variance / seeds
         total = self.image_variance / images + of_seeds
         inverse = max(1e-9, (of_seeds / total) ** 2 / seeds / max(1, self.freedom))
-        z = _NORMAL_QUANTILE * (8 + 3 * inverse) / (8 + inverse)
+        z = NORMAL_QUANTILE * (8 + 3 * inverse) / (8 + inverse)
         return (expm1(z**2 * inverse) / inverse * total) ** 0.5
 
 
