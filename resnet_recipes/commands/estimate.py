@@ -94,10 +94,12 @@ def check(arguments: Arguments) -> tuple[float | None, int, float | None]:
             clause = "needs one recipe, without --within and --reach"
             fix = "" if has_recipe(arguments) else "recipe=mild"
             raise RecipeError.of(unused[-1], None, clause, fix, Kind.UNUSED)
+    budget, reach = (arguments.flags.get(flag, "") for flag in ("--within", "--reach"))
+    accuracy = reach.removesuffix("%") if "--reach" in arguments else "100"
     with errors:
-        accuracy = _read_reach(arguments)
+        if not (accuracy.replace(".", "", 1).isdecimal() and 1 <= float(accuracy) <= 100):
+            raise RecipeError.of("--reach", reach, "must be a percentage up to 100", "--reach 78")
     with errors:
-        budget, reach = (arguments.flags.get(flag, "") for flag in ("--within", "--reach"))
         launch = LaunchConfig(budget=budget, price=1.0)  # the price is checked later
         problems = [_name_flags(problem.under("launch"), budget) for problem in launch.problems()]
         chosen = select_arguments(arguments.positional, *BUDGET_KEYS, "epochs", "max_duration")
@@ -108,7 +110,7 @@ def check(arguments: Arguments) -> tuple[float | None, int, float | None]:
             problems.append(Problem(flag, value, text, Hint("remove one of them")))
         RecipeError.raise_if_any(problems)
     errors.raise_if_any()
-    return price, int(sample), accuracy
+    return price, int(sample), float(accuracy) if reach else None
 
 
 def _measures(arguments: Arguments) -> bool:
@@ -266,7 +268,8 @@ def print_candidates(arguments: Arguments, price: float | None, reach: float | N
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes", 1.0)]
     rows = [row | {"front": id(row) in front} for row in rows]
-    show(arguments, rows, _format_candidates(candidates, rows, budget, reach), rows)
+    lines = _format_candidates(candidates, rows, budget, reach, settings)
+    show(arguments, rows, lines, rows)
     return ExitCode.DONE if rows or reach is None else ExitCode.NOT_READY
 
 
@@ -280,20 +283,6 @@ def _name_flags(problem: Problem, budget: str) -> Problem:
     if budget and problem.key == "launch.price" and problem.kind is Kind.MISSING:
         return problem._replace(key="--price", fix="--price 32.77")
     return problem
-
-
-def _read_reach(arguments: Arguments) -> float | None:
-    """Return the required accuracy in percent.
-
-    Raises RecipeError if it is not a percentage.
-    """
-    text = arguments.flags.get("--reach")
-    if text is None:
-        return None
-    number = text.removesuffix("%")
-    if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
-        raise RecipeError.of("--reach", text, "must be a percentage up to 100", "--reach 78")
-    return float(number)
 
 
 def _collect_candidate(candidate: "Candidate", settings: Sequence[str]) -> dict[str, Any]:
@@ -342,7 +331,11 @@ def _format_table(
 
 
 def _format_candidates(
-    candidates: "Candidates", rows: Sequence[dict[str, Any]], budget: str, reach: float | None
+    candidates: "Candidates",
+    rows: Sequence[dict[str, Any]],
+    budget: str,
+    reach: float | None,
+    settings: Sequence[str],
 ) -> Iterator[str]:
     """Yield a table of the candidates, their commands, and the problems of other recipes.
 
@@ -353,6 +346,9 @@ def _format_candidates(
     elif reach is not None:
         yield f"No recipe is known to reach {reach:g}% on these images with these settings."
         yield "Accuracies of your runs: resnet-recipes runs --sort top1"
+        if best := [name for name in candidates.suitable[:1] if name not in candidates.skipped]:
+            yield from wrap_text(f"{best[0]} is {candidates.reason}:", get_width())
+            yield shlex.join(["resnet-train", *best, *settings, f"stop_at_top1={reach:g}"])
     else:
         yield "The time of a run is unknown on this machine."
     if rows and (budget or reach is not None):
@@ -381,5 +377,6 @@ def _format_problems(candidates: "Candidates", budget: str) -> Iterator[str]:
         text = problem.about(problem.key)
         yield from wrap_text(f"skipped: {join_first(names)}: {text}", get_width(), rest="    ")
     for name, problem in candidates.weights_problems.items() if candidates.candidates else ():
-        text = name_as_typed(problem, ()).lines()[0]
+        text, *advice = name_as_typed(problem, ()).lines()
         yield from wrap_text(f"{name}: {text}", get_width(), rest="    ")
+        yield from (f"    {line}" for line in advice)

@@ -249,7 +249,13 @@ def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_c
     output = " ".join(run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out.split())
     assert "small: data.train_size is for smaller images than these, of 200 px" in output
     assert "finetune: model.weights=torchvision is not on this machine: " in output
-    assert "python3 -c" not in output
+    assert " try: python3 -c" in output
+
+
+def test_unreached_accuracy_suggests_the_recipe_for_the_images(small_images, run_command):
+    out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES} --reach 76", 3).out
+    command = f"resnet-train small {ON_OWN_IMAGES} stop_at_top1=76"
+    assert f"\nsmall is best for images of 40 px:\n{command}\n" in out
 
 
 def test_estimate_reports_all_wrong_flags(run_command):
