@@ -1,6 +1,5 @@
 """`resnet-recipes compare RUN RUN ...`: differences between runs, and seed noise."""
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -35,6 +34,7 @@ from resnet_recipes.report.comparison import (
     read_settings,
 )
 from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
+from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.correct_images import CorrectImages
 from resnet_recipes.run_folder.runs import RunRecord, read_image_facts
 
@@ -97,14 +97,18 @@ def run(arguments: Arguments, runs: list[RunRecord]) -> int:
             for pair, difference in differences.items()
         ],
     }
-    folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
+    folders = ("folder", [str(run.folder) for run in runs])
     rows = [
         {"kind": kind, "name": name, **dict(zip(letters, row_values, strict=True))}
-        for kind, rows_of_kind in {"run": folders, **tables}.items()
+        for kind, rows_of_kind in {"run": [folders], **tables}.items()
         for name, row_values in rows_of_kind
     ]
     lines = [*_name_runs(letters, runs), ""]
     lines += format_comparison("RESULTS", letters, tables["results"])
+    for item in differences.items():
+        lines.append("")
+        for sentence in describe_pair(*item):
+            lines += wrap_text(sentence, get_width())
     unfinished = list(_describe_unfinished(letters, runs))
     if _has_other_images(groups):
         lines += ["", *wrap_text(_NOT_COMPARABLE, get_width())]
@@ -112,10 +116,6 @@ def run(arguments: Arguments, runs: list[RunRecord]) -> int:
         lines += ["", *_describe_seeds(groups)]
     if unfinished:
         lines += ["", *unfinished]
-    for item in differences.items():
-        lines.append("")
-        for sentence in describe_pair(*item):
-            lines += wrap_text(sentence, get_width())
     changes = restore_epochs(tables["settings"], settings)
     lines += _format_differences(letters, changes, tables["machine"])
     show(arguments, values, lines, rows)
@@ -242,17 +242,6 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
     ]
 
 
-def _format_repetition(run: RunRecord) -> str:
-    changes = [change for change in run.changes if not change.startswith(("seed=", "run.name="))]
-    if "scale_schedule_ratio=1.0" in changes:  # written by epochs=
-        changes.remove("scale_schedule_ratio=1.0")
-        changes = [re.sub(r"^max_duration=(.*?)(ep)?$", r"epochs=\1", text) for text in changes]
-    arguments = [re.sub(r"^data\.root=", "data=", text) for text in changes]
-    seeds = ",".join([seed for seed in "123" if seed != read_settings(run.folder).get("seed")][:2])
-    command = Command.of("resnet-train", "-m", run.recipe, *arguments, f"seed={seeds}")
-    return escape_controls(command)
-
-
 def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[str]:
     for letter, run in zip(letters, runs, strict=True):
         if run.state != "finished":
@@ -265,14 +254,18 @@ def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> I
 def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield lines with the accuracy of each group, and how much it varies between seeds."""
     if all(group.noise is None for group in groups):
-        first = [group.runs[0] for group in groups]
         yield from wrap_text(_NO_NOISE, get_width())
-        yield from (f"  {_format_repetition(run)}" for run in first)
+        for folder in (group.runs[0].folder for group in groups):
+            seeds = [seed for seed in "123" if seed != read_settings(folder).get("seed")][:2]
+            words = ("resnet-train", "-m", str(folder / CONFIG), f"seed={','.join(seeds)}")
+            yield f"  {escape_controls(Command.of(*words))}"
         return
     for group in groups:
         if group.top1:
             noise = f" +- {group.noise:.2f}" if group.noise else ""
             names = ", ".join(run.name for run in group.runs)
             over = "in each of" if group.noise == 0 else "over"
-            over += f" {format_count(len(group.top1), 'run')}: {names}"
-            yield from wrap_text(f"top-1 {mean(group.top1):.2f}{noise}% {over}", get_width())
+            over += f" {format_count(len(group.top1), 'run')}"
+            time = format_or_dash(group.mean("minutes"), format_minutes)
+            text = f"top-1 {mean(group.top1):.2f}{noise}% {over}, {time} of training each: {names}"
+            yield from wrap_text(text, get_width())
