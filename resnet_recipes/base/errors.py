@@ -1,7 +1,7 @@
-"""Errors that a user can act on: a `Problem` holds data, and only its `lines` form sentences.
+"""Errors that a user can act on: a `Problem` holds data, and its methods form sentences.
 
 Code decides by `key`, `kind`, `valid` and the types of fixes, and never parses a message. A fix is
-a `Command`, a `Value`, a `Change`, or text to paste: arguments for a command.
+a `Command`, a `Value`, a `Change`, a `Hint`, or arguments for a command.
 """
 
 import re

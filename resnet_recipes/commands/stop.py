@@ -32,7 +32,7 @@ _REASON = "`resnet-recipes stop`"
 
 
 def check(arguments: Arguments) -> tuple[Path, int]:
-    """Return the folder of the run and its process. Raises RecipeError if it cannot be stopped."""
+    """Return the folder of the run and its process. Raises NotReadyError if it is not running."""
     (argument,) = arguments.positional
     try:
         folder = find_run(argument)

@@ -116,7 +116,7 @@ def find_candidates(
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks, composed.origin)
-            if (adopted := adopt_network(composed).recipe) != recipe:  # it reads weights: a second
+            if (adopted := adopt_network(composed).recipe) != recipe:
                 plan = make_plan(adopted, facts, plan.world_size, composed.origin)
             candidates += _find_durations(plan, results, min_top1_percent)
             try:

@@ -35,7 +35,7 @@ from resnet_recipes.training.state import find_setting_problems
 
 
 class StableState(NamedTuple):
-    """The state at the end of a run's stable phase."""
+    """A checkpoint of a run's stable phase, from which another run continues."""
 
     folder: Path  # folder of this run
     step: int

@@ -189,7 +189,7 @@ def _check_results(folder: Path) -> None:
 def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     """Return the recipe of a continued run: its own, with changed settings.
 
-    Raises RecipeError if it is not a run, or if a change would make it a different run.
+    Raises NotReadyError if it is not a run, and RecipeError if a change makes it another run.
     """
     config = folder / CONFIG
     if not config.is_file():

@@ -124,7 +124,7 @@ class Sweep:
         if (self.root / name / SUMMARY).exists():
             self.say(f"{head}: already finished")
             return
-        log = self.root / LOGS / f"{name}.log"  # not next to the runs, which runs/NAME* names
+        log = self.root / LOGS / f"{name}.log"  # runs/NAME* must not match it
         command = [
             sys.executable,
             "-m",

@@ -37,7 +37,7 @@ from resnet_recipes.training.state import compute_parameter_sum, list_resume_war
 def run_task(process: RankProcess) -> int:
     """Train this rank's part of the run in `process.folder`.
 
-    Returns DONE, or the exit code of an interruption after a checkpoint was saved.
+    Returns DONE, or the exit code of an interruption.
     """
     if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code

@@ -33,7 +33,7 @@ def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, .
     """Compute the same function for channels_last input in two launches per pass.
 
     Sums are computed in float32, in a fixed order, and rounded once. Two consumers may each use a
-    copy of the output. Their gradients are added in the second launch if there is a residual, and
+    view of the output. Their gradients are added in the second launch if there is a residual, and
     otherwise by a separate torch launch.
     """
     return _BatchNorm.apply(x, *norm, *epilogue)

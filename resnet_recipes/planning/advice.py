@@ -1,4 +1,4 @@
-"""Advice on a recipe: settings that pay off, according to the measurements of its authors."""
+"""Advice on a recipe: settings that work but may not be intended."""
 
 from collections.abc import Iterator
 

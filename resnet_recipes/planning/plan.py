@@ -42,7 +42,7 @@ class InitialWeights(NamedTuple):
     """The initial weights of a run, if they are not random."""
 
     source: str  # file, published name, or another run and its step
-    is_stable_phase: bool = False  # whether the run continues the other run after its stable phase
+    is_stable_phase: bool = False  # whether the run continues the stable phase of the other run
     details: tuple[str, ...] = ()  # weights that are loaded, replaced and frozen
     methods: tuple[tuple[str, bool], ...] = ()  # network methods, and whether the run keeps them
     notes: tuple[Note, ...] = ()  # notes on these weights
@@ -162,7 +162,7 @@ class Plan:
     def passes(self) -> float:
         """Compute of a run in training passes of its images.
 
-        2 if every step takes two gradients; a teacher adds less than a pass.
+        2 if every step takes two gradients; a teacher adds its forward pass.
         """
         pairs = zip(self.epoch_images, self.image_sizes, strict=True)
         return sum(self.flops) / sum(

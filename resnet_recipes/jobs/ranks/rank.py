@@ -112,10 +112,9 @@ def run_rank(
 ) -> NoReturn:
     """Do the work of one rank, write its ending to RUN/endings, and exit with its code.
 
-    `work` returns DONE, or the exit code of an interruption after a save; it closes everything it
-    opened. The process exits without cleanup, because unloading torch takes 2 seconds and other
-    ranks must not wait for a failed rank. Threads of a process group can also abort a process at
-    exit.
+    `work` returns DONE, or the exit code of an interruption; it closes everything it opened. The
+    process exits without cleanup, because unloading torch takes 2 seconds and other ranks must not
+    wait for a failed rank. Threads of a process group can also abort a process at exit.
     """
     rank = int(os.environ.get("RANK", 0))
     if launch.is_ours or "TORCHELASTIC_RUN_ID" in os.environ:
