@@ -86,7 +86,7 @@ def test_transform_keeps_batch_layout_and_depends_on_rng(method):
 
 
 @parametrize_methods("transform_batch")
-def test_plan_lists_image_sizes_of_methods(method):
+def test_size_after_matches_transformed_batch(method):
     for step in (0, 65, 99):
         now = make_now(step)
         width = method().transform_batch(make_batch(size=32), now).images.shape[-1]
@@ -94,7 +94,7 @@ def test_plan_lists_image_sizes_of_methods(method):
 
 
 @every_method
-def test_plan_counts_steps_with_two_gradients(method):
+def test_extra_gradient_every_counts_second_gradients(method):
     instance = method()
     every = method().extra_gradient_every
     weight = torch.ones(1, requires_grad=True)

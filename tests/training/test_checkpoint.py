@@ -61,7 +61,7 @@ def reopen(checkpoints: Checkpoints, note: Callable[[str], object] = print) -> C
     return again
 
 
-def test_saved_state_is_read_back_bit_identical(checkpoints):
+def test_saved_state_is_read_back_bit_identically(checkpoints):
     step, state = reopen(checkpoints).load_newest()
     assert step == 20
     assert is_identical(state, make_state(20))

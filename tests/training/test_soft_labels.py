@@ -343,7 +343,7 @@ def test_plan_describes_size_and_repetition_of_outputs(make_teacher_arguments, s
     assert re.search(message, teacher.text)
 
 
-def test_interrupted_soft_labels_are_completed_bit_identical(store_outputs):
+def test_interrupted_soft_labels_are_completed_bit_identically(store_outputs):
     complete = store_outputs().read_bytes()  # 4 batches per epoch
     part = store_outputs(name="part", stop=5)
     assert map_soft_labels(part)[0].find_missing_epochs() == [1]
