@@ -31,6 +31,7 @@ from resnet_recipes.jobs.engines import (
     Allocation,
     Job,
     kubernetes,
+    make_title,
     skypilot,
     slurm,
     torchx,
@@ -135,7 +136,8 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
         title = "note: the job needs files that this machine does not have"
         _say_problems(title, _find_file_problems(point), settings)
     if engine == "slurm":
-        return _format_slurm(arguments, settings, runs, allocation)
+        job = Job(make_title(recipe), drop_arguments(settings, *GPUS_KEYS), allocation)
+        return _format_slurm(arguments, job, runs)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
         clause = "is a file on this machine, but not on the machines of the job"
         fix = Hint("use a packaged recipe, with your changes as key=value")
@@ -200,9 +202,7 @@ def _find_mount_problems(root: str) -> Iterator[Problem]:
         yield Problem("data.root", root, clause, f"data={STORAGE}/{Path(root).name}")
 
 
-def _format_slurm(
-    arguments: Arguments, settings: list[str], runs: "Runs", allocation: Allocation
-) -> str:
+def _format_slurm(arguments: Arguments, job: Job, runs: "Runs") -> str:
     """Return the script of one run, or of an array of runs.
 
     Raises RecipeError if the runs request different GPUs.
@@ -221,10 +221,10 @@ def _format_slurm(
         hours = slurm.format_time(3600 * int(time))
         say(f"note: Slurm reads --time {time} as {time} minutes; in hours: --time {hours}")
     if "-m" not in arguments:
-        return slurm.format_script(drop_arguments(settings, *GPUS_KEYS), allocation, time)
+        return slurm.format_script(job, time)
     parallel = int(arguments.flags.get("--parallel", "0"))
-    chained = _chain_stable_phases(runs, allocation.nodes * allocation.ranks)
-    return slurm.format_array(chained, allocation, time, parallel or None)
+    chained = _chain_stable_phases(runs, job.allocation.nodes * job.allocation.ranks)
+    return slurm.format_array(chained, job.allocation, time, parallel or None)
 
 
 def _chain_stable_phases(runs: "Runs", ranks: int) -> dict[str, list[str]]:

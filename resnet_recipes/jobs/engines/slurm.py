@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from resnet_recipes.jobs.engines import CORES, MEMORY, Allocation, make_title
+from resnet_recipes.jobs.engines import CORES, MEMORY, Allocation, Job
 
 #: Seconds from the Slurm signal to the time limit, enough for a rank to finish its step and save.
 NOTICE_SECONDS = 180
@@ -71,20 +71,19 @@ case $SLURM_ARRAY_TASK_ID in
 esac"""
 
 
-def format_script(arguments: Sequence[str], allocation: Allocation, time: str = "24:00:00") -> str:
-    """Return an sbatch script that trains with `resnet-train ARGUMENTS`, the recipe first.
+def format_script(job: Job, time: str = "24:00:00") -> str:
+    """Return the sbatch script of a job, which adds its number to the name of the run.
 
     `time`, the limit of one job, must be in a form that `parse_seconds` accepts.
     """
-    name = make_title(arguments[0].removeprefix("recipe="))
     return _fill(
-        shlex.join(arguments) + ' "run.name=$run"',
-        allocation,
-        name=name,
+        shlex.join(job.arguments) + ' "run.name=$run"',
+        job.allocation,
+        name=job.run,
         time=time,
         array="",
         output="%j",
-        choice=_ONE.format(name=name),
+        choice=_ONE.format(name=job.run),
         job="$SLURM_JOB_ID",
     )
 

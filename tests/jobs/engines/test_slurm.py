@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.jobs.engines import Allocation, make_title
+from resnet_recipes.jobs.engines import Allocation, Job, make_title
 from resnet_recipes.jobs.engines.slurm import (
     NOTICE_SECONDS,
     format_array,
@@ -61,6 +61,7 @@ def start_script(
 
 ONE_NODE = Allocation(1, 4)
 TWO_NODES = Allocation(2, 8)
+MILD = Job("mild", ["recipe=mild"], ONE_NODE)
 
 #: Arguments of srun before the command.
 SRUN_ARGUMENTS = ["--kill-on-bad-exit=0", "--wait=300", "--cpu-bind=none"]
@@ -68,11 +69,11 @@ SRUN_ARGUMENTS += ["resnet-train", "--resume", "auto"]
 
 
 def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
-    text = format_script(["recipe=mild"], ONE_NODE)
+    text = format_script(MILD)
     assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
     out, _ = start_script(tmp_path, text).communicate(timeout=10)
     assert out.splitlines() == [*SRUN_ARGUMENTS, "recipe=mild", "run.name=mild-41234", "gpus=4"]
-    text = format_script(["recipe=mild"], TWO_NODES)
+    text = format_script(MILD._replace(allocation=TWO_NODES))
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n" in text
     out, _ = start_script(tmp_path, text).communicate(timeout=10)
     assert out.splitlines() == [*SRUN_ARGUMENTS, "recipe=mild", "run.name=mild-41234"]
@@ -81,7 +82,7 @@ def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
 @pytest.mark.parametrize("recipe", STRANGE_NAMES)
 def test_script_quotes_names_and_arguments(recipe, tmp_path):
     arguments = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"]
-    text = format_script(arguments, ONE_NODE)
+    text = format_script(Job(make_title(recipe), arguments, ONE_NODE))
     process = start_script(tmp_path, text)
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
@@ -133,7 +134,10 @@ def test_script_passes_shellcheck(allocation):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE_NAMES)}
     for text in (
         format_array(runs, allocation, "4:00:00"),
-        *(format_script([f"recipe={name}", f"data={name}"], allocation) for name in STRANGE_NAMES),
+        *(
+            format_script(Job(make_title(name), [f"recipe={name}", f"data={name}"], allocation))
+            for name in STRANGE_NAMES
+        ),
     ):
         process = subprocess.run(
             ["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text
@@ -143,15 +147,17 @@ def test_script_passes_shellcheck(allocation):
 
 def test_script_names_the_folder_that_nodes_share():
     for script in (
-        format_script(["recipe=mild"], ONE_NODE),
+        format_script(MILD),
         format_array({"a": []}, ONE_NODE, "1:00"),
     ):
         assert "must have access to the folder of runs, run.root (default runs)." in script
 
 
 def test_script_for_cpus_requests_no_gpus():
-    assert "--gpus-per-node=4\n" in format_script(["recipe=mild"], ONE_NODE)
-    assert "--gpus-per-node" not in format_script(["recipe=mild"], Allocation(1, 4, is_cpu=True))
+    assert "--gpus-per-node=4\n" in format_script(MILD)
+    assert "--gpus-per-node" not in format_script(
+        Job("mild", ["recipe=mild"], Allocation(1, 4, is_cpu=True))
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ def test_parse_seconds_reads_time_limits_like_slurm(time, seconds):
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
 def test_stopped_job_saves_and_requeues(number, tmp_path):
-    process = start_script(tmp_path, format_script(["recipe=hot"], ONE_NODE), tenths=50)
+    process = start_script(tmp_path, format_script(MILD), tenths=50)
     process.stdout.readline()
     time.sleep(0.3)
     process.send_signal(number)
@@ -200,15 +206,13 @@ def test_stopped_array_task_requeues_alone(tmp_path):
 
 
 def test_failed_job_is_not_requeued(tmp_path):
-    out, _ = (
-        process := start_script(tmp_path, format_script(["recipe=hot"], ONE_NODE), code=1)
-    ).communicate(timeout=10)
+    out, _ = (process := start_script(tmp_path, format_script(MILD), code=1)).communicate(
+        timeout=10
+    )
     assert process.returncode == 1
     assert "requeue" not in out
 
 
 def test_slurm_signals_before_the_save_limit():
     assert NOTICE_SECONDS > SAVE_SECONDS
-    assert f"#SBATCH --signal=B:USR1@{NOTICE_SECONDS} " in format_script(
-        ["recipe=mild"], Allocation(1, 1)
-    )
+    assert f"#SBATCH --signal=B:USR1@{NOTICE_SECONDS} " in format_script(MILD)
