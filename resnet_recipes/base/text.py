@@ -168,8 +168,8 @@ def round_long_time(seconds: float, is_guess: bool = False) -> int:
     return unit * (round(number, -1) if number >= (10 if is_guess else 100) else number)
 
 
-def format_long_time(seconds: float, is_guess: bool = False) -> str:
+def format_long_time(seconds: float) -> str:
     """Format a duration roughly, as "11 weeks" or "100 seconds"."""
-    seconds = round_long_time(seconds, is_guess)
+    seconds = round_long_time(seconds)
     unit = next((unit for unit in _UNITS if seconds >= 2 * unit), 1)
     return format_count(seconds // unit, _UNITS[unit])
