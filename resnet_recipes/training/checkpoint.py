@@ -103,11 +103,10 @@ class Checkpoints:
         one failure is enough.
         """
         self._finish(training_continues=not is_last)
-        if step not in self._good:
-            copy = self._copy_to_host(state, "")
-            if torch.cuda.is_initialized():
-                torch.cuda.current_stream().synchronize()
-            self._pending = self._writer.submit(self._write, step, copy)
+        copy = self._copy_to_host(state, "")
+        if torch.cuda.is_initialized():
+            torch.cuda.current_stream().synchronize()
+        self._pending = self._writer.submit(self._write, step, copy)
         if wait:
             self.wait()
 

@@ -177,12 +177,14 @@ def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
     assert reopen(again).load_newest().step == step
 
 
-def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
-    flip_bit(get_file(checkpoints, 20), 700)
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_save_replaces_checkpoint_of_same_step(is_damaged, checkpoints):
+    if is_damaged:
+        flip_bit(get_file(checkpoints, 20), 700)
     again = reopen(checkpoints)
     again.load_newest()
-    again.save(20, make_state(20), wait=True)
-    assert is_identical(reopen(again).load_newest().state, make_state(20))
+    again.save(20, make_state(21), wait=True)
+    assert is_identical(reopen(again).load_newest().state, make_state(21))
 
 
 def test_reopened_checkpoints_delete_only_partial_saves(checkpoints):
