@@ -108,7 +108,7 @@ class Precision:
                     ),
                 )
             return  # occasional float16 overflows are expected; those steps were skipped
-        for number, loss in enumerate(losses, step - len(losses)):
+        for number, loss in enumerate(losses, step - len(losses) + 1):
             if not math.isfinite(loss):
                 statement = f"the loss is not a finite number at step {number}"
                 raise TrainingError(statement, NOT_FINITE_FIX)

@@ -101,13 +101,14 @@ def test_cpu_dtype_defaults_to_float32():
 def test_check_reports_first_step_of_non_finite_loss():
     precision = Precision(CPU, torch.float32, nn.Linear(1, 1))
     precision.check([1.0, 2.0], 20)
-    with pytest.raises(TrainingError, match=r"at step 19\n.*learning rate"):
+    with pytest.raises(TrainingError, match=r"at step 20\n.*learning rate"):
         precision.check([1.0, float("nan"), float("nan")], 21)
 
 
 def test_check_float16_stops_only_after_scale_collapse():
     precision = Precision(CPU, torch.float16, nn.Linear(1, 1))
     precision.scaler.scale(torch.ones(()))
+    precision.scaler.update(2.0**-10)
     precision.check([float("inf")], 1)
     precision.scaler.update(2.0**-12)
     for loss in (float("inf"), 0.7):  # all gradients may overflow while the losses are finite
