@@ -45,7 +45,7 @@ install_decoder_headers() {
         say "installing a compiler and the headers of libjpeg-turbo for the decoder ..."
         # shellcheck disable=SC2086
         { can_install_packages && apt_install $decoder; } ||
-            say "Skipping the native decoder: images load at about 40% of the speed. To install it:  sudo apt-get install $decoder"
+            say "Skipping the native decoder: images load at less than 40% of the speed. To install it:  sudo apt-get install $decoder"
     fi
 }
 
