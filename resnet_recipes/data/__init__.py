@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from resnet_recipes.augment import ImageAugment
 from resnet_recipes.base.errors import Command, Hint, Note, NotReadyError, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, do_nothing
 from resnet_recipes.data import remote, synthetic
-from resnet_recipes.data.base import Augment, Batching, DataConfig, DataFacts, normalize
+from resnet_recipes.data.base import Batching, DataConfig, DataFacts, normalize
 from resnet_recipes.data.beton.samples import Samples, make_quasi_random_order, open_samples
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.images import build_eval_pipeline, build_train_pipeline
@@ -121,7 +122,7 @@ def fetch(
 
 
 def open_train(
-    config: DataConfig, facts: DataFacts, batching: Batching, augment: Augment | None = None
+    config: DataConfig, facts: DataFacts, batching: Batching, augment: ImageAugment | None = None
 ) -> TrainLoader:
     """Open this rank's training images.
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -298,15 +298,6 @@ class RawBatch(NamedTuple):
     pixels: Tensor
     labels: Tensor  # int64 [N]
     soft_labels: Tensor | None = None  # float32 [N, K], a teacher's stored probabilities, if any
-
-
-#: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Defined here so that data
-#: does not import methods. With a method `sample_operations(image_size, generator)`, which returns
-#: a list of NativeOperation, it also runs in the native decoder, with the same pixels.
-Augment = Callable[..., object]
-
-#: One operation of the native decoder: a name from data.native.rows.OPERATIONS and its parameters.
-NativeOperation = tuple[str, tuple[float, ...]]
 
 
 def normalize(pixels: Tensor, mean: Mean = MEAN, std: Deviation = STD) -> Tensor:

@@ -13,9 +13,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from resnet_recipes.augment import ImageAugment
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import open_regular
-from resnet_recipes.data.base import SAMPLE_SIZE, Augment, Batching, DataConfig, DataFacts
+from resnet_recipes.data.base import SAMPLE_SIZE, Batching, DataConfig, DataFacts
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import choose_strata
@@ -106,7 +107,7 @@ class Sample(NamedTuple):
         return int(self.images * mean(3 * height * width for height, width in sizes))
 
     def crop_seconds(
-        self, config: DataConfig, augment: Augment | None, image_size: int
+        self, config: DataConfig, augment: ImageAugment | None, image_size: int
     ) -> CropSeconds:
         """Return the CPU time of a training crop. Raises TrainingError if an image is damaged.
 
@@ -120,7 +121,7 @@ class Sample(NamedTuple):
         return self.times[key]
 
     def _time_crops(
-        self, source: Source, config: DataConfig, augment: Augment | None
+        self, source: Source, config: DataConfig, augment: ImageAugment | None
     ) -> CropSeconds:
         name = f"resnet-recipes sample {os.getpid()}"
         batching = Batching(0, 1, _CROPS_AT_ONCE, 1, seed=0)
@@ -139,7 +140,7 @@ class Sample(NamedTuple):
         return CropSeconds(first if config.memory_pixels else min(others), min(others))
 
 
-def _get_typical_crop_seconds(config: DataConfig, augment: Augment | None) -> CropSeconds:
+def _get_typical_crop_seconds(config: DataConfig, augment: ImageAugment | None) -> CropSeconds:
     row = CROP_MILLISECONDS["Python" if find_decoder_fault() else "native"]
     more = AUGMENT_MILLISECONDS if augment else 0.0
     files, later, first = ((milliseconds + more) / 1000 for milliseconds in row)

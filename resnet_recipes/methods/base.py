@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
+from resnet_recipes.augment import ImageAugment
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Note, Problem
 from resnet_recipes.base.section import Section
@@ -36,10 +36,6 @@ EXCLUSIVE_HOOKS = frozenset({"loss", "gradient", "eval_weights"})
 
 #: Images per forward pass of a teacher; limits its memory.
 TEACHER_BATCH_SIZE = 128
-
-#: A function from one decoded RGB image and its random generator to an image of the same size. It
-#: runs in loader workers, so it must pickle.
-ImageAugment = Callable[[Image.Image, np.random.Generator], Image.Image]
 
 
 class Batch(NamedTuple):

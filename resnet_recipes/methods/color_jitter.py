@@ -6,8 +6,9 @@ from typing import Annotated
 
 import numpy as np
 
+from resnet_recipes.augment import ImageAugment
 from resnet_recipes.base.limits import Bounds, ZeroToOne
-from resnet_recipes.methods.base import ImageAugment, Method
+from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.image_ops import RandomOps, SampledOp
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resnet_recipes.methods.base import ImageAugment, Method
+from resnet_recipes.augment import ImageAugment
+from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.image_ops import RandomOps, SampledOp
 
 

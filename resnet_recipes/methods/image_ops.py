@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
+from resnet_recipes.augment import NativeOperation
+
 #: Operations whose value is a factor: 1 leaves the image unchanged.
 ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 
@@ -38,11 +40,7 @@ _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
 }
 
 
-#: A `NativeOperation` of data.base.
-_Native = tuple[str, tuple[float, ...]]
-
-
-def make_native_operation(name: str, value: float, image_size: int) -> _Native:
+def make_native_operation(name: str, value: float, image_size: int) -> NativeOperation:
     """Return the native decoder's equivalent of an operation, with the same pixels."""
     if name in _MATRICES:
         return "affine", _MATRICES[name](value, image_size)
@@ -117,7 +115,7 @@ class RandomOps:
             image = IMAGE_OPS[name](image, value)
         return image
 
-    def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[_Native]:
+    def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[NativeOperation]:
         """Return the operations for the native decoder."""
         return [
             make_native_operation(name, value, image_size)

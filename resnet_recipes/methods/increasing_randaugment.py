@@ -7,8 +7,9 @@ from typing import Annotated
 import numpy as np
 from PIL import Image, ImageOps
 
+from resnet_recipes.augment import ImageAugment
 from resnet_recipes.base.limits import Bounds, OneOf, ZeroToOne
-from resnet_recipes.methods.base import ImageAugment, Method
+from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.image_ops import IMAGE_OPS, MOVING
 
 #: ImageNet's mean color, which fills areas outside the image.

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import numpy as np
 
+from resnet_recipes.augment import ImageAugment
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Note
 from resnet_recipes.base.limits import Bounds, OneOf
-from resnet_recipes.methods.base import ImageAugment, Method
+from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, RandomOps, SampledOp
 
 _SAFE = tuple(name for name in RANDAUGMENT_OPS if name not in ENHANCERS)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
+from resnet_recipes.augment import ImageAugment, NativeOperation
 from resnet_recipes.base.errors import Change, Problem, Statement
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import (
@@ -18,7 +19,6 @@ from resnet_recipes.methods.base import (
     HOOKS,
     Batch,
     Compute,
-    ImageAugment,
     Method,
     Now,
 )
@@ -178,7 +178,7 @@ class _NativeChain(_Chain):
 
     augments: tuple[Any, ...]  # augmentations with a method sample_operations
 
-    def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[tuple]:
+    def sample_operations(self, image_size: int, rng: np.random.Generator) -> list[NativeOperation]:
         return [
             operation
             for augment in self.augments

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import torch
 
-from resnet_recipes.methods.base import ImageAugment, Method
+from resnet_recipes.augment import ImageAugment
+from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.image_ops import ENHANCERS, RandomOps, SampledOp
 
 

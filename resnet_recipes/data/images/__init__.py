@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from resnet_recipes.data.base import Augment, Batching, DataConfig
+from resnet_recipes.augment import ImageAugment
+from resnet_recipes.data.base import Batching, DataConfig
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.memory import ShrunkImages
 from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
@@ -16,7 +17,7 @@ from resnet_recipes.data.soft_labels import SoftLabelStorage
 
 
 def build_train_pipeline(
-    source: Source, config: DataConfig, batching: Batching, augment: Augment | None, name: str
+    source: Source, config: DataConfig, batching: Batching, augment: ImageAugment | None, name: str
 ) -> Pipeline:
     """Return a pipeline of random crops; `name` identifies shared images in memory."""
     capacity = Capacity.for_training(config, batching)

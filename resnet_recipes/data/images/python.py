@@ -8,13 +8,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from PIL import Image
 
+from resnet_recipes.augment import ImageAugment
 from resnet_recipes.base.errors import (
     BadTrainingImageError,
     BadValidationImageError,
     Fix,
     TrainingError,
 )
-from resnet_recipes.data.base import MEAN, Augment, Mean
+from resnet_recipes.data.base import MEAN, Mean
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resize_exactly
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
@@ -113,7 +114,7 @@ class TrainImages(PythonRows):
         self,
         source: Source,
         crop: TrainCrop,
-        augment: Augment | None = None,
+        augment: ImageAugment | None = None,
         reduce: bool = True,
     ):
         super().__init__(source)

@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 
-from resnet_recipes.data.base import NativeOperation
+from resnet_recipes.augment import NativeOperation
 
 SMALL = np.dtype(
     [  # the same image at half size, rounded up
