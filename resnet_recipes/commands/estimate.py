@@ -268,8 +268,7 @@ def print_candidates(arguments: Arguments, price: float | None, reach: float | N
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes", 1.0)]
     rows = [row | {"front": id(row) in front} for row in rows]
-    lines = _format_candidates(candidates, rows, budget, reach, settings)
-    show(arguments, rows, lines, rows)
+    show(arguments, rows, _format_candidates(candidates, rows, budget, reach, settings), rows)
     return ExitCode.DONE if rows or reach is None else ExitCode.NOT_READY
 
 
@@ -358,6 +357,8 @@ def _format_candidates(
         yield "* no other is more accurate in less time"
     elif rows:
         yield "Accuracy on these images is not known before a run."
+    if candidates.reason and len({row["recipe"] for row in rows}) > 1:
+        yield from wrap_text(f"{rows[0]['recipe']} is {candidates.reason}.", get_width())
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME ...` measures a recipe here"
     if budget and rows and candidates.untimed:

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import mean, median
@@ -130,10 +129,7 @@ def find_candidates(
     missing = {problem.key for problem in skipped.values() if problem.kind is Kind.MISSING}
     if errors and (len(skipped) == len(names) or "data.root" in missing):
         raise next(errors[name] for name in (*best, "mild", *names) if name in errors)
-    if min_top1_percent is not None:
-        candidates.sort(key=lambda option: option.estimate.max_minutes if option.estimate else inf)
-    elif candidates and "launch.budget" in candidates[0].plan.origin.settings:
-        candidates.sort(key=partial(_rank_by_accuracy, best))
+    _sort(candidates, [*best, *names], min_top1_percent is not None)
     for first in candidates[:1]:
         is_best = first.plan.recipe.name == best[0] if best else first.accuracy
         reason = reason if is_best else ""
@@ -141,11 +137,13 @@ def find_candidates(
     return Candidates(candidates, reason, best, skipped, untimed, weights_problems)
 
 
-def _rank_by_accuracy(best: Sequence[str], candidate: Candidate) -> tuple[float, int]:
-    """Return the sort key of a candidate: its accuracy, then the position of its recipe."""
-    accuracy = candidate.accuracy.top1 if candidate.accuracy else 0.0
-    name = candidate.plan.recipe.name
-    return -accuracy, best.index(name) if name in best else len(best)
+def _sort(candidates: list[Candidate], order: Sequence[str], by_time: bool) -> None:
+    """Sort candidates by time, or else by recipe and, with a budget, by accuracy."""
+    candidates.sort(key=lambda option: order.index(option.plan.recipe.name))
+    if by_time:
+        candidates.sort(key=lambda option: option.estimate.max_minutes if option.estimate else inf)
+    elif candidates and "launch.budget" in candidates[0].plan.origin.settings:
+        candidates.sort(key=lambda option: -option.accuracy.top1 if option.accuracy else 0.0)
 
 
 def _find_durations(

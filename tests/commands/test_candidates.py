@@ -252,6 +252,12 @@ def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_c
     assert " try: python3 -c" in output
 
 
+def test_candidates_start_with_the_recipe_for_the_images(small_images, run_command):
+    out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out
+    assert [line.split()[0] for line in out.splitlines()[1:4]] == ["small", "finetune", "mild"]
+    assert "\nsmall is best for images of 40 px.\n" in out
+
+
 def test_unreached_accuracy_suggests_the_recipe_for_the_images(small_images, run_command):
     out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES} --reach 76", 3).out
     command = f"resnet-train small {ON_OWN_IMAGES} stop_at_top1=76"
