@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from math import expm1
+from math import ceil, expm1
 from statistics import fmean, pvariance
 from typing import NamedTuple, Self
 
@@ -77,7 +77,7 @@ class PairedDifference(NamedTuple):
         Some seed noise is in both variances, so it is often too wide.
         """
         half = self._compute_margin()
-        return Confidence(self.points - half, self.points + half)
+        return Confidence(max(-100.0, self.points - half), min(100.0, self.points + half))
 
     def multiply_to_settle(self, quantity: str) -> float | None:
         """Return the factor on `quantity`, "images" or "seeds", that settles the comparison.
@@ -118,7 +118,7 @@ def describe_pair(pair: str, difference: PairedDifference) -> Iterator[str]:
         return
     yield "Not settled: they may be equally accurate."
     ways = [
-        f"{format_number(float(f'{times * getattr(difference, quantity):.2g}'))} {name}"
+        f"{format_number(float(f'{ceil(times * getattr(difference, quantity)):.2g}'))} {name}"
         for quantity, name in (("images", "images"), ("seeds", "seeds of each"))
         if (times := difference.multiply_to_settle(quantity))
     ]

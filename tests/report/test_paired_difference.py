@@ -1,11 +1,16 @@
 """Compare networks on the same images, against counts and textbook values."""
 
+import re
 from random import Random
 from statistics import stdev
 
 import pytest
 
-from resnet_recipes.report.paired_difference import PairedDifference, compute_accuracy_interval
+from resnet_recipes.report.paired_difference import (
+    PairedDifference,
+    compute_accuracy_interval,
+    describe_pair,
+)
 from resnet_recipes.run_folder.correct_images import CorrectImages
 
 
@@ -151,6 +156,17 @@ def test_paired_difference_settles_if_interval_excludes_zero():
     assert count_pairs(153, 2, 15).interval.high < 0
     low, high = count_pairs(153, 9, 3).interval
     assert low < 0 < high
+
+
+def test_paired_interval_has_possible_differences_only():
+    difference = PairedDifference(100, 30.0, image_variance=1.0, seed_variance=900.0, freedom=1)
+    assert difference.interval == (-100, 100)
+
+
+def test_paired_seeds_to_settle_are_a_whole_number():
+    difference = PairedDifference(100, 30.0, 1.0, seed_variance=120.0, freedom=1, seeds=2)
+    text = " ".join(describe_pair("A vs. B", difference))
+    assert re.search(r"About \d+ seeds of each would settle", text)
 
 
 def test_paired_images_to_settle_give_a_settled_difference():
