@@ -139,9 +139,9 @@ def _build_data_sections(
 
 def _identify_data(run: RunRecord) -> tuple[object, ...]:
     """Return a key that is equal for runs with comparable accuracies."""
-    facts = read_image_facts(run.folder)
     parts = read_settings(run.folder).get("data.fold", "").partition("/")[2]
-    return _name_data(run), parts or facts.get("eval_digest") or facts.get("train_examples")
+    digest = "" if parts else read_image_facts(run.folder).get("eval_digest")
+    return (digest,) if digest else (_name_data(run), parts or _count_images(run))
 
 
 def _name_data(run: RunRecord) -> str:
