@@ -125,9 +125,11 @@ def _build_data_sections(
         if run.extends
     ]
     front = charts.find_pareto(rows, "minutes")
-    head = _make_headline(runs, front, price, _judge_best(groups, titles))
+    ranked = [pair for pair in zip(groups, titles, strict=True) if pair[0].top1]
+    ranked.sort(key=lambda pair: (-mean(pair[0].top1), pair[0].mean("minutes") or 0.0))
+    head = _make_headline(runs, front, price, _judge_best(ranked))
     curves = describe_learning_curves(groups)
-    advice = _advise_next(runs)
+    advice = _advise_next(runs, [group for group, _ in ranked])
     yield replace(head, text=[*head.text, *ema_notes, *extension_notes, *curves, *advice])
     if len(rows) > 1 or (rows and published):
         figures = list(_make_figures(rows, published, price or 0.0, prefix))
@@ -189,22 +191,20 @@ def _iterate_facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
         yield f"{'All have' if len(runs) > 1 else 'Settings:'} {'  '.join(shared)}"
 
 
-def _advise_next(runs: Sequence[RunRecord]) -> Iterator[str]:
+def _advise_next(runs: Sequence[RunRecord], ranked: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield the commands that resume unfinished runs, and a command that uses the best run."""
     resumable = [run for run in runs if run.resumable]
     for run in resumable[:MAX_RESUMABLE]:
         yield f"Next: {run.resume} ({run.state} at {run.progress})"
     if len(resumable) > MAX_RESUMABLE:
         yield f"{len(resumable) - MAX_RESUMABLE} more runs can be resumed: resnet-recipes runs"
-    if finished_runs := [run for run in runs if run.state == "finished"]:
-        best = max(finished_runs, key=lambda run: (run.top1_percent or 0.0, -(run.minutes or 0.0)))
+    for group in ranked[:1]:
+        best = max(group.runs, key=lambda run: (run.state == "finished", run.top1_percent or 0.0))
         yield f"Next: resnet-recipes predict {shlex.quote(str(best.folder))} IMAGES"
 
 
-def _judge_best(groups: Sequence[SeedGroup], titles: Sequence[str]) -> Iterator[str]:
+def _judge_best(ranked: Sequence[tuple[SeedGroup, str]]) -> Iterator[str]:
     """Yield the groups as accurate as the best, and compare the best two on the same images."""
-    ranked = [pair for pair in zip(groups, titles, strict=True) if pair[0].top1]
-    ranked.sort(key=lambda pair: (-mean(pair[0].top1), pair[0].mean("minutes") or 0.0))
     ties = [title for group, title in ranked[1:] if mean(group.top1) == mean(ranked[0][0].top1)]
     if ties:
         yield f"Equally accurate: {', '.join(ties)}."

@@ -330,6 +330,24 @@ def test_report_advises_resuming_runs_and_judges_best_two(render_page):
     assert "2 more runs can be resumed: resnet-recipes runs" in text
 
 
+def test_report_joins_runs_on_the_same_images(render_page):
+    for root in ("/data/pets", "/copy/animals"):
+        folder = create_run_folder(RUNS, Path(root).name, config={"data": {"root": root}})
+        facts = {"train_examples": 90, "eval_examples": 9, "eval_digest": "same"}
+        (folder / "data.json").write_text(json.dumps(facts))
+    assert "<h2>2 datasets" not in render_page()
+
+
+def test_report_predicts_with_the_best_settings(render_page):
+    """The most accurate run has the worse settings."""
+    for name, lr, top1 in (("a", 1, 71.0), ("b", 1, 72.0), ("c", 2, 60.0), ("d", 2, 73.0)):
+        config = {"optimizer": {"lr": lr}}
+        create_run_folder(RUNS, name, top1=top1, config=config, image_count=5000)
+    text = render_page()
+    assert "Best: lr 1, 71.50% top-1 (mean of 2 runs)" in text
+    assert "Next: resnet-recipes predict runs/b IMAGES" in text
+
+
 def test_report_of_a_page_suggests_the_flag(run_command):
     message = run_command("resnet-recipes report runs my.html --price 3", 2).err
     assert "`my.html` is a page, not a run\n      use:   --out my.html" in message
