@@ -78,7 +78,8 @@ def run(arguments: Arguments, runs: list[RunRecord]) -> int:
         "results": _collect_results(runs),
     }
     groups = group_seeds(runs)
-    differences = dict(_compare_groups(dict(zip(runs, letters, strict=True)), groups))
+    by_run = dict(zip(runs, letters, strict=True))
+    differences = dict(_compare_groups(by_run, groups))
     values = {
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),
@@ -113,7 +114,7 @@ def run(arguments: Arguments, runs: list[RunRecord]) -> int:
     if _has_other_images(groups):
         lines += ["", *wrap_text(_NOT_COMPARABLE, get_width())]
     elif not unfinished or any(group.noise is not None for group in groups):
-        lines += ["", *_describe_seeds(groups)]
+        lines += ["", *_describe_seeds(by_run, groups)]
     if unfinished:
         lines += ["", *unfinished]
     changes = restore_epochs(tables["settings"], settings)
@@ -251,7 +252,7 @@ def _describe_unfinished(letters: Sequence[str], runs: Sequence[RunRecord]) -> I
             yield f"  resume: {escape_controls(run.resume)}"
 
 
-def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
+def _describe_seeds(letters: dict[RunRecord, str], groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield lines with the accuracy of each group, and how much it varies between seeds."""
     if all(group.noise is None for group in groups):
         yield from wrap_text(_NO_NOISE, get_width())
@@ -263,9 +264,9 @@ def _describe_seeds(groups: Sequence[SeedGroup]) -> Iterator[str]:
     for group in groups:
         if group.top1:
             noise = f" +- {group.noise:.2f}" if group.noise else ""
-            names = ", ".join(run.name for run in group.runs)
             over = "in each of" if group.noise == 0 else "over"
             over += f" {format_count(len(group.top1), 'run')}"
             time = format_or_dash(group.mean("minutes"), format_minutes)
-            text = f"top-1 {mean(group.top1):.2f}{noise}% {over}, {time} of training each: {names}"
-            yield from wrap_text(text, get_width())
+            text = f"top-1 {mean(group.top1):.2f}{noise}% {over}, {time} of training each"
+            names = ", ".join(letters[run] for run in group.runs)
+            yield from wrap_text(f"{names}: {text}", get_width())

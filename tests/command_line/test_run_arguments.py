@@ -138,7 +138,7 @@ def test_list_records_accepts_runs_and_folders(runs):
         ("watch last --once", "alpha: finished"),
         ("compare beta last", "A  runs/beta   recipe=mild\nB  runs/alpha  recipe=mild"),
         ("diff beta last", "\nseed     2  1\n"),
-        ("diff mild last", "\nmax_duration                                  90ep     4ep\n"),
+        ("diff mild last", "\nepochs                                        36       4\n"),
         ("runs last", "\nalpha"),
     ],
 )

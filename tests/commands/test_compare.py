@@ -48,8 +48,8 @@ def test_compare_reports_noise_of_seeds(compare):
     names += " " + create_seeds("b", 75, 1, optimizer={"lr": 1.0})
     message = compare(names)
     message = " ".join(message.split())
-    assert "top-1 70.10 +- 0.10% over 3 runs, 4:00 of training each: a0, a1, a2" in message
-    assert "top-1 75.00% over 1 run, 4:00 of training each: b0" in message
+    assert "A, B, C: top-1 70.10 +- 0.10% over 3 runs, 4:00 of training each" in message
+    assert "D: top-1 75.00% over 1 run, 4:00 of training each" in message
     groups = json.loads(compare(f"{names} --json"))["groups"]
     assert groups[0]["noise"] == pytest.approx(0.1)
 
@@ -126,7 +126,7 @@ def test_compare_prints_no_noise_of_equal_runs(compare):
     for seed in (1, 2):
         create_run_folder(Path(), f"equal{seed}", config={"seed": seed})
     message = " ".join(compare("./equal1 ./equal2").split())
-    assert "top-1 70.00% in each of 2 runs, 4:00 of training each: equal1, equal2" in message
+    assert "A, B: top-1 70.00% in each of 2 runs, 4:00 of training each" in message
     assert "+- 0.00" not in message
 
 
@@ -134,7 +134,7 @@ def test_compare_of_other_images_advises_no_seeds(compare):
     names = create_seeds("a", 70, 2)
     for run, digest in (("a0", "one"), ("a1", "two")):
         Path(run, "data.json").write_text(json.dumps({"eval_digest": digest}))
-    assert "over 2 runs, 4:00 of training each: a0, a1" in compare(names)  # a group, such as folds
+    assert "A, B: top-1 70.05 +- 0.07% over 2 runs" in compare(names)  # a group, such as folds
     create_run_folder(Path(), "other", config={"optimizer": {"lr": 1.0}})
     Path("other/data.json").write_text(json.dumps({"eval_digest": "three"}))
     message = compare(f"{names} ./other")

@@ -113,7 +113,7 @@ def test_software_and_failure_text_cannot_control_output(tmp_path, capsys):
     for folder in runs:
         packages = {HOSTILE: folder.name, "torch": f"{HOSTILE}{folder.name}"}
         (folder / "env.json").write_text(json.dumps({"packages": packages}))
-    assert "in each of 2 runs: \\x1b" in run_strange_text(["compare", *runs], capsys)
+    assert "B: \\x1b" in run_strange_text(["compare", *runs], capsys)
     failed = create_run_folder(tmp_path, f"{HOSTILE_NAME}3", state="failed", config=config)
     (failed / "exit.json").write_text(json.dumps({"code": 1, "message": HOSTILE}))
     assert "--resume" in run_strange_text(["runs", tmp_path], capsys)
