@@ -322,7 +322,7 @@ def test_stopped_or_failed_run_reports_it(tmp_path, train_here):
 def test_stopped_run_has_reason_and_no_summary(train_here):
     def record(process: RankProcess) -> int:
         process.on_record({"kind": "step"})
-        return process.interruption.exit_code if process.interruption.is_requested else 0
+        return process.interruption.exit_code if process.interruption.is_requested() else 0
 
     run = train_here(record, lambda record: True)
     assert run.stopped == "a callback asked for it"

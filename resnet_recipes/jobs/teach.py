@@ -151,7 +151,7 @@ def run_task(process: RankProcess) -> int:
         raise NotReadyError.at(plan.teachers[0].key, clause, Hint("run the same command again"))
     with show_progress(process, "storing the outputs of the teacher", "batches") as progress:
         plan = make_cycle(plan, task["cycle"])
-        if not write_soft_labels(plan, rank, arrays, progress, lambda: interruption.is_requested):
+        if not write_soft_labels(plan, rank, arrays, progress, interruption.is_requested):
             return interruption.exit_code
     distributed.leave_group()
     return ExitCode.DONE

@@ -1,6 +1,7 @@
 """Log, evaluate and save a run."""
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -29,14 +30,6 @@ from resnet_recipes.training.state import collect_state, compute_parameter_sum, 
 MIN_COMPILATION_SECONDS = 0.1
 
 
-class StopRequest(Protocol):
-    """Records a request to stop this process; see jobs.ranks.signals."""
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether a stop is requested."""
-
-
 class Heartbeat(Protocol):
     """Reports that this process is alive; see jobs.ranks.heartbeat."""
 
@@ -51,13 +44,13 @@ class RunReporter:
         self,
         run: Run,
         files: tuple[Recorder, Checkpoints] | None,
-        interruption: StopRequest,
+        is_stop_requested: Callable[[], bool],
         heartbeat: Heartbeat,
     ):
         self.run = run
         self.recorder: Recorder | None = files[0] if files else None
         self.checkpoints: Checkpoints | None = files[1] if files else None
-        self.interruption, self.heartbeat = interruption, heartbeat
+        self.is_stop_requested, self.heartbeat = is_stop_requested, heartbeat
         self._losses = torch.zeros(
             run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device
         )
@@ -65,9 +58,6 @@ class RunReporter:
         self._logged_seconds = run.clock.seconds()  # training seconds at the last log
         self._logged_wait = 0.0  # seconds of waiting for data until the last log
         self._compilation_seconds = 0.0  # seconds of compilation recorded so far
-
-    def is_stop_requested(self) -> bool:
-        return self.interruption.is_requested
 
     def step(self, done: int, losses: Tensor) -> None:
         """Record a completed step and its examples' losses; does not wait for the device."""

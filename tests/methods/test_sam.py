@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.methods.sam import SAM
-from resnet_recipes.training.loop import train
-from resnet_recipes.training.reporter import RunReporter
+from resnet_recipes.training.loop import StepReporter, train
 from resnet_recipes.training.run import Run
 from tests.methods.inputs import make_now
 from tests.shared.checks import is_identical
@@ -110,7 +109,7 @@ def train_run(run: Run, bad: int) -> list[StepState]:
         )
         states.append(after)
 
-    reporter = Mock(spec=RunReporter, **{"is_stop_requested.return_value": False})
+    reporter = Mock(spec=StepReporter, **{"is_stop_requested.return_value": False})
     reporter.step.side_effect = note
     run.model.conv1.register_forward_hook(spoil)
     # no gradient of a small run overflows at this loss scale

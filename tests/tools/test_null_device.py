@@ -133,8 +133,7 @@ from unittest.mock import Mock, patch
 from null_device import record
 from step import make_run
 from resnet_recipes.training import graphs
-from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.loop import train
+from resnet_recipes.training.loop import StepReporter, train
 gc.collect()  # runs of other scripts
 torch.cuda.empty_cache()
 torch.cuda.reset_peak_memory_stats()
@@ -142,7 +141,7 @@ run = make_run("mild", ["model.name=resnet18"])
 run.notes.listen(print)
 needed, all_of_it = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
 torch.cuda.set_per_process_memory_fraction(1.5 * needed / all_of_it)
-reporter, sizes = Mock(spec=RunReporter), run.plan.image_sizes
+reporter, sizes = Mock(spec=StepReporter), run.plan.image_sizes
 for side in (88, 136, 172, 176, 88):
     reporter.is_stop_requested.side_effect = [False, False, True]
     with record() as entries, patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
@@ -190,10 +189,9 @@ COMPILED = """
 import torch
 from unittest.mock import Mock
 from step import make_run
-from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.loop import train
+from resnet_recipes.training.loop import StepReporter, train
 run = make_run("mild", ["precision.compile=true", "model.name=resnet18"])
-reporter = Mock(spec=RunReporter)
+reporter = Mock(spec=StepReporter)
 reporter.is_stop_requested.return_value = True
 sizes = run.plan.image_sizes
 for size in set(sizes):

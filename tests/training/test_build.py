@@ -14,13 +14,12 @@ from torch import Tensor, nn
 from resnet_recipes import ops
 from resnet_recipes.data import synthetic
 from resnet_recipes.data.images.python import TrainImages
-from resnet_recipes.jobs.ranks.signals import Interruption
 from resnet_recipes.methods import ORDER
 from resnet_recipes.network.fuse import FusedBatchNorm2d
 from resnet_recipes.training.build import choose_searched_sizes
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.gradient import GradientComputer
-from resnet_recipes.training.loop import train
+from resnet_recipes.training.loop import StepReporter, train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from tests.data.loaders import requires_decoder
@@ -79,7 +78,7 @@ def test_build_with_all_methods_keeps_channels_last(make_run):
     )
     seen = []
     run.model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    train(run, Mock(spec=RunReporter))
+    train(run, Mock(spec=StepReporter))
     assert [images.shape for images in seen] == [(16, 3, 16, 16)]
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
 
@@ -207,5 +206,5 @@ def test_evaluation_never_searches_for_algorithms(make_run):
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append(torch.backends.cudnn.benchmark)
     )
-    RunReporter(run, None, Interruption(), Mock()).evaluate(1)
+    RunReporter(run, None, Mock(return_value=False), Mock()).evaluate(1)
     assert set(seen) == {False}

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.jobs.ranks.signals import Interruption
 from resnet_recipes.methods.base import Now
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
 from tests.shared.checks import is_identical
+
+NEVER = Mock(return_value=False)  # answers whether a stop is requested
 
 
 @pytest.mark.parametrize("name", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
@@ -22,7 +23,7 @@ from tests.shared.checks import is_identical
 def test_save_rejects_non_finite_model(name, value, make_run, tmp_path):
     run = make_run()
     checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
-    reporter = RunReporter(run, (Mock(), checkpoints), Interruption(), Mock())
+    reporter = RunReporter(run, (Mock(), checkpoints), NEVER, Mock())
     reporter.save(1)
     tensor = run.model.state_dict()[name]
     tensor[(0,) * tensor.dim()] = value
@@ -41,7 +42,7 @@ def test_saved_statistics_come_from_rank_0(make_run, tmp_path, monkeypatch):
     monkeypatch.setattr(
         reporter, "broadcast_statistics", lambda model: model.bn1.running_mean.fill_(7)
     )
-    RunReporter(run, (Mock(), checkpoints), Interruption(), Mock()).save(1)
+    RunReporter(run, (Mock(), checkpoints), NEVER, Mock()).save(1)
     checkpoints.wait()
     assert set(checkpoints.load_newest().state["model"]["bn1.running_mean"].tolist()) == {7}
 
@@ -50,7 +51,7 @@ def test_interval_without_finite_loss_logs_nan(make_run):
     run = make_run("precision.dtype=fp16")
     run.precision.check = lambda *_: None
     recorder = Mock()
-    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
+    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
     for losses, logged in (([float("inf"), 2.0], 2.0), ([float("inf")] * 2, float("nan"))):
         for done, loss in enumerate(losses, 1):
             reporter.step(done, torch.tensor([loss]))
@@ -62,7 +63,7 @@ def test_record_has_lr_and_size_of_last_step(make_run):
     run = make_run("schedule.warmup=4ba methods.progressive_resizing.delay=0.2dur")
     recorder = Mock()
     end = run.plan.steps_per_epoch
-    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
+    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
     reporter.step(end, torch.tensor([1.0]))
     for done in (2, end):  # within the warm-up, and at the end of the first size
         reporter.log(done, Mock(waited=0.0))
@@ -76,7 +77,7 @@ def test_speed_counts_images_of_every_step(make_run):
     recorder = Mock()
     run = make_run("log.interval=3ba")
     run.clock = Mock(**{"seconds.side_effect": [10.0, 16.0]})
-    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
+    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
     for done in (1, 2, 3):
         reporter.step(done, torch.tensor([1.0]))
     reporter.log(3, Mock(waited=0.0))
@@ -88,7 +89,7 @@ def test_compilation_is_recorded_from_a_tenth_second(make_run):
     recorder = Mock()
     run = make_run()
     run.compilation = Mock(**{"seconds.side_effect": [0.0625, 0.125, 0.1875, 0.25]})
-    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
+    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
     for done in (1, 2, 3, 4):
         reporter.step(done, torch.tensor([1.0]))
         reporter.log(done, Mock(waited=0.0))
@@ -101,7 +102,7 @@ def test_compilation_is_recorded_from_a_tenth_second(make_run):
 def test_data_wait_share_covers_only_its_interval(make_run):
     recorder = Mock()
     run = make_run()
-    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
+    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
     for done, waited in ((1, 1000.0), (2, 1000.0)):
         reporter.step(done, torch.tensor([1.0]))
         reporter.log(done, Mock(waited=waited))
@@ -115,21 +116,9 @@ def test_best_weights_with_ema_are_its_average(make_run):
     with torch.no_grad():
         for parameter in run.model.parameters():
             parameter.add_(1.0)
-    RunReporter(run, None, Interruption(), Mock()).evaluate(1)
+    RunReporter(run, None, NEVER, Mock()).evaluate(1)
     assert run.best.step == 1
     assert is_identical(run.best.weights, average)
-
-
-class DelayedStopRequest:
-    """A stop request that is set from the `reads`-th read on."""
-
-    def __init__(self, reads: int):
-        self.left = reads
-
-    @property
-    def is_requested(self) -> bool:
-        self.left -= 1
-        return self.left <= 0
 
 
 def test_stop_request_discards_evaluation_until_repeated(make_run):
@@ -138,12 +127,13 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
     batches = len(list(run.eval_data.batches()))
     assert batches > 1
     for reads in range(1, 2 * batches + 1):  # batches with EMA weights, then with raw weights
-        RunReporter(run, (recorder, Mock()), DelayedStopRequest(reads), Mock()).evaluate(1)
+        answers = Mock(side_effect=[False] * (reads - 1) + [True] * 2 * batches)
+        RunReporter(run, (recorder, Mock()), answers, Mock()).evaluate(1)
         assert (run.has_pending_evaluation, run.best.evaluations) == (True, 0)
         assert run.model.training
     assert not recorder.log_evaluation.called
     assert not recorder.write_correct_images.called
-    RunReporter(run, (recorder, Mock()), Interruption(), Mock()).evaluate(1)
+    RunReporter(run, (recorder, Mock()), NEVER, Mock()).evaluate(1)
     assert (run.has_pending_evaluation, run.best.evaluations) == (False, 1)
     recorder.log_evaluation.assert_called_once()
     (images,) = recorder.write_correct_images.call_args[0]
@@ -157,7 +147,7 @@ def test_evaluation_shows_images_of_every_rank(make_run):
     run.rank = replace(run.rank, world_size=2)
     run.eval_data = Mock(examples=5)
     for images in (0, 2, 3):
-        RunReporter(run, (recorder, Mock()), Interruption(), Mock())._show_evaluating(7, images)
+        RunReporter(run, (recorder, Mock()), NEVER, Mock())._show_evaluating(7, images)
     calls = [call.args for call in recorder.console.show_evaluating.call_args_list]
     assert calls == [(7, 0, 5), (7, 4, 5), (7, 5, 5)]
 
@@ -171,6 +161,6 @@ def test_correct_images_cover_images_of_every_rank(make_run, monkeypatch):
     others = torch.tensor([1, 0, 0, 0, 1], dtype=torch.int32)
     monkeypatch.setattr(reporter, "sum_over_ranks", lambda flags: flags + others)
     batches = [torch.tensor([False]), torch.tensor([True])]
-    RunReporter(run, (recorder, Mock()), Interruption(), Mock())._write_correct_images(batches)
+    RunReporter(run, (recorder, Mock()), NEVER, Mock())._write_correct_images(batches)
     (hits,) = recorder.write_correct_images.call_args[0]
     assert hits == (run.plan.facts.eval_digest, "10011")

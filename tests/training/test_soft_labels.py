@@ -26,8 +26,7 @@ from resnet_recipes.planning.teachers import describe_file, describe_images, mak
 from resnet_recipes.run_folder import TASK
 from resnet_recipes.training.build import build, open_rank_images
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.loop import train
-from resnet_recipes.training.reporter import RunReporter
+from resnet_recipes.training.loop import StepReporter, train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.soft_labels import write_soft_labels
 from resnet_recipes.training.state import collect_state, compute_parameter_sum, restore
@@ -116,7 +115,7 @@ def store_outputs(make_teacher_arguments: Callable, tmp_path: Path) -> Callable[
 
 
 def train_and_digest(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:
-    reporter = Mock(spec=RunReporter)
+    reporter = Mock(spec=StepReporter)
     reporter.is_stop_requested.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
     train(run, reporter, first)
     return compute_parameter_sum(run.model)

@@ -28,8 +28,7 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training import build as building
 from resnet_recipes.training.distributed import read_rank
-from resnet_recipes.training.loop import train
-from resnet_recipes.training.reporter import RunReporter
+from resnet_recipes.training.loop import StepReporter, train
 from resnet_recipes.training.run import Run
 
 T = TypeVar("T")
@@ -122,7 +121,7 @@ def measure_cpu_ms(run: Run) -> float:
 
 def observe_steps(run: Run, observe: Callable[[], T]) -> list[T]:
     """Take steps, and return the observation after each."""
-    reporter = Mock(spec=RunReporter)
+    reporter = Mock(spec=StepReporter)
     observations = []
     reporter.is_stop_requested.side_effect = lambda: len(observations) > STEPS
     reporter.step.side_effect = lambda done, loss: observations.append(observe())

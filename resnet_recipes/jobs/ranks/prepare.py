@@ -77,7 +77,7 @@ def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataC
     Remote images are fetched once for all ranks of a machine.
     """
     with show_progress(process, f"fetching {config.root}", "MB") as progress:
-        local = data.fetch(config, progress, lambda: process.interruption.is_requested)
+        local = data.fetch(config, progress, process.interruption.is_requested)
     if local is not None and local is not config:
         for _ in Rendezvous.for_topic("images", rank).await_all():
             process.heartbeat.beat(0, "start")

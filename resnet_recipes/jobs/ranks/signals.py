@@ -73,7 +73,6 @@ class Interruption:
         for number in list_signals():
             signal.signal(number, lambda number, _: self.receive(number))
 
-    @property
     def is_requested(self) -> bool:
         """Whether a stop is requested; cheap enough for every step."""
         if not self._code and time.monotonic() >= self._deadline:

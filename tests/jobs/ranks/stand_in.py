@@ -31,7 +31,7 @@ def run_task(process: RankProcess) -> int:
         process.heartbeat.beat(step + 1, "train")
         if step == 20:
             misbehave(behavior, process)
-        if process.interruption.is_requested:
+        if process.interruption.is_requested():
             if behavior in ("finish-at-signal", "preempted-at-signal"):
                 return 0 if behavior == "finish-at-signal" else ExitCode.PREEMPTED
             time.sleep(0.7 if behavior == "slow-to-save" else 0)

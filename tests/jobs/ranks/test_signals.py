@@ -27,9 +27,9 @@ def interruption() -> Iterator[Interruption]:
     ("name", "code"), [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGHUP", 75), ("SIGINT", 130)]
 )
 def test_signal_requests_stop_with_its_exit_code(name, code, interruption):
-    assert not interruption.is_requested
+    assert not interruption.is_requested()
     os.kill(os.getpid(), signal.Signals[name])
-    assert (interruption.is_requested, interruption.exit_code) == (True, code)
+    assert (interruption.is_requested(), interruption.exit_code) == (True, code)
     assert interruption.reason == ("Ctrl-C" if name == "SIGINT" else name)
 
 
@@ -39,14 +39,14 @@ def test_signal_ignored_at_start_stays_ignored():
         interruption = Interruption()
         interruption.install()
         os.kill(os.getpid(), signal.SIGHUP)
-        assert not interruption.is_requested
+        assert not interruption.is_requested()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
 def test_interruption_without_signal_has_preempted_code(interruption):
-    assert (interruption.is_requested, interruption.exit_code) == (False, 75)
+    assert (interruption.is_requested(), interruption.exit_code) == (False, 75)
 
 
 def test_immediately_repeated_request_counts_once(interruption, monkeypatch):
@@ -78,9 +78,9 @@ def test_limit_stops_a_run_before_max_wall(max_wall, stops_after, monkeypatch):
     limited = Interruption()
     limited.limit(max_wall, started_at=900.0)
     now = 900.0 + stops_after - 1
-    assert not limited.is_requested
+    assert not limited.is_requested()
     now = 900.0 + stops_after
-    assert (limited.is_requested, limited.exit_code) == (True, 75)
+    assert (limited.is_requested(), limited.exit_code) == (True, 75)
     assert max_wall in limited.reason
 
 
@@ -88,4 +88,4 @@ def test_interruption_without_limit_is_not_requested(monkeypatch):
     unlimited = Interruption()
     unlimited.limit("", started_at=0.0)
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)
-    assert not unlimited.is_requested
+    assert not unlimited.is_requested()
