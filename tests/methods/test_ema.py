@@ -100,7 +100,7 @@ def test_ema_updates_weights_in_place():
     assert {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()} == addresses
 
 
-def test_loaded_ema_continues_bit_identical():
+def test_loaded_ema_continues_bit_identically():
     ema = EMA("2ba", "1ba")
     resumed = EMA("2ba", "1ba")
     model = make_averaged_network(ema).to(memory_format=torch.channels_last)

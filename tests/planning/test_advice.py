@@ -43,7 +43,7 @@ hot epochs=179 | recipe=medium
 hot epochs=18 | recipe=mild
 hot epochs=180 | methods.sam.interval=5 is slower than methods.sam.interval=10
 mild max_duration=900ba ssr=1 schedule.warmup=1ba | updated every 20 steps) for a run of 900
-mild epochs=16 methods.ema.update_interval=2000ba | every 2,000 steps) for a run of 10,000
+mild epochs=16 methods.ema.update_interval=2000ba | weights will lag\\nmethods.ema.half_life=200ba
 mild methods.ema.update_interval=500ba | little more than the latest weights
 mild epochs=3 schedule.warmup=0.1dur | (148 of 176 pixels in the last epoch)\\nepochs=5
 mild bs=204800 gpus=1 | has only 6 steps; a smaller batch gives more\\nbs=19200 lr=19.2

@@ -134,13 +134,16 @@ def test_store_separates_attempts_unless_each_has_its_own(is_new, meets, monkeyp
     assert stores[1].check(["key"]) == meets
 
 
-def test_parameter_sum_changes_with_one_bit():
+def test_parameter_sum_changes_with_a_bit_or_order():
     torch.manual_seed(0)
     model = nn.Linear(64, 64)
     before = compute_parameter_sum(model)
     with torch.no_grad():
         model.weight.view(torch.int32)[17, 3] ^= 1
     assert not torch.equal(compute_parameter_sum(model), before)
+    pair = nn.Sequential(nn.Linear(2, 1, bias=False), nn.Linear(2, 1, bias=False))
+    swapped = nn.Sequential(*reversed(pair))
+    assert not torch.equal(compute_parameter_sum(swapped), compute_parameter_sum(pair))
 
 
 def agree_without_blur(process: RankProcess) -> tuple[list[str], tuple[str, ...]]:

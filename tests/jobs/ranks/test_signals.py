@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from resnet_recipes.jobs.ranks import signals as module
 from resnet_recipes.jobs.ranks.signals import Interruption
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
@@ -52,17 +51,21 @@ def test_interruption_without_signal_has_preempted_code(interruption):
 def test_immediately_repeated_request_counts_once(interruption, monkeypatch):
     exits = []
     monkeypatch.setattr(os, "_exit", exits.append)
+    now = 1.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
         os.kill(os.getpid(), number)
+        now += 0.6
     assert (interruption.exit_code, exits) == (130, [])
 
 
 def test_second_ctrl_c_ends_the_process_immediately(interruption, monkeypatch):
-    monkeypatch.setattr(module, "_SAME_REQUEST_SECONDS", 0.01)
+    now = 1.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     child = os.fork()
     if child == 0:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.05)
+        now = 3.1
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
         os._exit(0)
