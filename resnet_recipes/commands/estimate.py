@@ -95,10 +95,8 @@ def check(arguments: Arguments) -> tuple[float | None, int, float | None]:
             fix = "" if has_recipe(arguments) else "recipe=mild"
             raise RecipeError.of(unused[-1], None, clause, fix, Kind.UNUSED)
     budget, reach = (arguments.flags.get(flag, "") for flag in ("--within", "--reach"))
-    accuracy = reach.removesuffix("%") if "--reach" in arguments else "100"
     with errors:
-        if not (accuracy.replace(".", "", 1).isdecimal() and 1 <= float(accuracy) <= 100):
-            raise RecipeError.of("--reach", reach, "must be a percentage up to 100", "--reach 78")
+        accuracy = _read_reach(reach) if "--reach" in arguments else None
     with errors:
         launch = LaunchConfig(budget=budget, price=1.0)  # the price is checked later
         problems = [_name_flags(problem.under("launch"), budget) for problem in launch.problems()]
@@ -110,7 +108,15 @@ def check(arguments: Arguments) -> tuple[float | None, int, float | None]:
             problems.append(Problem(flag, value, text, Hint("remove one of them")))
         RecipeError.raise_if_any(problems)
     errors.raise_if_any()
-    return price, int(sample), float(accuracy) if reach else None
+    return price, int(sample), accuracy
+
+
+def _read_reach(text: str) -> float:
+    """Return the percentage in `text`; raises RecipeError if it is none."""
+    number = text.removesuffix("%")
+    if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
+        raise RecipeError.of("--reach", text, "must be a percentage up to 100", "--reach 78")
+    return float(number)
 
 
 def _measures(arguments: Arguments) -> bool:
