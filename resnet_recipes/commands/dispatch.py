@@ -148,8 +148,8 @@ def _parse_and_check(name: str, argv: Sequence[str]) -> tuple[Arguments, tuple[A
 def _find_flag_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield the problems of flags of `resnet-train` that need another flag."""
     if "--parallel" in arguments and "-m" not in arguments:
-        clause = "works only with a sweep"
-        yield Problem("--parallel", arguments.flags["--parallel"], clause, "-m")
+        number = arguments.flags["--parallel"]
+        yield Problem("--parallel", number, "works only with a sweep", f"-m --parallel {number}")
     if "--json" in arguments and _choose_module(arguments) == "train":
         if others := sorted({"--cfg", "--check"} & arguments.flags.keys()):
             yield Problem("--json", None, f"cannot be used with {others[0]}", kind=Kind.UNUSED)

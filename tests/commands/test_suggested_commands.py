@@ -18,6 +18,8 @@ SETTINGS = parse_rows(
 --fast-dev-run | --check
 -v | --verbose
 -m seed=1,2 --n_jobs 2 | --parallel 2
+-m seed=1,2 --jobs 2 | --parallel 2
+--jobs 2 | -m --parallel 2
 -m seed=1,2 --num_parallel 2 | --parallel 2
 --resume | resnet-train --resume last
 resume=true | --resume last
