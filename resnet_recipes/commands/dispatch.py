@@ -7,7 +7,7 @@ from typing import Any
 
 from resnet_recipes import __version__
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Command, ExitCode, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Command, ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.suggestions import make_unknown_problem
 from resnet_recipes.command_line.arguments import Arguments, parse_arguments
@@ -107,8 +107,9 @@ def run(argv: Sequence[str]) -> int:
     usage = get_usage(name)
     if words := move_run_first(usage, rest):
         clause = "is not a setting here; the run comes first"
-        fix = Command.of("resnet-recipes", name, *words)
-        raise RecipeError.of(rest[0], None, clause, fix)
+        problems = _list_problems(name, words)
+        advice = Hint(usage.line) if problems else Command.of("resnet-recipes", name, *words)
+        raise RecipeError([Problem(rest[0], None, clause, advice), *problems])
     if {"--help", "-h"} & set(rest):
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
@@ -191,9 +192,7 @@ def _list_problems(name: str, argv: list[str]) -> list[Problem]:
     errors = ErrorCollector()
     check = partial(_check_other_settings, name, argv)
     with errors:
-        arguments = parse_arguments(argv, get_usage(name), check_settings=check)
-        if name == "train":
-            check(arguments)
+        check(parse_arguments(argv, get_usage(name), check_settings=check))
     return errors.problems
 
 
