@@ -164,7 +164,7 @@ def _separate_flags(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mist
                 if flag in usage.placeholders:
                     flags[flag] = flags.get(flag) or " ".join(words)
             else:
-                positional.append(format_setting(name, values))
+                positional.append(format_setting(name, values, usage))
                 mistakes.settings[positional[-1]] = typed
         elif usage.placeholders[name]:
             is_next = not equals and ahead and not re.match("-[^0-9.]", ahead[0])

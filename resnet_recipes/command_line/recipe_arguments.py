@@ -19,7 +19,6 @@ from resnet_recipes.base.errors import (
     Statement,
 )
 from resnet_recipes.base.model_config import NETWORKS
-from resnet_recipes.base.suggestions import find_misspelled
 from resnet_recipes.command_line.arguments import (
     BUDGET_KEYS,
     DATA_KEYS,
@@ -230,7 +229,7 @@ def _explain_missing(
             names, reason = rank_recipes(facts, find_typical_size(config, facts))
             if names:
                 command = format_command(arguments.command, [names[0], *changes], arguments)
-                hint = Hint(f"{names[0]} is {reason}")
+                hint = Hint(f"recipe={names[0]} is {reason}")
                 fix = (f"recipe={names[0]}" if problems else command, hint)
         if problems and not fix:
             fix = "recipe=finetune"
@@ -281,8 +280,8 @@ def _add_other_problems(error: RecipeError, arguments: Arguments) -> RecipeError
         return error  # nothing else can be wrong
     typed = get_value(arguments.positional, "recipe")
     readable = Library(arguments.recipes).list_readable_names()
-    likely = [argument for argument in (typed, *settings) if argument in readable]
-    recipe = [*likely, find_misspelled(typed, readable) or "mild"][0]
+    words = [word for problem in error.problems for fix in problem.fixes for word in fix.split()]
+    recipe = next((word for word in (typed, *settings, *words) if word in readable), "mild")
     flags = {**arguments.flags, "-m": ""} if "," in typed else arguments.flags
     complete = replace(arguments, positional=[f"recipe={recipe}", *changes], flags=flags)
     return add_setting_problems(error, complete)

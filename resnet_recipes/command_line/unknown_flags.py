@@ -26,6 +26,9 @@ from resnet_recipes.base.suggestions import (
 from resnet_recipes.command_line.usage import Usage
 from resnet_recipes.jobs.lookup import LIST, list_choices
 
+#: Settings without a section.
+KNOWN = (*SHORT_NAMES, "max_duration", "optimizer", "recipe", "schedule", "seed")
+
 WRITTEN = Statement("settings are written key=value")
 
 
@@ -72,10 +75,10 @@ def explain_flag(
     if not fix and not (has_settings and translate(flag, value)):
         fix = _find_similar_flag(flag, value, usage)
     may_be_setting = "--network" in usage.placeholders and to_key(flag) in TRANSLATIONS
+    unknown = Problem(typed, None, "unknown flag", fix, kind=Kind.UNKNOWN)
     if fix or not (usage.settings or may_be_setting):
-        valid = () if fix else (*usage.placeholders, "--help")
-        return Problem(typed, None, "unknown flag", fix, valid, Kind.UNKNOWN)
-    return _explain_foreign(flag, values, usage)
+        return unknown._replace(valid=() if fix else (*usage.placeholders, "--help"))
+    return _explain_foreign(unknown, to_key(flag), ",".join(values), usage)
 
 
 def _translate_job_flag(flag: str, value: str, usage: Usage, argv: Sequence[str]) -> Fix:
@@ -130,30 +133,25 @@ def _find_similar_flag(flag: str, value: str, usage: Usage) -> str:
     return near and f"{near} {argument}".strip()
 
 
-def _explain_foreign(flag: str, values: Sequence[str], usage: Usage) -> Problem | None:
+def _explain_foreign(unknown: Problem, key: str, value: str, usage: Usage) -> Problem | None:
     """Return a problem with the meaning of another tool's flag.
 
     None if only composing the recipe can check its value.
     """
-    key = to_key(flag)
-    value = ",".join(values)
     template = TRANSLATIONS.get(key, Translation(("recipe={}",)))
-    is_number = value.replace(".", "", 1).isdecimal()
-    is_safe = is_number and template.text.removesuffix("={}") in (*SHORT_NAMES, "seed")
     is_flag = any(word in usage.placeholders for word in template.words[:1])
-    if not usage.takes_recipe or (template.takes_value and not (is_safe or is_flag)):
+    if not usage.takes_recipe or (template.takes_value and not is_flag):
         return None
-    typed = " ".join([flag, *values]).strip()
     translation = translate(key, value)
-    unknown = Problem(typed, None, "unknown flag", kind=Kind.UNKNOWN)
     return translation and apply_translation(unknown, translation)
 
 
-def format_setting(flag: str, values: Sequence[str]) -> str:
+def format_setting(flag: str, values: Sequence[str], usage: Usage) -> str:
     """Return the setting that an unknown flag means."""
     key = to_key(flag)
-    meant = TRANSLATIONS[key].text.removesuffix("={}") if key in TRANSLATIONS else key
-    return f"{meant if meant in ('recipe', 'data') else key}={','.join(values)}"
+    text = TRANSLATIONS[key].text if key in TRANSLATIONS else ""
+    form = r"(?!model\.weights)[\w.]+={}" if usage.takes_recipe else "data={}"
+    return (text if re.fullmatch(form, text) else f"{key}={{}}").format(",".join(values))
 
 
 def explain_settings(
@@ -184,8 +182,6 @@ def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
     if kind is Kind.UNKNOWN and not (valid and usage.takes_recipe) and {*fix} <= {SETTINGS_HELP}:
         fix = ()  # nothing is similar
         valid = (*usage.placeholders, "--help")
-    elif advice:
-        valid = ()
     if kind is Kind.UNKNOWN or problem.fixes:
         kind, clause = Kind.UNKNOWN, "unknown flag"
     elif kind is not Kind.UNUSED:
@@ -211,21 +207,22 @@ def _adapt_fix(fix: str, usage: Usage) -> str:
 
 def _suggest_setting(argument: str, flag: str, usage: Usage) -> Problem:
     """Return the problem that a flag is unknown, with the setting that it may mean."""
-    fix: Fix = Hint(f"{argument}VALUE") if argument.endswith("=") else shlex.quote(argument)
-    _, key, *_ = list_keys(argument)
+    fix = Hint(f"{argument}VALUE") if argument.endswith("=") else shlex.quote(argument)
+    translation = TRANSLATIONS.get(to_key(re.split("[ =]", flag)[0]), Translation(()))
+    name = argument.partition("=")[0]
     has_settings = usage.takes_recipe or usage.opens_network
     # the settings of a run that does not exist were not checked
-    short_keys = [key for name in SHORT_NAMES for key in list_keys(name)]
-    is_known = not has_settings or "." in key or key in (*short_keys, "recipe", "seed")
+    is_known = not has_settings or "." in name or name in KNOWN
     valid = () if is_known else (*usage.placeholders, "--help")
-    return Problem(flag, None, "unknown flag", fix if is_known else (), valid, Kind.UNKNOWN)
+    advice = (fix, Hint(translation.note)) if is_known else ()
+    return Problem(flag, None, "unknown flag", advice, valid, Kind.UNKNOWN)
 
 
 def is_argument(key: str, usage: Usage) -> bool:
     """Return whether a foreign flag means an argument: RUN, its images, SRC or DST."""
     is_target = key in FLAGS and "--out" in FLAGS[key].words
     if "DST" in usage.line:
-        return is_target or key in IMAGE_FLAGS or format_setting(key, []) == "data="
+        return is_target or key in IMAGE_FLAGS or format_setting(key, [], usage) == "data="
     names = RUN_FLAGS if usage.opens_network else ARGUMENT_FLAGS
     takes_run = usage.opens_network or ("RUN" in usage.line and not usage.settings)
     return (takes_run and key in names) or (usage.takes_images and key in IMAGE_FLAGS)

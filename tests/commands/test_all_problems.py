@@ -89,6 +89,19 @@ $ resnet-train train --data-path images
   unknown command train
   unknown flag --data-path images; did you mean data=images?
   recipe is missing
+$ resnet-train images --model resnet18 --epochs 3 --opt adamw lr=-1
+  unknown flag --model resnet18; did you mean model.name=resnet18?
+  unknown flag --epochs 3; did you mean epochs=3?
+  unknown flag --opt adamw; did you mean optimizer=adamw?
+  `images` is a folder, not a recipe
+  lr=-1 must be positive and below 10,000
+$ resnet-train --config mine.yml --opt adamw
+  unknown flag --config mine.yml; did you mean recipe=mine.yml?
+  unknown flag --opt adamw; did you mean optimizer=adamw?
+  `mine.yml` does not exist
+$ resnet-recipes predict model=a source=images conf=0.25
+  model=a is not a setting here; the run comes first
+  unknown setting conf=0.25
 $ resnet-train smal data=images --lr high
   --lr high must be a number
   unknown recipe smal; did you mean small?
