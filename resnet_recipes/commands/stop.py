@@ -12,8 +12,9 @@ from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import say
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.jobs.lookup import LAST, find_run
+from resnet_recipes.jobs.sweep import SWEEP_FLAGS
 from resnet_recipes.report.comparison import read_all
-from resnet_recipes.run_folder import EXIT, LOCK, STOP
+from resnet_recipes.run_folder import COMMAND, EXIT, LOCK, STOP
 from resnet_recipes.run_folder.ending import format_resume, read_ending, write_ending
 from resnet_recipes.run_folder.lock import find_holder, is_running
 
@@ -52,6 +53,8 @@ def run(_: Arguments, folder: Path, process: int) -> int:
     """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
     with suppress(OSError):  # a full disk must not prevent the stop
         (folder / STOP).write_text(_REASON)
+        if (folder / COMMAND).read_text(errors="replace").endswith(f"{' '.join(SWEEP_FLAGS)}\n"):
+            say("its sweep, if it still runs, starts no other run")
     with suppress(ProcessLookupError):  # the run has just ended
         os.kill(process, signal.SIGTERM)
     say(f"process {process} saves a checkpoint and ends ...")

@@ -21,6 +21,9 @@ from resnet_recipes.run_folder.runs import read_run
 #: A log is appended to, but never through a link, which could point anywhere.
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
+#: The last arguments of the command of a run.
+SWEEP_FLAGS = ("--resume", "auto", "--no-plan")
+
 Slot = Mapping[str, str]  # environment variables that assign a run its part of the machine
 
 
@@ -125,17 +128,9 @@ class Sweep:
             self.say(f"{head}: already finished")
             return
         log = self.root / LOGS / f"{name}.log"  # runs/NAME* must not match it
-        command = [
-            sys.executable,
-            "-m",
-            "resnet_recipes",
-            *arguments,
-            *([f"run.extends={other}"] if other else []),
-            f"run={name}",
-            "--resume",
-            "auto",
-            "--no-plan",
-        ]
+        extends = [f"run.extends={other}"] if other else []
+        program = [sys.executable, "-m", "resnet_recipes"]
+        command = [*program, *arguments, *extends, f"run={name}", *SWEEP_FLAGS]
         options = {"env": os.environ | self._free[0], "preexec_fn": die_with_parent}
         if self._has_logs:
             try:

@@ -58,6 +58,14 @@ def test_runs_name_the_command_that_stopped_a_run(live_run, run_command):
     assert "    reason: `resnet-recipes stop`\n" in run_command("resnet-recipes runs").out
 
 
+@pytest.mark.parametrize("flags", ["", "--resume auto --no-plan"])
+def test_stop_of_run_names_its_sweep(live_run, run_command, flags):
+    folder, _ = live_run
+    (folder / "command.txt").write_text(f"resnet-train recipe=demo run=first {flags}\n")
+    err = run_command("resnet-recipes stop first").err
+    assert ("its sweep, if it still runs, starts no other run\n" in err) == bool(flags)
+
+
 def test_stop_keeps_the_reason_of_a_failed_run(live_run, run_command):
     folder, _ = live_run
     write_ending(folder / EXIT, Ending(1, message="out of memory"))
