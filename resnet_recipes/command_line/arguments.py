@@ -204,6 +204,10 @@ def _explain_mistakes(
         fix = complete_command(arguments.flags, words, problems, usage)
         key, *more = mistakes.misplaced
         clause = f"{'are not flags' if more else 'is not a flag'} here"
+        values = [value for _, value in mistakes.misplaced.values()]
+        wrong = [problem for problem in problems if problem.value in values]
+        clause += "".join(f", and {problem.about(f'`{problem.value}`')}" for problem in wrong)
+        problems = [problem for problem in problems if problem not in wrong]
         problems.append(Problem(key, None, clause, fix, typed=" ".join(mistakes.misplaced)))
     return problems
 
