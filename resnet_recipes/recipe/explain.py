@@ -358,7 +358,8 @@ def _read_section_value(
     if not is_method and (translation := translate(section, value, table=context.translations)):
         return translation
     if is_method and names and value[:1] not in ("[", "{"):
-        return _translate_to(f"{section}.{names[0]}", value)
+        others = f"its other settings: {', '.join(names[1:])}" if names[1:] else ""
+        return _translate_to(f"{section}.{names[0]}", value)._replace(note=others)
     return None
 
 

@@ -204,12 +204,12 @@ def _find_nearest_names(name: str, names: Iterable[str]) -> list[str]:
     for key in names:
         key_section = key.rpartition(".")[0]
         slips = _count_slips(leaf, _get_leaf(key), 4 if key_section == section != "" else 6)
+        far = _count_slips(_get_leaf(section), _get_leaf(key_section), 6)
         # a setting of a method is not taken for one of another section
         of_method = key_section.startswith("methods.") or section.startswith("methods.")
-        is_elsewhere = "" != section in sections and key_section != section
+        is_elsewhere = section not in ("", key_section) and (section in sections or far is None)
         if slips is None or (is_elsewhere and (of_method or slips)) or name.startswith(f"{key}."):
             continue
-        far = _count_slips(_get_leaf(section), _get_leaf(key_section), 6)
         names_by_distance.setdefault(slips + (3 if far is None else far), []).append(key)
     return names_by_distance[min(names_by_distance)] if names_by_distance else []
 
