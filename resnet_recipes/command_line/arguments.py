@@ -94,11 +94,12 @@ class _Mistakes:
     """Wrong flags of a command."""
 
     problems: list[Problem] = field(default_factory=list)
+    values: list[Problem] = field(default_factory=list)  # of known flags
     settings: dict[str, str] = field(default_factory=dict)  # "lr=1": "--lr 1"
     misplaced: dict[str, tuple[str, str]] = field(default_factory=dict)  # "--src A": ("src", "A")
 
     def __bool__(self) -> bool:
-        return bool(self.problems or self.settings or self.misplaced)
+        return bool(self.problems or self.values or self.settings or self.misplaced)
 
 
 def parse_arguments(
@@ -113,7 +114,7 @@ def parse_arguments(
     RecipeError with a correction for each mistake, and with the problems of both checks.
     """
     arguments, mistakes = _separate_flags(argv, usage)
-    wrong_flags = {problem.key for problem in mistakes.problems}
+    wrong_flags = {problem.key for problem in mistakes.values}
     errors = ErrorCollector()
     for flag, name in arguments.flags.items():
         with errors:
@@ -129,6 +130,7 @@ def parse_arguments(
         errors.raise_if_any()
         return arguments
     others = [problem for problem in errors.problems if problem.key not in wrong_flags]
+    others += mistakes.values
     problems = _explain_mistakes(mistakes, others, arguments, usage)
     raise RecipeError(sorted(problems, key=lambda problem: _find_position(problem.key, argv)))
 
@@ -173,7 +175,7 @@ def _separate_flags(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mist
             mistakes.problems.append(Problem(argument, None, f"takes no value: {name}"))
         else:
             flags[name] = ""
-    mistakes.problems += _find_value_problems(flags, usage)
+    mistakes.values += _find_value_problems(flags, usage)
     spaced, joined = _join_spaced(positional, usage)
     mistakes.problems += spaced
     for key, value in sorted(

@@ -23,6 +23,7 @@ eval mine/weights.safetensor | 3 | did you mean mine/weights.safetensors?
 eval mine --checkpoint best | 2 | error: --checkpoint best is not a flag here, and `best` does not
 eval resnet18 | 3 | `resnet18` does not exist; did you mean torchvision:resnet18?
 eval mine data=/nowhere | 3 | data=/nowhere does not exist
+report --output out.pdf | 2 | --output out.pdf must end in .html | use:   --out out.html
 report --out . | 2 | use:   --out out.html
 report --png mine | 2 | is a run; pass a folder for plots
 report --p 3 | 2 | valid: --out, --price, --published, --png

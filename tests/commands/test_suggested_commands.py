@@ -63,6 +63,7 @@ bs=1e3 | bs=1000
 stop_at_top1=90% | stop_at_top1=90
 launch.max_wall=1:30:00 | launch.max_wall=90m
 1h | budget=1h
+--time 10min | budget=10m
 device=mps | launch.device=cpu
 model=resnet18.pt | model.weights=resnet18.pt
 model=vit_base | model.name=timm:vit_base_mci_224

@@ -287,7 +287,7 @@ def translate(
     if translation.takes_value and value in ("", "{}"):
         return Translation(tuple(text.format("VALUE").split()), note or "needs a value")
     if not value.replace(".", "", 1).isdecimal():  # the value already has a unit
-        text = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", text)
+        text = re.sub(r"(?<=\{\})(ep|ba|dur|s|h)\b", "", text)
     setting = get_full_name(re.split("[ =]", text)[0])
     values = FOREIGN_VALUES.get(word, FOREIGN_VALUES.get(setting, {}))
     ours = values.get(value.lower()) if "{" in text else None
