@@ -250,7 +250,7 @@ def _find_position(key: str, argv: Sequence[str]) -> int:
 
 def _take_values(ahead: deque[str]) -> list[str]:
     """Take the value of an unknown flag, or several numbers, from the next arguments, or [""]."""
-    if not ahead or ahead[0].startswith("-") or "=" in ahead[0]:
+    if not ahead or re.match("-[^0-9.]", ahead[0]) or "=" in ahead[0]:
         return [""]
     values = [ahead.popleft()]
     while ahead and _SIGNED_NUMBER.fullmatch(values[-1]) and _SIGNED_NUMBER.fullmatch(ahead[0]):

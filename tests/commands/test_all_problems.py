@@ -102,6 +102,9 @@ $ resnet-train --config mine.yml --opt adamw
 $ resnet-recipes predict model=a source=images conf=0.25
   model=a is not a setting here; the run comes first
   unknown setting conf=0.25
+$ resnet-train demo data=images --epochs -1 --lr -0.1
+  --epochs -1 must be a positive number of epochs, or a duration such as 400ba (steps)
+  --lr -0.1 must be positive and below 10,000
 $ resnet-train smal data=images --lr high
   --lr high must be a number
   unknown recipe smal; did you mean small?

@@ -64,6 +64,7 @@ stop_at_top1=90% | stop_at_top1=90
 launch.max_wall=1:30:00 | launch.max_wall=90m
 1h | budget=1h
 --time 10min | budget=10m
+--out results | run.root=results
 device=mps | launch.device=cpu
 model=resnet18.pt | model.weights=resnet18.pt
 model=vit_base | model.name=timm:vit_base_mci_224
