@@ -1,20 +1,19 @@
 """Evaluate on any number of ranks, counting every example once; keep the best weights."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import copy
 
 import torch
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.network.archive import State
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.distributed import broadcast_statistics, sum_over_ranks
+from resnet_recipes.training.memory import explain_lack_of_memory
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import NOT_FINITE_FIX, Precision
 
@@ -48,7 +47,9 @@ def evaluate(
     total = torch.zeros((), dtype=torch.float64, device=device)
     is_cut = False
     for raw in Stream(data.batches(), device):
-        with _explain_lack_of_memory(raw):
+        size = len(raw.labels)
+        images = f"a batch of {size} images of {raw.pixels.shape[-1]} px to evaluate"
+        with explain_lack_of_memory(images, f"batch.eval_size={max(1, size // 2)}"):
             logits = compute_logits(model, data.normalize(raw), precision, flip)
         image_counts, outcomes = _count_correct(logits, raw.labels)
         counts.index_add_(0, raw.labels, image_counts)
@@ -108,19 +109,6 @@ def compute_logits(
     with precision.autocast():
         logits = model(images).float()
         return (logits + model(images.flip(3)).float()) / 2 if flip else logits
-
-
-@contextmanager
-def _explain_lack_of_memory(raw: RawBatch) -> Iterator[None]:
-    """Convert lack of memory for the logits of a batch to TrainingError, with a fix."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        batch_size = len(raw.labels)
-        image_size = raw.pixels.shape[-1]
-        images = f"a batch of {batch_size} images of {image_size} px to evaluate"
-        fix = f"batch.eval_size={max(1, batch_size // 2)}"
-        raise TrainingError(f"out of memory: {images} does not fit on this GPU", fix) from error
 
 
 class BestWeights:

@@ -1,15 +1,16 @@
 """Compute the gradient of one step's batch: eagerly, compiled or as a CUDA graph."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Fix, Hint, TrainingError
+from resnet_recipes.base.errors import Fix, Hint
 from resnet_recipes.base.text import do_nothing
 from resnet_recipes.data.base import normalize
 from resnet_recipes.methods.base import Batch, Now
+from resnet_recipes.training.memory import explain_lack_of_memory
 from resnet_recipes.training.run import Run
 
 
@@ -25,8 +26,16 @@ class GradientComputer:
         if not self._is_timed:
             return self._compute(batch, sync)
         run, shape = self._run, batch.images.shape
-        with _explain_lack_of_memory(run, shape[-1]), run.compilation.time_gradient(shape):
+        with self._explain_lack_of_memory(shape[-1]), run.compilation.time_gradient(shape):
             return self._compute(batch, sync)
+
+    def _explain_lack_of_memory(self, image_size: int) -> AbstractContextManager[None]:
+        size, rank_size = self._run.plan.micro_batch_size, self._run.plan.rank_size
+        fix: Fix = Hint("use smaller images")
+        if smaller := next((n for n in range(size // 2, 0, -1) if rank_size % n == 0), 0):
+            hint = Hint("a smaller micro-batch needs less memory and barely changes the result")
+            fix = (f"batch.bn_size={smaller}", hint)
+        return explain_lack_of_memory(f"a micro-batch of {size} images of {image_size} px", fix)
 
     def _compute(self, batch: Batch, sync: bool) -> Tensor:
         graphs = self._run.graphs
@@ -78,7 +87,7 @@ class GradientComputer:
             plan.rank_size, 3, loader_size, loader_size, dtype=torch.uint8, device=device
         )
         labels = torch.zeros(plan.rank_size, dtype=torch.int64, device=device)
-        with _explain_lack_of_memory(run, image_size):
+        with self._explain_lack_of_memory(image_size):
             with torch.no_grad():
                 images = normalize(pixels, plan.recipe.data.mean, plan.recipe.data.std)
                 batch = Batch.of(images, labels, plan.num_classes)
@@ -88,21 +97,3 @@ class GradientComputer:
         with torch.no_grad():
             for buffer, value in zip(buffers, copies, strict=True):
                 buffer.copy_(value)
-
-
-@contextmanager
-def _explain_lack_of_memory(run: Run, image_size: int) -> Iterator[None]:
-    """Convert lack of memory for images of `image_size` pixels to TrainingError, with a fix."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        size = run.plan.micro_batch_size
-        divisors = [n for n in range(1, size // 2 + 1) if run.plan.rank_size % n == 0]
-        fix: Fix = Hint("use smaller images")
-        if divisors:
-            fix = (
-                f"batch.bn_size={divisors[-1]}",
-                Hint("a smaller micro-batch needs less memory and barely changes the result"),
-            )
-        why = f"a micro-batch of {size} images of {image_size} px does not fit on this GPU"
-        raise TrainingError(f"out of memory: {why}", fix) from error
