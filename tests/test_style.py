@@ -120,7 +120,7 @@ def test_docstrings_state_when_an_error_is_raised():
 
 
 def test_public_methods_have_a_docstring():
-    """The docstring is in the class itself or in a base class or protocol with the same member."""
+    """A method without one has the name of a documented member, or a field, of any class."""
     members = [
         (path, item)
         for path in parse_sources()
