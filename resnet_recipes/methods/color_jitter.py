@@ -35,9 +35,9 @@ class ColorJitter(Method):
     hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0
 
     def augment_image(self) -> ImageAugment:
-        return RandomOps(self.sample)
+        return RandomOps(self._sample)
 
-    def sample(self, _: int, rng: np.random.Generator) -> Iterator[SampledOp]:
+    def _sample(self, _: int, rng: np.random.Generator) -> Iterator[SampledOp]:
         operations = (
             ("brightness", self.brightness),
             ("contrast", self.contrast),

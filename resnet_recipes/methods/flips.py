@@ -31,9 +31,9 @@ class Flips(Method):
     turns: bool = True  # transpose half of the images, which gives 90-degree rotations
 
     def augment_image(self) -> ImageAugment:
-        return RandomOps(self.sample)
+        return RandomOps(self._sample)
 
-    def sample(self, _: int, rng: np.random.Generator) -> Iterator[SampledOp]:
+    def _sample(self, _: int, rng: np.random.Generator) -> Iterator[SampledOp]:
         flips, turns = rng.random(2) < 0.5
         if self.vertical and flips:
             yield SampledOp("flip_vertical", 0.0)

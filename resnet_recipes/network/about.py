@@ -88,6 +88,7 @@ class NetworkDescription:
         return self.architecture + arguments.replace("small_stem=True", "stem=small") + methods
 
     def methods(self) -> Stack:
+        """Return the methods that change the network."""
         return Stack(
             {name: _IN_NETWORK[name](**settings) for name, settings in self.method_settings.items()}
         )

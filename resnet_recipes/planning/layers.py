@@ -26,6 +26,7 @@ class FlopCount(NamedTuple):
 
     @classmethod
     def of(cls, layers: Iterable[LayerCost]) -> Self:
+        """Return the sum over layers."""
         costs = list(layers)
         return cls(
             sum(cost.flops for cost in costs), sum(cost.flops * cost.passes for cost in costs)

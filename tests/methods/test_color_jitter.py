@@ -29,7 +29,7 @@ def test_color_jitter_pixels_equal_torchvision():
     method = ColorJitter(brightness=0.9, contrast=0.5, saturation=1.0, hue=0.5)
     for seed in range(40):
         expected = IMAGE
-        for name, value in method.sample(48, np.random.default_rng(seed)):
+        for name, value in method.augment_image().sample(48, np.random.default_rng(seed)):
             if name == "hue":
                 turn = (value if value < 128 else value - 256) / 255
                 expected = F.adjust_hue(expected, np.clip(turn * 1.0001, -0.5, 0.5))
@@ -44,7 +44,7 @@ def test_color_jitter_samples_orders_and_ranges():
     orders = set()
     values = {}
     for seed in range(400):
-        steps = list(method.sample(48, np.random.default_rng(seed)))
+        steps = list(method.augment_image().sample(48, np.random.default_rng(seed)))
         orders.add(tuple(name for name, _ in steps))
         for name, value in steps:
             values.setdefault(name, []).append(value)

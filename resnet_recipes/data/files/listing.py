@@ -130,6 +130,7 @@ class Listing:
         return int(np.count_nonzero(self.text == ord("/"))) > len(self)
 
     def name(self, index: int) -> str:
+        """Return the path of an image from `folder`."""
         start = int(self.ends[index - 1]) if index else 0
         return os.fsdecode(self.text[start : self.ends[index]].tobytes())
 

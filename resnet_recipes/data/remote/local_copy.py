@@ -41,6 +41,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Size in bytes."""
         return self.end - self.start
 
 
