@@ -89,6 +89,13 @@ def test_warm_up_seconds_are_excess_of_first_steps(growing_plan, monkeypatch):
     assert measurement.measure_speeds(growing_plan, ALONE).warm_up_seconds == pytest.approx(5.0)
 
 
+def test_image_size_takes_a_sixth_of_the_seconds(growing_plan, monkeypatch):
+    spans = []
+    monkeypatch.setattr(measurement, "time_steps", lambda *args: spans.append(args[4]) or [1.0] * 5)
+    measurement.measure_speeds(growing_plan, ALONE, seconds=60.0)
+    assert max(spans) == 10.0
+
+
 @pytest.mark.parametrize(
     ("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 32), ([0.0, 0.8], 16)]
 )
