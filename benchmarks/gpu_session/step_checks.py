@@ -122,11 +122,11 @@ def _check_overflow(device: torch.device) -> dict:
     optimizer = DecoupledSGDW(lr=0.1).build(model)
     floats = {name: v for name, v in model.state_dict().items() if v.is_floating_point()}
     copies = {name: value.clone() for name, value in floats.items()}
-    precision.before_step()
+    precision.save_statistics()
     with precision.autocast():
         squares = model(torch.full((2, 3, 8, 8), 6e4, device=device)).float().square()
     precision.backward(squares.sum() * float("inf"))
-    precision.step(optimizer, None)
+    precision.step_optimizer(optimizer, None)
     changed = sum(not torch.equal(floats[name], value) for name, value in copies.items())
     return make_error_row(changed, 0, "tensors changed")
 

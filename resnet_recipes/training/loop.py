@@ -77,9 +77,9 @@ def train(run: Run, reporter: StepReporter, first: int = 0, end: int | None = No
             batch = Batch.of(images, raw.labels, plan.num_classes, raw.soft_labels)
             batch = methods.transform_batch(batch, now)
 
-        precision.before_step()
+        precision.save_statistics()
         losses = methods.gradient(partial(compute_gradient, batch), params, now)
-        precision.step(run.optimizer, plan.recipe.optimizer.clip_norm)
+        precision.step_optimizer(run.optimizer, plan.recipe.optimizer.clip_norm)
         run.optimizer.zero_grad(set_to_none=True)
         methods.after_step(model, now)
 
@@ -87,13 +87,13 @@ def train(run: Run, reporter: StepReporter, first: int = 0, end: int | None = No
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
         # with several ranks, `cast` returns the result of the votes of the previous step
-        stop_requested = vote.cast(reporter.is_stop_requested())
+        is_stopping = vote.cast(reporter.is_stop_requested())
         reporter.step(done, losses)  # does not wait for the device
-        if plan.logs_at(done) or plan.evaluates_at(done) or stop_requested:
+        if plan.logs_at(done) or plan.evaluates_at(done) or is_stopping:
             reporter.log(done, stream)  # waits until the device has finished this step
         if plan.evaluates_at(done):
             reporter.evaluate(done)
-        status = run.get_status(done, end, stop_requested)
+        status = run.get_status(done, end, is_stopping)
         stops_early = status is not RunStatus.CONTINUE and done < end
         if plan.saves_at(done) or stops_early:
             reporter.save(done)

@@ -61,12 +61,12 @@ class Precision:
         """Add the gradient of `loss` to `.grad`, scaled if the dtype needs it."""
         self.scaler.scale(loss).backward()
 
-    def before_step(self) -> None:
+    def save_statistics(self) -> None:
         """Save the running statistics, before the first forward pass of a step."""
         if self._statistics:
             torch.cat([b.flatten() for b in self._statistics], out=self._copy)
 
-    def step(self, optimizer: torch.optim.Optimizer, clip_norm: float | None) -> None:
+    def step_optimizer(self, optimizer: torch.optim.Optimizer, clip_norm: float | None) -> None:
         """Clip the global L2 norm of the gradient to `clip_norm` and take an optimizer step.
 
         With loss scaling, skips the step if a gradient overflowed.

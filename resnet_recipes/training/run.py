@@ -82,14 +82,14 @@ class Run:
         target = self.plan.recipe.evaluation.stop_at_top1
         return target is not None and self.top1 >= target
 
-    def get_status(self, done: int, end: int, stop_requested: bool = False) -> RunStatus:
+    def get_status(self, done: int, end: int, is_stopping: bool = False) -> RunStatus:
         """Return whether the run continues, is finished or is interrupted.
 
-        `done` of `end` steps are done. `stop_requested` is true if any rank was asked to stop. A
+        `done` of `end` steps are done. `is_stopping` is true if any rank was asked to stop. A
         run whose evaluation was interrupted is not finished, even after its last step.
         """
         if self.has_pending_evaluation:
             return RunStatus.INTERRUPTED
         if done == end or self.has_reached_target:
             return RunStatus.FINISHED
-        return RunStatus.INTERRUPTED if stop_requested else RunStatus.CONTINUE
+        return RunStatus.INTERRUPTED if is_stopping else RunStatus.CONTINUE

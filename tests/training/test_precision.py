@@ -23,11 +23,11 @@ def make_batch_norm_network() -> nn.Module:
 def take_scaled_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, images: torch.Tensor
 ) -> None:
-    precision.before_step()
+    precision.save_statistics()
     with precision.autocast():
         loss = model(images).float().square().mean()
     precision.backward(loss)
-    precision.step(optimizer, None)
+    precision.step_optimizer(optimizer, None)
     optimizer.zero_grad()
 
 
@@ -62,8 +62,8 @@ def test_restoring_statistics_takes_constant_number_of_operations():
         optimizer = DecoupledSGDW(lr=0.1).build(model)
         precision = Precision(CPU, torch.float16, model)
         with profile(activities=[ProfilerActivity.CPU]) as trace:
-            precision.before_step()
-            precision.step(*set_gradients(precision, optimizer, model))
+            precision.save_statistics()
+            precision.step_optimizer(*set_gradients(precision, optimizer, model))
         called = {event.key: event.count for event in trace.key_averages()}
         counts.append((called["aten::where"], called["aten::cat"]))
     assert counts == [(1, 2)] * 2
@@ -88,7 +88,7 @@ def test_clipping_bounds_norm_of_full_gradient(dtype, scale):
     before = nn.utils.parameters_to_vector(model.parameters()).clone()
     for p in model.parameters():
         p.grad = torch.full_like(p, 100.0 * scale)
-    precision.step(optimizer, clip_norm=0.5)
+    precision.step_optimizer(optimizer, clip_norm=0.5)
     moved = nn.utils.parameters_to_vector(model.parameters()) - before
     assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)
 

@@ -167,7 +167,7 @@ def train_with_all(process: RankProcess) -> dict[str, str]:
         for _ in range(10):
             with all_reduce.average(True):
                 model(torch.randn(4, 3, 8, 8)).square().mean().backward()
-            precision.step(built, settings.clip_norm)
+            precision.step_optimizer(built, settings.clip_norm)
             built.zero_grad(set_to_none=True)
         state_tensors = [
             value for state in built.state.values() for _, value in sorted(state.items())
