@@ -100,7 +100,7 @@ def _make_norm(x: Tensor) -> Norm:
 def _make_last_arguments(x: Tensor) -> tuple[Norm, Epilogue]:
     """Return the arguments of a block's last BatchNorm, whose output has two consumers."""
     residual = x.detach().clone().requires_grad_()
-    return _make_norm(x), Epilogue(residual, relu=True, twice=True)
+    return _make_norm(x), Epilogue(residual, relu=True, returns_pair=True)
 
 
 CASES = (

@@ -23,7 +23,7 @@ from resnet_recipes.ops.norm import Epilogue, Norm
 
 #: The output of a block, or a pair of identical outputs: for the branch and the sum of the next
 #: block.
-Maps = Tensor | tuple[Tensor, Tensor]
+BlockOutput = Tensor | tuple[Tensor, Tensor]
 
 
 def fuse(model: nn.Module, operations: Operations) -> None:
@@ -87,7 +87,7 @@ def _pair_blocks(network: ResNet) -> None:
         chain(network.layer1, network.layer2, network.layer3, network.layer4)
     ):
         if isinstance(block, blocks) and isinstance(following, blocks):
-            block.twice = True
+            block.returns_pair = True
 
 
 def _is_fusable(norm: nn.Module) -> bool:
@@ -106,8 +106,8 @@ def _fuse_norm(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None
 class FusedBatchNorm2d(nn.BatchNorm2d):
     """A BatchNorm fused in training with the residual sum and ReLU that follow it."""
 
-    def forward(self, x: Tensor, residual: Tensor | None = None, twice: bool = False) -> Maps:
-        epilogue = Epilogue(residual, None, self.relu, twice)
+    def forward(self, x: Tensor, residual: Tensor | None = None, pair: bool = False) -> BlockOutput:
+        epilogue = Epilogue(residual, None, self.relu, pair)
         if self.training:
             return self.operation(x, Norm.of(self), epilogue)
         return batch_norm.apply_epilogue(super().forward(x), epilogue)
@@ -116,8 +116,8 @@ class FusedBatchNorm2d(nn.BatchNorm2d):
 class FusedDropExamplesBatchNorm2d(DropExamplesBatchNorm2d):
     """The last BatchNorm of a branch with StochasticDepth, fused with the residual sum and ReLU."""
 
-    def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Maps:
-        epilogue = Epilogue(residual, None, self.relu, twice)
+    def forward(self, x: Tensor, residual: Tensor, pair: bool) -> BlockOutput:
+        epilogue = Epilogue(residual, None, self.relu, pair)
         if self.training:
             epilogue = epilogue._replace(keep=self.sample_keep_factors(x))
             return self.operation(x, Norm.of(self), epilogue)
@@ -172,9 +172,9 @@ class MeanPool2d(nn.AdaptiveAvgPool2d):
 class FusedBasicBlock(BasicBlock):
     """The torchvision block of two convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False  # return the output twice, for separate gradients of branch and sum
+    returns_pair: bool = False  # for separate gradients of the next branch and sum
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: BlockOutput) -> BlockOutput:
         x, identity = x if isinstance(x, tuple) else (x, x)
         identity = identity if self.downsample is None else self.downsample(identity)
         return _end_block(self, self.bn2, self.conv2(self.bn1(self.conv1(x))), identity)
@@ -183,9 +183,9 @@ class FusedBasicBlock(BasicBlock):
 class FusedBottleneck(Bottleneck):
     """The torchvision block of three convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False  # see FusedBasicBlock
+    returns_pair: bool = False  # see FusedBasicBlock
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: BlockOutput) -> BlockOutput:
         x, identity = x if isinstance(x, tuple) else (x, x)
         y = self.bn2(self.conv2(self.bn1(self.conv1(x))))
         identity = identity if self.downsample is None else self.downsample(identity)
@@ -197,11 +197,11 @@ def _end_block(
     norm: nn.BatchNorm2d,
     y: Tensor,
     identity: Tensor,
-) -> Maps:
+) -> BlockOutput:
     """Return the output of a block, also if StochasticDepth was folded into nn.BatchNorm2d."""
     if isinstance(norm, tuple(NORMS.values())):
-        return norm(y, identity, block.twice)
-    return batch_norm.apply_epilogue(norm(y), Epilogue(identity, None, True, block.twice))
+        return norm(y, identity, block.returns_pair)
+    return batch_norm.apply_epilogue(norm(y), Epilogue(identity, None, True, block.returns_pair))
 
 
 BLOCKS = {BasicBlock: FusedBasicBlock, Bottleneck: FusedBottleneck}

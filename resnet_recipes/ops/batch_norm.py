@@ -26,7 +26,7 @@ def apply_epilogue(y: Tensor, epilogue: Epilogue) -> Tensor | tuple[Tensor, ...]
     y = y if epilogue.keep is None else y * epilogue.keep.to(y.dtype).view(-1, 1, 1, 1)
     y = y if epilogue.residual is None else y + epilogue.residual
     y = F.relu(y, inplace=True) if epilogue.relu else y
-    return (y, y) if epilogue.twice else y
+    return (y, y) if epilogue.returns_pair else y
 
 
 def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, ...]:
@@ -44,7 +44,7 @@ def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
 
     The first sample has enough rows that several programs split the sums, as in a real network.
     """
-    for shape, relu, add, drop, twice in (
+    for shape, relu, add, drop, pair in (
         ((2, 64, 13, 19), True, True, False, True),
         ((2, 64, 3, 9), False, False, False, False),
         ((2, 64, 3, 9), True, False, False, True),
@@ -56,9 +56,9 @@ def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
             to_nhwc(sample_normal(generator, shape).to(dtype)).requires_grad_() if add else None
         )
         keep = torch.tensor([1.0, 0.0], device=generator.device) if drop else None
-        epilogue = Epilogue(residual, keep, relu, twice)
+        epilogue = Epilogue(residual, keep, relu, pair)
         # two gradients without a sum are added in `dtype`
-        yield SampleCall((x, _sample_norm(generator, shape[1]), epilogue), twice and not add)
+        yield SampleCall((x, _sample_norm(generator, shape[1]), epilogue), pair and not add)
 
 
 def _sample_norm(generator: torch.Generator, channels: int) -> Norm:
@@ -78,7 +78,7 @@ class _BatchNorm(torch.autograd.Function):
         ctx.save_for_backward(x, output, epilogue.keep, norm.weight, norm.bias, moments)
         ctx.set_materialize_grads(False)  # an unused output has no gradient to add
         ctx.relu = epilogue.relu
-        return (z, z.view_as(z)) if epilogue.twice else z
+        return (z, z.view_as(z)) if epilogue.returns_pair else z
 
     @staticmethod
     @once_differentiable

@@ -30,7 +30,7 @@ class Epilogue(NamedTuple):
     residual: Tensor | None = None  # [N, C, H, W], to be added
     keep: Tensor | None = None  # float32 [N], a factor for each image, applied before the sum
     relu: bool = False
-    twice: bool = False  # return the output twice, once per consumer
+    returns_pair: bool = False  # return the output twice, once per consumer
 
 
 class SavedTensors(NamedTuple):

@@ -133,7 +133,7 @@ def test_fuse_keeps_keys_and_fuses_norms_and_blocks():
     downsampling = [f"layer{stage}.0.downsample.1" for stage in (1, 2, 3, 4)]
     assert [name for name, relu in norms.items() if not relu] == downsampling
     blocks = [block for stage in (1, 2, 3, 4) for block in model.get_submodule(f"layer{stage}")]
-    assert [block.twice for block in blocks] == [True] * 15 + [False]
+    assert [block.returns_pair for block in blocks] == [True] * 15 + [False]
 
 
 @pytest.mark.parametrize("stride", [1, 2])

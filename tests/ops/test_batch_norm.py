@@ -11,7 +11,7 @@ from resnet_recipes.ops import batch_norm
 from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 
 #: A residual, a factor for each image, ReLU, two outputs.
-PARAMETERS = ("add", "drop", "relu", "twice")
+PARAMETERS = ("add", "drop", "relu", "pair")
 CASES = (
     (False, False, False, False),
     (False, False, True, True),
@@ -21,7 +21,7 @@ CASES = (
 
 
 def make_arguments(
-    add, drop, relu, twice, dtype=torch.float64
+    add, drop, relu, pair, dtype=torch.float64
 ) -> tuple[torch.Tensor, Norm, Epilogue]:
     """Return the arguments of a call on a small feature map."""
     generator = torch.Generator().manual_seed(3)
@@ -29,7 +29,7 @@ def make_arguments(
     weight, bias, mean = torch.randn(3, 4, generator=generator, dtype=dtype)
     norm = Norm(weight, bias, mean, weight.abs() + 0.5, torch.tensor(3), 0.1, 1e-5)
     keep = torch.tensor([0.0, 1.0]) if drop else None
-    return x * 2 + 1, norm, Epilogue(residual if add else None, keep, relu, twice)
+    return x * 2 + 1, norm, Epilogue(residual if add else None, keep, relu, pair)
 
 
 class BackwardRecorder(TorchDispatchMode):
@@ -46,11 +46,11 @@ class BackwardRecorder(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_batch_norm_outputs_and_statistics_match_torch(add, drop, relu, twice):
-    arguments, copies = (make_arguments(add, drop, relu, twice) for _ in range(2))
+def test_batch_norm_outputs_and_statistics_match_torch(add, drop, relu, pair):
+    arguments, copies = (make_arguments(add, drop, relu, pair) for _ in range(2))
     outputs = batch_norm.fused(*arguments)
     references = batch_norm.unfused(*copies)
-    assert isinstance(outputs, tuple) == isinstance(references, tuple) == twice
+    assert isinstance(outputs, tuple) == isinstance(references, tuple) == pair
     for output, reference in zip(outputs, references, strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)
     # threads sum in a different order
@@ -60,8 +60,8 @@ def test_batch_norm_outputs_and_statistics_match_torch(add, drop, relu, twice):
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_batch_norm_gradients_pass_gradcheck(add, drop, relu, twice):
-    x, norm, epilogue = make_arguments(add, drop, relu, twice)
+def test_batch_norm_gradients_pass_gradcheck(add, drop, relu, pair):
+    x, norm, epilogue = make_arguments(add, drop, relu, pair)
     inputs = [x, norm.weight, norm.bias, *([epilogue.residual] if add else [])]
 
     def call(x, weight, bias, residual=None):
@@ -77,12 +77,12 @@ def test_batch_norm_gradients_pass_gradcheck(add, drop, relu, twice):
 
 # every kind of argument and output
 @pytest.mark.parametrize(PARAMETERS, [CASES[0], CASES[3]])
-def test_batch_norm_registration_passes_opcheck(add, drop, relu, twice):
-    x, norm, epilogue = make_arguments(add, drop, relu, twice, torch.float32)
+def test_batch_norm_registration_passes_opcheck(add, drop, relu, pair):
+    x, norm, epilogue = make_arguments(add, drop, relu, pair, torch.float32)
     call = x, *norm, *epilogue[:-1]
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)
     z, moments = torch.ops.resnet_recipes.batch_norm.default(*call)
-    gradients = torch.ones_like(z), torch.ones_like(z) if twice else None
+    gradients = torch.ones_like(z), torch.ones_like(z) if pair else None
     saved = SavedTensors(x, z if add else None, epilogue.keep, *norm[:2], moments, relu)
     backward = (*gradients, *saved)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm_backward.default, backward)
@@ -105,7 +105,7 @@ def test_batch_norm_of_all_sizes_compiles_one_graph():
     def call(operation, module, x):
         norm = Norm.of(module)._replace(momentum=0.1, eps=1e-5)  # constants, not variables
         y = operation(x, norm, Epilogue(relu=True))
-        y, again = operation(y, norm, Epilogue(relu=True, twice=True))
+        y, again = operation(y, norm, Epilogue(relu=True, returns_pair=True))
         return operation(y, norm, Epilogue(again, relu=True)).square().sum()
 
     compiled = torch.compile(call, backend=counter, dynamic=True, fullgraph=True)
