@@ -21,7 +21,7 @@ from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, find_first_ranks, join_group
 from resnet_recipes.training.evaluate import BestWeights
 from resnet_recipes.training.gradient import GradientComputer
-from resnet_recipes.training.graphs import Graphs, ReplayedNetwork
+from resnet_recipes.training.graphs import GradientGraphs, ReplayedNetwork
 from resnet_recipes.training.precision import Precision, resolve_dtype
 from resnet_recipes.training.run import Notes, Run
 
@@ -85,7 +85,7 @@ def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None)
     optimizer = recipe.optimizer.build(model)
     notes = Notes(operations.notes)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
-    graphs = Graphs(model, all_reduce, notes) if is_replayed else None
+    graphs = GradientGraphs(model, all_reduce, notes) if is_replayed else None
     give_teachers(plan, methods, precision, graphs)
     run = Run(
         plan=plan,
@@ -109,7 +109,9 @@ def build(plan: Plan, rank: Rank, searched_sizes: Collection[int] | None = None)
     return run
 
 
-def give_teachers(plan: Plan, methods: Stack, precision: Precision, graphs: Graphs | None) -> None:
+def give_teachers(
+    plan: Plan, methods: Stack, precision: Precision, graphs: GradientGraphs | None
+) -> None:
     """Give each method that needs a trained network its network.
 
     Raises NotReadyError if a network cannot be read, or has changed since the plan was made.

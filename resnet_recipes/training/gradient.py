@@ -49,7 +49,7 @@ class GradientComputer:
         """Add a batch's gradient to `.grad` without a CUDA graph.
 
         Returns the losses, float32 [N]. Calls `halfway` between the forward and the backward pass
-        of the last micro-batch; `Graphs` then records how far the device is.
+        of the last micro-batch; `GradientGraphs` then records how far the device is.
         """
         run, losses_of_parts = self._run, []
         parts = run.plan.micro_batches

@@ -15,10 +15,10 @@ WAITS_BEFORE_REPLAY = 5
 
 #: A function that adds a batch's gradient to `.grad`, averaged over ranks if the second argument is
 #: True, and calls the third before the last backward pass.
-Eager = Callable[[Batch, bool, Callable[[], object]], Tensor]
+EagerGradient = Callable[[Batch, bool, Callable[[], object]], Tensor]
 
 
-class Graphs:
+class GradientGraphs:
     """Detects when the host is the bottleneck, and replays gradients from then on.
 
     A replay takes one launch and a copy of each input, and its results are bit-identical.
@@ -41,7 +41,7 @@ class Graphs:
         self._gradients: list[Tensor | None] = []  # outputs of the graph, by parameter
         self._can_capture = True
 
-    def compute(self, eager: Eager, batch: Batch, sync: bool) -> Tensor:
+    def compute(self, eager: EagerGradient, batch: Batch, sync: bool) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
         Replays the graph if there is one and `.grad` is empty, otherwise calls `eager`. Returns the
@@ -82,7 +82,7 @@ class Graphs:
                     "gradients are replayed as CUDA graphs."
                 )
 
-    def _capture(self, eager: Eager, batch: Batch) -> None:
+    def _capture(self, eager: EagerGradient, batch: Batch) -> None:
         def compute(*fields: Tensor) -> Tensor:
             return eager(Batch(*fields), False, do_nothing)
 
@@ -122,7 +122,7 @@ class ReplayedNetwork:
     Only graphs of the current image size are kept; they share memory.
     """
 
-    def __init__(self, network: Callable[[Tensor], Tensor], graphs: Graphs):
+    def __init__(self, network: Callable[[Tensor], Tensor], graphs: GradientGraphs):
         self._network, self._graphs = network, graphs
         self._by_shape: dict[torch.Size, _Graph | None] = {}  # None: not captured
         self._image_size = 0

@@ -16,7 +16,7 @@ from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.clock import Clock, CompilationTimer
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.evaluate import BestWeights
-from resnet_recipes.training.graphs import Graphs
+from resnet_recipes.training.graphs import GradientGraphs
 from resnet_recipes.training.precision import Precision
 
 
@@ -66,7 +66,7 @@ class Run:
     train_data: TrainLoader
     eval_data: EvalLoader
     best: BestWeights  # weights of the best evaluation, with checkpoint.best
-    graphs: Graphs | None = None  # replay gradients on a GPU
+    graphs: GradientGraphs | None = None  # replay gradients on a GPU
     compilation: CompilationTimer = field(default_factory=CompilationTimer)
     notes: Notes = field(default_factory=Notes)
     has_pending_evaluation: bool = False  # a due evaluation has not finished

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from resnet_recipes.network.build import cast_by_stage
-from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs, ReplayedNetwork
+from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, GradientGraphs, ReplayedNetwork
 from resnet_recipes.training.run import Run
 from tests.shared.checks import is_identical
 from tests.training.recording import HOT, find_differing_tensors, record
@@ -98,7 +98,7 @@ def make_replayed_run(
         texts = []
         if run.precision.dtype != torch.float32:
             cast_by_stage(run.model, run.precision.dtype)
-        run.graphs = Graphs(run.model, run.all_reduce, texts.append)
+        run.graphs = GradientGraphs(run.model, run.all_reduce, texts.append)
         simulated_gpu.buffers = list(run.model.buffers())
         return run, texts
 
@@ -170,7 +170,7 @@ def test_failed_capture_computes_eagerly_with_note(make_replayed_run, make_run, 
     ours = make_replayed_run("max_duration=9ba")[0]
     theirs = make_run("max_duration=9ba")
     texts: list[str] = []
-    ours.graphs = Graphs(ours.model, ours.all_reduce, texts.append)
+    ours.graphs = GradientGraphs(ours.model, ours.all_reduce, texts.append)
     simulated_gpu.capture_error = "operation not permitted when stream is capturing\nand more"
     record(ours)
     record(theirs)
