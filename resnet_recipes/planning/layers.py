@@ -129,7 +129,7 @@ def count_flops(model: ModelConfig, classes: int, image_size: int, methods: Stac
     """Return the FLOPs of a ResNet of the recipes for an image of `image_size` pixels."""
     frozen = FREEZABLE.index(model.freeze)  # number of frozen stages; 5: all but the head
 
-    def count_layers() -> Iterator[LayerCost]:
+    def iterate_costs() -> Iterator[LayerCost]:
         for layer in iterate_convolutions(model.name, image_size):
             stride = layer.stride
             if stride > 1:
@@ -138,4 +138,4 @@ def count_flops(model: ModelConfig, classes: int, image_size: int, methods: Stac
         flops = 2 * count_features(model.name) * classes
         yield LayerCost(flops, 3 - (model.freeze == "backbone"))
 
-    return FlopCount.of(count_layers())
+    return FlopCount.of(iterate_costs())
