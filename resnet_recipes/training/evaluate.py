@@ -51,7 +51,7 @@ def evaluate(
         images = f"a batch of {size} images of {raw.pixels.shape[-1]} px to evaluate"
         with explain_lack_of_memory(images, f"batch.eval_size={max(1, size // 2)}"):
             logits = compute_logits(model, data.normalize(raw), precision, flip)
-        image_counts, outcomes = _count_correct(logits, raw.labels)
+        image_counts, outcomes = _compare_with_labels(logits, raw.labels)
         counts.index_add_(0, raw.labels, image_counts)
         total += outcomes.losses.double().sum()
         if is_cut := bool(on_batch(outcomes)):
@@ -81,7 +81,7 @@ def evaluate(
     return Metrics(top1, top5, loss, examples, balanced)
 
 
-def _count_correct(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
+def _compare_with_labels(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
     """Return the counts of each image, int64 [N, 4] in the order of `evaluate`, and the outcomes.
 
     Reads the logits [N, K] three times; for 100,000 classes, this can take longer than the network.
