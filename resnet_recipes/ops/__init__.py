@@ -42,7 +42,7 @@ def choose(device: torch.device, dtype: torch.dtype) -> Operations:
     """
     if device.type != "cuda":
         return Operations()
-    return _choose_by(trial.read_verdicts(list(MODULES), device, dtype))
+    return _choose_by(trial.get_verdicts(list(MODULES), device, dtype))
 
 
 def compare(device: torch.device, dtype: torch.dtype, reference: torch.device) -> Operations:

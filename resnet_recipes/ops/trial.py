@@ -30,7 +30,7 @@ DRIVERS = "/proc/driver/nvidia/version", "/sys/module/amdgpu/version"
 Verdicts = dict[str, str]
 
 
-def read_verdicts(operations: Sequence[str], device: torch.device, dtype: torch.dtype) -> Verdicts:
+def get_verdicts(operations: Sequence[str], device: torch.device, dtype: torch.dtype) -> Verdicts:
     """Return the cached verdicts of this user; without any, try the operations and store them.
 
     The first of several ranks tries the operations, and the others wait for it. A failure is used

@@ -28,7 +28,7 @@ def test_differing_operation_is_replaced_and_reported(monkeypatch):
         asked.append(arguments)
         return {name: "no compiler" if name == "blur" else "" for name in names}
 
-    monkeypatch.setattr(ops.trial, "read_verdicts", try_operations)
+    monkeypatch.setattr(ops.trial, "get_verdicts", try_operations)
     arguments = torch.device("cuda"), torch.bfloat16
     operations = ops.choose(*arguments)
     assert ops.choose(*arguments) is operations

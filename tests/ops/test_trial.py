@@ -49,13 +49,13 @@ def trial_verdicts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return coming
 
 
-def read_verdicts(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
-    return trial.read_verdicts([RIGHT, FAULTY], torch.device("cuda", 0), dtype)
+def get_verdicts(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
+    return trial.get_verdicts([RIGHT, FAULTY], torch.device("cuda", 0), dtype)
 
 
 def test_trial_success_is_stored_until_its_key_changes(trial_verdicts, monkeypatch):
     trial_verdicts.append(ALL_RIGHT)
-    assert [read_verdicts(), read_verdicts()] == [ALL_RIGHT] * 2
+    assert [get_verdicts(), get_verdicts()] == [ALL_RIGHT] * 2
     for module, name, value in (
         (torch.cuda, "get_device_name", lambda device: "NVIDIA B200"),
         (trial, "DRIVERS", [__file__]),
@@ -63,10 +63,10 @@ def test_trial_success_is_stored_until_its_key_changes(trial_verdicts, monkeypat
     ):
         trial_verdicts.append(ALL_RIGHT)
         monkeypatch.setattr(module, name, value)
-        read_verdicts()
+        get_verdicts()
         assert not trial_verdicts
     trial_verdicts.append(ALL_RIGHT)
-    read_verdicts(torch.float16)
+    get_verdicts(torch.float16)
     assert not trial_verdicts
 
 
@@ -74,27 +74,27 @@ def test_trial_failure_is_tried_again_by_next_run(trial_verdicts, monkeypatch):
     trial_verdicts += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)
     # the second rank started before the first ended
-    assert [read_verdicts(), read_verdicts()] == [NONE] * 2
+    assert [get_verdicts(), get_verdicts()] == [NONE] * 2
     monkeypatch.setattr(trial.time, "time", lambda: 101.0)
-    assert read_verdicts() == ALL_RIGHT
+    assert get_verdicts() == ALL_RIGHT
 
 
 def test_failure_from_a_fast_clock_is_tried_again(trial_verdicts, monkeypatch):
     trial_verdicts += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 86_500.0)
-    assert read_verdicts() == NONE
+    assert get_verdicts() == NONE
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)  # the clock was set back
-    assert read_verdicts() == ALL_RIGHT
+    assert get_verdicts() == ALL_RIGHT
 
 
 def test_trial_ignores_damaged_record_and_readonly_folder(trial_verdicts, monkeypatch, tmp_path):
     trial_verdicts += [NONE, ALL_RIGHT, ALL_RIGHT]
-    read_verdicts()
+    get_verdicts()
     (record,) = tmp_path.rglob("*.json")
     record.write_text('{"verdicts": 3}')
-    assert read_verdicts() == ALL_RIGHT
+    assert get_verdicts() == ALL_RIGHT
     monkeypatch.setenv("XDG_CACHE_HOME", str(record))  # not a folder
-    assert read_verdicts() == NONE
+    assert get_verdicts() == NONE
 
 
 def test_trial_on_full_disk_runs_without_being_stored(trial_verdicts, monkeypatch):
@@ -103,4 +103,4 @@ def test_trial_on_full_disk_runs_without_being_stored(trial_verdicts, monkeypatc
 
     monkeypatch.setattr(trial.atomic, "write_text", fail)
     trial_verdicts.append(ALL_RIGHT)
-    assert read_verdicts() == ALL_RIGHT
+    assert get_verdicts() == ALL_RIGHT

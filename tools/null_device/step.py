@@ -102,7 +102,7 @@ def make_run(name: str, changes: list[str]) -> Run:
     )
     building.open_rank_images = building.data.open_eval = lambda *_: loader
     # the device computes no results to compare
-    trial.read_verdicts = lambda operations, *_: dict.fromkeys(operations, "")
+    trial.get_verdicts = lambda operations, *_: dict.fromkeys(operations, "")
     plan = make_plan(recipe, facts, 1, reads_teachers=False)
     return building.build(plan, read_rank("cuda"))
 
