@@ -94,17 +94,17 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     )
     alone, expected = (estimate(plan, rates) for rates in (free, speeds))
     shortest, now = alone.total_minutes, expected.total_minutes
-    files = now
+    from_files = now
     if not any(phase.limit == "loader" for phase in expected.phases):
-        files = estimate(plan, add_loading(plan, free)).total_minutes
-    if not speeds.loader_images_per_second or min(now, files) < MIN_LIMITED_RATIO * shortest:
+        from_files = estimate(plan, add_loading(plan, free)).total_minutes
+    if not speeds.loader_images_per_second or min(now, from_files) < MIN_LIMITED_RATIO * shortest:
         return None
     data = plan.recipe.data
     other = set_memory_pixels(plan, AUTO)
     memory = None if data.memory_pixels or find_decoder_fault() else plan_memory(other)
     if memory:
         faster = add_loading(other, free)
-        saved_minutes = files - estimate(plan, faster).total_minutes
+        saved_minutes = from_files - estimate(plan, faster).total_minutes
         if faster.loader_images_per_second and saved_minutes > 0:
             return Gain(shortest, memory, max(shortest, now - saved_minutes), "cache=auto")
     folder = quote(data.root.rstrip("/"))
