@@ -50,7 +50,7 @@ if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
 
 
 @dataclass(frozen=True)
-class Gpus:
+class VisibleGpus:
     """The GPUs that a process can use, and the first of them."""
 
     count: int = 0
@@ -60,7 +60,7 @@ class Gpus:
 
 
 @cache
-def find_gpus() -> Gpus:
+def find_gpus() -> VisibleGpus:
     """Return the GPUs of this machine. The first call takes a few tenths of a second.
 
     torch counts physical GPUs (NVML). In MIG mode, CUDA shows a single slice, or the slices in
@@ -69,10 +69,10 @@ def find_gpus() -> Gpus:
     import torch
 
     if not is_usable():  # NVML also counts GPUs whose driver is too old for this torch
-        return Gpus()
+        return VisibleGpus()
     lines = _query_driver() or [str(torch.cuda.device_count())]
     parsers: tuple[Any, ...] = (int, str, lambda major: "bf16" if int(major) >= 8 else "fp16", int)
-    return Gpus(*(parse(text) for parse, text in zip(parsers, lines, strict=False)))
+    return VisibleGpus(*(parse(text) for parse, text in zip(parsers, lines, strict=False)))
 
 
 def has_nvml() -> bool:

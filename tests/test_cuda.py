@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from resnet_recipes import cuda
-from resnet_recipes.cuda import Gpus
+from resnet_recipes.cuda import VisibleGpus
 
 
 @pytest.fixture(autouse=True)
@@ -23,10 +23,11 @@ def _clear_gpu_cache() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("physical", "output", "expected"),
     [
-        (8, "8\nNVIDIA A100\n8\n85000\n", Gpus(8, "NVIDIA A100", "bf16", 85000)),
-        (8, "1\nTesla V100\n7\n", Gpus(1, "Tesla V100", "fp16")),  # MIG mode: CUDA lists one slice
-        (1, "7\n", Gpus(7)),  # CUDA_VISIBLE_DEVICES lists seven slices of one GPU
-        (4, "", Gpus(4)),  # without libcuda, as in tests
+        (8, "8\nNVIDIA A100\n8\n85000\n", VisibleGpus(8, "NVIDIA A100", "bf16", 85000)),
+        # MIG mode: CUDA lists one slice
+        (8, "1\nTesla V100\n7\n", VisibleGpus(1, "Tesla V100", "fp16")),
+        (1, "7\n", VisibleGpus(7)),  # CUDA_VISIBLE_DEVICES lists seven slices of one GPU
+        (4, "", VisibleGpus(4)),  # without libcuda, as in tests
     ],
 )
 def test_gpus_are_counted_as_cuda_lists_them(physical, output, expected, monkeypatch):
@@ -35,7 +36,7 @@ def test_gpus_are_counted_as_cuda_lists_them(physical, output, expected, monkeyp
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: asked)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # the driver is too old
-    assert cuda.find_gpus() == Gpus()
+    assert cuda.find_gpus() == VisibleGpus()
     cuda.find_gpus.cache_clear()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert cuda.find_gpus() == expected

@@ -94,7 +94,7 @@ def test_readme_is_short_and_its_links_exist():
 def test_readme_terminal_matches_current_output(capsys, monkeypatch, tmp_path):
     """The output is that of a machine without a GPU and without measurements."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
+    monkeypatch.setattr(cuda, "find_gpus", cuda.VisibleGpus)
     assert cli.main(["plan", "mild", "gpus=8"]) == 0
     drawn = html.unescape(re.sub(r"<[^>]+>", " ", (ROOT / "docs/plan.svg").read_text()))
     screen = " ".join(drawn.replace("\xa0", " ").split())

@@ -14,7 +14,7 @@ from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.planning.roofline import (
     KERNEL_START_SECONDS,
     Convolution,
-    Gpu,
+    GpuDatasheet,
     iterate_convolutions,
 )
 
@@ -63,7 +63,7 @@ def _measure(
         }
 
 
-def _sum_layers(size: int, rows: list[dict], gpu: Gpu) -> dict:
+def _sum_layers(size: int, rows: list[dict], gpu: GpuDatasheet) -> dict:
     """Return the fraction of the roofline that all convolutions of a step reach together."""
     least, microseconds = (
         sum(row["layers"] * row[key] for row in rows)

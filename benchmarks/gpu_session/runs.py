@@ -33,7 +33,7 @@ NO_METHODS = {cls.name: None for cls in ORDER}
 Steps = Callable[[int], None]
 
 
-def find_gpu(device: torch.device) -> roofline.Gpu | None:
+def find_gpu(device: torch.device) -> roofline.GpuDatasheet | None:
     """Return the datasheet of a device, if there is one."""
     return roofline.find_gpu(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 

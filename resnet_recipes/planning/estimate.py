@@ -26,7 +26,7 @@ from resnet_recipes.base.money import compute_cost
 from resnet_recipes.base.paths import get_cache_folder
 from resnet_recipes.base.text import format_clock, format_long_time, format_number, round_long_time
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.roofline import Gpu, Work, count_memory, predict_speed
+from resnet_recipes.planning.roofline import GpuDatasheet, Work, count_memory, predict_speed
 
 #: If the all-reduce alone takes more than this fraction of a step, it is the bottleneck of the
 #: step.
@@ -352,7 +352,7 @@ def guess_cpu_speeds(plan: Plan, cores: int) -> Speeds:
     )
 
 
-def predict_gpu_speeds(plan: Plan, gpu: Gpu) -> Speeds:
+def predict_gpu_speeds(plan: Plan, gpu: GpuDatasheet) -> Speeds:
     """Predict the speeds of GPUs with the roofline model, assuming that loading keeps up."""
     work = make_work(plan)
     eval_size = plan.recipe.data.eval_size

@@ -16,7 +16,7 @@ from resnet_recipes.planning.layers import Convolution, count_backbone_weights, 
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuDatasheet:
     """A GPU: speeds from its datasheet, and fractions of them fitted to measured training."""
 
     name: str
@@ -43,10 +43,10 @@ class Gpu:
 #: from PyTorch and timm; convolutions of A100, H100 and L40S from MLPerf logs; the others are
 #: guesses (docs/lab/predictions.md).
 with Path(__file__).with_name("datasheet.csv").open(encoding="utf-8", newline="") as _file:
-    GPUS: tuple[Gpu, ...] = tuple(parse_texts(Gpu, row) for row in csv.DictReader(_file))
+    GPUS = tuple(parse_texts(GpuDatasheet, row) for row in csv.DictReader(_file))
 
 
-def find_gpu(name: str) -> Gpu | None:
+def find_gpu(name: str) -> GpuDatasheet | None:
     """Return the GPU that the driver reports as `name`, as in "NVIDIA A100-SXM4-80GB".
 
     None if it is not in the table.
@@ -86,7 +86,7 @@ class Speed(NamedTuple):
     limit: str  # the bottleneck: compute | memory traffic | kernel launches
 
 
-def predict_speed(gpu: Gpu, work: Work) -> Speed:
+def predict_speed(gpu: GpuDatasheet, work: Work) -> Speed:
     """Return the predicted speed of a GPU that runs all operations in turn."""
     compute = traffic = 0.0
     for flops, moved in _list_passes(work):

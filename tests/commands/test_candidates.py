@@ -232,7 +232,7 @@ def test_budget_for_photographs_suggests_fine_tuning(large_images, run_command):
 def test_budget_on_gpu_chooses_fine_tuning_without_prediction(
     large_images, run_command, monkeypatch
 ):
-    gpus = cuda.Gpus(1, "NVIDIA A100-SXM4-80GB", "bf16", 85_000_000_000)
+    gpus = cuda.VisibleGpus(1, "NVIDIA A100-SXM4-80GB", "bf16", 85_000_000_000)
     monkeypatch.setattr(cuda, "find_gpus", lambda: gpus)
     monkeypatch.setattr(Library, "list_names", lambda _: ["finetune", "mild"])
     arguments = "data=images bs=8 batch.bn_size=8"

@@ -20,7 +20,7 @@ from tests.shared.tables import parse_rows, parse_values
 @pytest.fixture
 def print_plan(monkeypatch: pytest.MonkeyPatch, run_command) -> Callable[..., str]:
     def show(name: str, gigabytes: float, arguments: str = "") -> str:
-        gpus = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
+        gpus = cuda.VisibleGpus(8, name, "bf16", int(gigabytes * 1e9))
         monkeypatch.setattr(cuda, "find_gpus", lambda: gpus)
         line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {arguments}"
         return " ".join(run_command(line).out.split())
@@ -95,7 +95,7 @@ def test_plan_notes_evaluations_longer_than_training(
 
 
 def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
-    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(0))
     text = " ".join(run_command("resnet-recipes plan mild launch.device=cuda").out.split())
     assert "1 x GPU (this machine has no GPU)" in text
     published = "published: 25.3 min for 32 epochs on 8x A100 80GB"
@@ -109,7 +109,7 @@ def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
 
 @pytest.mark.parametrize(("ranks", "is_noted"), [(2, False), (8, True)])
 def test_plan_notes_that_machine_has_fewer_gpus(ranks, is_noted, run_command, monkeypatch):
-    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(2, "H200"))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(2, "H200"))
     out = run_command(f"resnet-recipes plan mild gpus={ranks}").out
     assert (f"{ranks} x H200 (this machine has 2 GPUs)" in out) == is_noted
 
@@ -124,7 +124,7 @@ def test_plan_notes_that_machine_has_fewer_gpus(ranks, is_noted, run_command, mo
 )
 def test_plan_with_a_price_explains_the_cost(arguments, cost, run_command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(0))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(0))
     out = run_command(f"resnet-recipes plan {arguments} launch.price=32.77").out
     assert f"\n  cost       {cost}" in out
     assert "\n  cost" not in run_command(f"resnet-recipes plan {arguments}").out

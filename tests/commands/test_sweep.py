@@ -11,7 +11,7 @@ import pytest
 
 from resnet_recipes import cuda
 from resnet_recipes.base.cores import count_cores
-from resnet_recipes.cuda import Gpus
+from resnet_recipes.cuda import VisibleGpus
 from resnet_recipes.jobs.machine import measure
 from resnet_recipes.planning.estimate import Estimate, Phase, RunForecast, Speeds
 from resnet_recipes.run_folder.runs import iterate_runs
@@ -91,7 +91,7 @@ def test_sweep_predicts_the_time_of_each_run_once(sweeps, run_command, monkeypat
 
 
 def test_parallel_sweep_rejects_several_gpus_per_run(sweeps, run_command, monkeypatch):
-    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(2))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: VisibleGpus(2))
     arguments = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
     assert "gpus=2: --parallel gives each run one GPU" in run_command(f"{arguments} 2", 2).err
     message = run_command(f"{arguments} 3", 2).err

@@ -129,7 +129,7 @@ def test_dry_run_without_plan_only_checks(run_command):
 
 def test_dry_run_without_plan_prints_missing_weights(run_command, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
+    monkeypatch.setattr(cuda, "find_gpus", cuda.VisibleGpus)
     command = "resnet-train mild --dry-run --no-plan gpus=1 model.weights=torchvision"
     out = run_command(command).out
     assert out.startswith("the settings are valid\n  device     1 x GPU (this machine has no GPU)")
@@ -181,7 +181,7 @@ def test_restarted_torchrun_resumes_its_run(torchrun_folders, run_command, tmp_p
 
 
 def test_plan_starts_with_images_device_and_cpu_time(run_folders, run_command, monkeypatch):
-    monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
+    monkeypatch.setattr(cuda, "find_gpus", cuda.VisibleGpus)
     lines = run_command("resnet-train mild --dry-run").out.splitlines()
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 for training")
     assert lines[4:6] == [
@@ -198,7 +198,7 @@ def test_plan_starts_with_images_device_and_cpu_time(run_folders, run_command, m
         assert (
             "device     CPU with 2 cores" in run_command("resnet-train mild --dry-run gpus=8").out
         )
-    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(8, "NVIDIA A100", "bf16"))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(8, "NVIDIA A100", "bf16"))
     lines = run_command("resnet-train mild --dry-run").out.splitlines()
     assert "  device     8 x NVIDIA A100, bf16" in lines
 

@@ -7,7 +7,7 @@ import pytest
 
 from resnet_recipes.base import cores
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.cuda import Gpus
+from resnet_recipes.cuda import VisibleGpus
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.jobs.machine import loading, memory
@@ -31,7 +31,7 @@ def _assume_32_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         sample, "CROP_MILLISECONDS", dict.fromkeys(("native", "Python"), (0.5, 0.1, 2.0))
     )
     monkeypatch.setattr(loading, "find_decoder_fault", lambda: "")
-    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus(8))
+    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: VisibleGpus(8))
 
 
 def test_supply_uses_at_most_sixteen_cores_per_rank():
@@ -106,14 +106,14 @@ def measure_on_cpu(plan: Plan, step: float, both: float) -> Speeds:
 
 def test_find_gain_ignores_contention_of_fast_loader(monkeypatch):
     """Loading costs 6% more time; files are predicted to cost 0.5 / 16 ms per image, 3%."""
-    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
+    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: VisibleGpus())
     plan = plan_imagenet("mild epochs=20", 1)
     assert find_gain(plan, measure_on_cpu(plan, 1.0, 1.06)) is None
 
 
 def test_find_gain_compares_predictions_of_fast_loader(monkeypatch):
     """Predictions are 0.2 + 0.5 / 16 ms per image in files, and 0.2 + 0.1 / 16 in memory."""
-    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
+    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: VisibleGpus())
     plan = plan_imagenet("mild epochs=20", 1)
     gain = find_gain(plan, measure_on_cpu(plan, 0.2, 0.25))
     images = 20 * 2048 * plan.steps_per_epoch
@@ -141,7 +141,7 @@ def test_find_gain_returns_none_for_fast_loading():
 
 def test_add_loading_sums_both_times_on_cpu(monkeypatch):
     plan = plan_imagenet("mild", 1)
-    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: Gpus())
+    monkeypatch.setattr(loading.cuda, "find_gpus", lambda: VisibleGpus())
     speeds = add_loading(plan, Speeds(dict.fromkeys(plan.image_sizes, (0.001,))))
     assert speeds.total_images_per_second == pytest.approx(1 / (0.001 + FILES / 16))
 

@@ -25,7 +25,7 @@ from tests.shared.plans import plan_imagenet
     ],
 )
 def test_gpu_predictions_cover_resnets_that_train_all_layers(arguments, is_predicted, monkeypatch):
-    gpus = cuda.Gpus(1, "NVIDIA A100-SXM4-80GB", "bf16", 85_000_000_000)
+    gpus = cuda.VisibleGpus(1, "NVIDIA A100-SXM4-80GB", "bf16", 85_000_000_000)
     monkeypatch.setattr(cuda, "find_gpus", lambda: gpus)
     plan = plan_imagenet(f"{arguments} launch.device=cuda", 1)
     assert (predict_time(plan) is not None) == is_predicted
@@ -37,7 +37,7 @@ def test_gpu_predictions_cover_resnets_that_train_all_layers(arguments, is_predi
 def test_measurement_predicts_runs_on_its_device_only(count, is_on_gpu, monkeypatch, tmp_path):
     """With device=auto, one rank runs on a GPU if there is one, and N ranks need N GPUs."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(count))  # of an unknown name
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(count))  # of an unknown name
     plans = {
         False: [plan_imagenet("mild launch.device=cpu", 1)],
         True: [plan_imagenet("mild launch.device=cuda", 1), plan_imagenet("mild gpus=1", 1)],

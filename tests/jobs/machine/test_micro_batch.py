@@ -36,7 +36,7 @@ def fit_on_gpu(tmp_path, monkeypatch):
 
         monkeypatch.setattr(micro_batch.Task, "run", run)
         monkeypatch.setattr(
-            micro_batch.cuda, "find_gpus", lambda: micro_batch.cuda.Gpus(2, "H200", "bf16")
+            micro_batch.cuda, "find_gpus", lambda: micro_batch.cuda.VisibleGpus(2, "H200", "bf16")
         )
         recipe = compose("mild", AUTO)
         messages = []

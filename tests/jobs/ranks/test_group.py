@@ -13,7 +13,7 @@ import pytest
 
 from resnet_recipes import cuda
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.cuda import Gpus
+from resnet_recipes.cuda import VisibleGpus
 from resnet_recipes.doctor import Finding, unused_gpu
 from resnet_recipes.jobs.ranks import group
 from resnet_recipes.jobs.ranks.group import (
@@ -45,7 +45,7 @@ RUN = Path("runs/a")
     ),
 )
 def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
-    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(4))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: VisibleGpus(4))
     assert make_group(LaunchConfig(**config)).ranks == ranks
     message = r"launch\.gpus=8: this machine has 4 GPUs\n +use: +gpus=4\n.* --dry-run plans for"
     with pytest.raises(NotReadyError, match=message):
@@ -53,7 +53,7 @@ def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
 
 
 def test_group_rejects_gpus_on_a_machine_without_gpus(monkeypatch):
-    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: VisibleGpus(0))
     monkeypatch.setattr(unused_gpu, "find_unused_gpu", lambda: None)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         make_group(LaunchConfig(device="cuda"))
@@ -67,13 +67,13 @@ def test_group_rejects_gpus_on_a_machine_without_gpus(monkeypatch):
 
 
 def test_count_ranks_ignores_missing_gpus(monkeypatch):
-    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: VisibleGpus(0))
     assert count_ranks(LaunchConfig(gpus=8)) == 8
     assert count_ranks(LaunchConfig(device="cuda")) == 1
 
 
 def test_group_reports_all_that_is_missing(monkeypatch):
-    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: VisibleGpus(0))
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * MAX_TMPDIR)
     error = get_error(NotReadyError, make_group, LaunchConfig(gpus=8))
     keys = [problem.key.partition("=")[0] for problem in error.problems]
@@ -81,7 +81,7 @@ def test_group_reports_all_that_is_missing(monkeypatch):
 
 
 def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
-    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: VisibleGpus(0))
     monkeypatch.setattr(
         unused_gpu, "find_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
     )
