@@ -35,7 +35,7 @@ from resnet_recipes.planning.estimate import Estimate
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe import compose as composing
 from resnet_recipes.recipe import frozen_recipe
-from resnet_recipes.recipe.compose import Composed
+from resnet_recipes.recipe.compose import ComposedRecipe
 from resnet_recipes.recipe.library import PYTHON_ORIGIN, Library
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import CONFIG, EXIT, SUMMARY
@@ -109,7 +109,7 @@ def compose_arguments(
     arguments: Sequence[str],
     folder: Path | Library | None = None,
     needs_data: bool = True,
-) -> Composed:
+) -> ComposedRecipe:
     """Compose a recipe as `recipe.compose` does, and adopt settings of its pretrained network.
 
     Raises NotReadyError for a recipe from a run folder whose remote images only that folder names.
@@ -121,7 +121,7 @@ def compose_arguments(
 
 
 def plan(
-    recipe: Recipe | Composed,
+    recipe: Recipe | ComposedRecipe,
     ranks: int = 1,
     on_progress: Say = do_nothing,
     needs_weights: bool = True,
@@ -144,7 +144,7 @@ def plan(
     return new_run.plan_run(result, ranks, survey if has_images else None, unused, needs_weights)
 
 
-def estimate(recipe: Recipe | Composed, on_progress: Say = do_nothing) -> Estimate:
+def estimate(recipe: Recipe | ComposedRecipe, on_progress: Say = do_nothing) -> Estimate:
     """Return the predicted time of a run of `recipe` on all devices of this machine.
 
     Measures for about a minute, unless the machine was measured before; `on_progress` gets lines of
@@ -154,7 +154,9 @@ def estimate(recipe: Recipe | Composed, on_progress: Say = do_nothing) -> Estima
 
 
 def prepare(
-    recipe: Recipe | Composed, planned: Plan | None = None, command: Sequence[str] = ("python",)
+    recipe: Recipe | ComposedRecipe,
+    planned: Plan | None = None,
+    command: Sequence[str] = ("python",),
 ) -> Path:
     """Create the folder of a new run and return it.
 
@@ -169,7 +171,7 @@ def prepare(
 
 
 def _create(
-    result: Composed, planned: Plan | None = None, command: Sequence[str] = ("python",)
+    result: ComposedRecipe, planned: Plan | None = None, command: Sequence[str] = ("python",)
 ) -> LockedFolder:
     """Create the folder of a new run, as `prepare` does."""
     if not isinstance(planned, Plan | None):
@@ -182,9 +184,9 @@ def _create(
     return new_run.create(planned, command)
 
 
-def _require_recipe(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
+def _require_recipe(recipe: Recipe | ComposedRecipe, needs_data: bool = True) -> ComposedRecipe:
     """Return a recipe with its origin. Raises RecipeError if it is not valid."""
-    if isinstance(recipe, Composed):
+    if isinstance(recipe, ComposedRecipe):
         return recipe
     if not isinstance(recipe, Recipe):
         name = recipe if isinstance(recipe, str) else "small"
@@ -192,7 +194,7 @@ def _require_recipe(recipe: Recipe | Composed, needs_data: bool = True) -> Compo
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen_recipe.find_problems(recipe)
     RecipeError.raise_if_any(p for p in wrong if needs_data or p.key != "data.root")
-    return Composed(recipe, replace(PYTHON_ORIGIN, settings=_find_changes(recipe)))
+    return ComposedRecipe(recipe, replace(PYTHON_ORIGIN, settings=_find_changes(recipe)))
 
 
 def _find_changes(recipe: Recipe) -> dict[str, str]:

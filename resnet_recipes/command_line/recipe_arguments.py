@@ -36,14 +36,14 @@ from resnet_recipes.run_folder import CONFIG
 if TYPE_CHECKING:
     from resnet_recipes.data.base import DataFacts
     from resnet_recipes.planning.plan import Plan
-    from resnet_recipes.recipe.compose import Composed
+    from resnet_recipes.recipe.compose import ComposedRecipe
     from resnet_recipes.recipe.schema import Recipe
 
 
 _TRAINING = ("resnet-train", "resnet-recipes plan")  # commands whose run gets a folder
 
 
-def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
+def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "ComposedRecipe":
     """Compose the recipe given by the arguments, with their changes.
 
     Raises RecipeError with every problem.
@@ -82,7 +82,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "Composed":
 
 
 def plan_run(
-    result: "Composed", arguments: Arguments, facts: "dict[str, DataFacts] | None" = None
+    result: "ComposedRecipe", arguments: Arguments, facts: "dict[str, DataFacts] | None" = None
 ) -> "Plan":
     """Return the plan of a new run; the images of the recipe demo may not exist yet.
 

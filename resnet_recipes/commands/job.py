@@ -40,7 +40,7 @@ from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
     from resnet_recipes.commands.sweep import Runs
-    from resnet_recipes.recipe.compose import Composed
+    from resnet_recipes.recipe.compose import ComposedRecipe
 
 USAGE = Usage(
     "resnet-recipes job --for ENGINE NAME [key=value ...]",
@@ -158,7 +158,7 @@ def _suggest_array(arguments: Arguments, problem: Problem) -> Problem:
     return problem.replace_sweep_hint(fix)
 
 
-def _find_image_problems(point: "Composed", allocation: Allocation) -> tuple[Problem, ...]:
+def _find_image_problems(point: "ComposedRecipe", allocation: Allocation) -> tuple[Problem, ...]:
     """Return the conflicts of a recipe with its images, if this machine can access them."""
     from resnet_recipes.data import survey_images
     from resnet_recipes.planning.planner import make_plan
@@ -179,7 +179,7 @@ def _say_problems(title: str, problems: Iterable[Problem], arguments: Sequence[s
         say(title, *(type(line)(f"      {line}") for line in lines))
 
 
-def _find_file_problems(point: "Composed") -> Iterator[Problem]:
+def _find_file_problems(point: "ComposedRecipe") -> Iterator[Problem]:
     """Yield the problems of images and weights that are not on this machine."""
     root, weights = point.recipe.data.root, point.recipe.model.weights
     if root and "://" not in root and not os.path.exists(root):

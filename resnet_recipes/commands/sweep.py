@@ -43,7 +43,7 @@ from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import find_chains
-from resnet_recipes.recipe.compose import Composed
+from resnet_recipes.recipe.compose import ComposedRecipe
 from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.hydra_compose import list_points
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
@@ -53,7 +53,8 @@ from resnet_recipes.run_folder.runs import read_run
 
 _FRACTION = re.compile(r"(?<=\d)/(?=\d)")  # the slash of a fraction, as in data.fold=1/5
 
-Runs = dict[str, tuple[Composed, list[str]]]  # the recipe and the arguments of each run, by name
+#: The recipe and the arguments of each run, by name.
+Runs = dict[str, tuple[ComposedRecipe, list[str]]]
 
 
 def check(arguments: Arguments) -> None:
@@ -229,7 +230,7 @@ def _count_skipped_pflops(plan: Plan, parent: Plan | None) -> float:
     return count_pflops(plan.flops, plan.steps_per_epoch, plan.total_steps, start)
 
 
-def _name_run(point: Composed, varying: list[str]) -> str:
+def _name_run(point: ComposedRecipe, varying: list[str]) -> str:
     """Return the name of a run.
 
     It contains the recipe, the settings that vary, and a digest of everything that affects the

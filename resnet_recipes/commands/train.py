@@ -18,7 +18,7 @@ from resnet_recipes.run_folder.lock import LockedFolder
 
 if TYPE_CHECKING:
     from resnet_recipes.planning.plan import Plan
-    from resnet_recipes.recipe.compose import Composed
+    from resnet_recipes.recipe.compose import ComposedRecipe
 
 USAGE = Usage(
     "resnet-train NAME data=/path/to/images [key=value ...]",
@@ -133,7 +133,7 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     return locked_folder
 
 
-def _plan_run(result: "Composed", arguments: Arguments) -> "Plan":
+def _plan_run(result: "ComposedRecipe", arguments: Arguments) -> "Plan":
     """Return the plan of a new run, after generating the demo images if it reads them."""
     from resnet_recipes.jobs.machine.budget import resolve_plan
 

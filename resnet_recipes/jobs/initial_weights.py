@@ -12,7 +12,7 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.schema import Recipe
 
 if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.recipe.compose import Composed
+    from resnet_recipes.recipe.compose import ComposedRecipe
 
 
 def find_initial_weights(
@@ -65,7 +65,7 @@ def _complete_network(advice: str, recipe: Recipe, facts: DataFacts) -> str:
     return advice
 
 
-def adopt_network(result: "Composed") -> "Composed":
+def adopt_network(result: "ComposedRecipe") -> "ComposedRecipe":
     """Return a recipe that keeps the methods and the normalization of its pretrained network.
 
     Arguments that set them, such as ~methods.NAME or data.mean=..., take precedence. A run

@@ -58,13 +58,13 @@ from resnet_recipes.run_folder.lock import LockedFolder, is_running, reject_link
 from resnet_recipes.run_folder.runs import can_resume
 
 if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.recipe.compose import Composed
+    from resnet_recipes.recipe.compose import ComposedRecipe
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
 
 
 def plan_run(
-    composed: "Composed",
+    composed: "ComposedRecipe",
     ranks: int,
     survey: Callable[[], DataFacts] | None,
     skipped: Collection[str] = (),

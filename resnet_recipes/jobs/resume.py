@@ -35,7 +35,7 @@ from resnet_recipes.planning.disk import find_space_problem
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe import frozen_recipe
-from resnet_recipes.recipe.compose import Composed, compose
+from resnet_recipes.recipe.compose import ComposedRecipe, compose
 from resnet_recipes.recipe.library import Entry, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
@@ -59,10 +59,10 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import find_setting_problems
 
 #: Changed settings of a run to continue: arguments, or a complete recipe that must be equal.
-RunChanges = Sequence[str] | Composed
+RunChanges = Sequence[str] | ComposedRecipe
 
 
-def find_match(composed: Composed, say: Say) -> Path | None:
+def find_match(composed: ComposedRecipe, say: Say) -> Path | None:
     """Return the folder of the run to continue with a recipe.
 
     If the recipe names its run, this is the run of that name; otherwise, it is the newest
@@ -134,7 +134,7 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
     if is_running(folder):
         with LockedFolder(folder):  # raises an error, unless the run ends at this moment
             pass
-    if not isinstance(changes, Composed):  # a complete recipe comes from the user
+    if not isinstance(changes, ComposedRecipe):  # a complete recipe comes from the user
         data.require_trusted_url(recipe.data, changes, format_resume(folder))
     NotReadyError.raise_if_any(_find_resource_problems(recipe, folder))
     ranks = external_launcher.count_started_ranks() or count_ranks(recipe.launch)
@@ -206,7 +206,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     settings: Sequence[str] = ()
     wrong: Sequence[Problem] = ()
     problems = list[Problem]()
-    if isinstance(changes, Composed):
+    if isinstance(changes, ComposedRecipe):
         recipe = _copy_resolved(changes, original)
         if recipe.batch.bn_size == AUTO:  # the number was found when the run started
             recipe = replace(recipe, batch=replace(recipe.batch, bn_size=original.batch.bn_size))
@@ -255,12 +255,12 @@ def _find_finish_problems(folder: Path, changes: RunChanges) -> Iterator[Problem
     A complete recipe changes nothing: a command with --resume auto may be repeated.
     """
     original = frozen_recipe.read(folder / CONFIG)
-    for argument in () if isinstance(changes, Composed) else changes:
+    for argument in () if isinstance(changes, ComposedRecipe) else changes:
         if _make_recipe(folder, [argument]) != original:
             yield Problem(argument, None, f"has no effect: {folder} is finished", kind=Kind.UNUSED)
 
 
-def _copy_resolved(composed: Composed, original: Recipe) -> Recipe:
+def _copy_resolved(composed: ComposedRecipe, original: Recipe) -> Recipe:
     """Return a recipe with the values that `original` has for data.memory_pixels and a budget."""
     recipe = composed.recipe
     if recipe.data.memory_pixels == AUTO:
@@ -338,7 +338,7 @@ def iterate_unfinished_runs(root: Path) -> Iterator[Path]:
     return (folder for folder in iterate_newest_runs(root) if not (folder / SUMMARY).exists())
 
 
-def _find_change_problems(folder: Path, composed: Composed) -> list[Problem]:
+def _find_change_problems(folder: Path, composed: ComposedRecipe) -> list[Problem]:
     try:
         original = frozen_recipe.read(folder / CONFIG)
     except RecipeError as error:

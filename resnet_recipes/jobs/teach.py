@@ -33,7 +33,7 @@ from resnet_recipes.planning.teachers import (
 from resnet_recipes.training import distributed
 
 if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.recipe.compose import Composed
+    from resnet_recipes.recipe.compose import ComposedRecipe
 
 
 class SoftLabelsPlan(NamedTuple):
@@ -81,7 +81,7 @@ def check_options(top: str, cycle: str, out: str) -> Path:
 
 
 def plan_soft_labels(
-    composed: "Composed", top: str, cycle: str, out: str, say: Say
+    composed: "ComposedRecipe", top: str, cycle: str, out: str, say: Say
 ) -> SoftLabelsPlan:
     """Plan the file of a teacher's outputs, and call `say` with its cost.
 

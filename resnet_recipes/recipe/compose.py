@@ -37,7 +37,7 @@ class WrongSettingsError(RecipeError):
         self.recipe = recipe or Recipe()
 
 
-class Composed(NamedTuple):
+class ComposedRecipe(NamedTuple):
     """A complete recipe and its origin."""
 
     recipe: Recipe
@@ -49,7 +49,7 @@ def compose(
     changes: Sequence[str] = (),
     folder: Path | Library | None = None,
     needs_data: bool = True,
-) -> Composed:
+) -> ComposedRecipe:
     """Compose a recipe by name or path, apply changes and check it.
 
     Changes have the form of command-line arguments: "optimizer.lr=1.0", "~methods.ema",
@@ -110,7 +110,7 @@ def _read_setting(links: Links, key: str) -> object:
 
 def _compose_links(
     links: Links, options: Links, changed: Sequence[Override], problems: list[Problem]
-) -> Composed:
+) -> ComposedRecipe:
     """Compose a recipe with options and changes; append its problems to `problems`."""
     entry = links[-1].entry
     files = _collect_files([*links, *options], problems)
@@ -143,7 +143,7 @@ def _compose_links(
     arguments = tuple(text for text in typed if text in last.values())  # not epochs=5 epochs=6
     full = {override.key: str(override) for override in changed}
     size: Any = _read_setting(links, "batch.global_size")
-    return Composed(recipe, Origin(entry, digests, arguments, full, size))
+    return ComposedRecipe(recipe, Origin(entry, digests, arguments, full, size))
 
 
 def from_config(config: Mapping[str, Any]) -> Recipe:

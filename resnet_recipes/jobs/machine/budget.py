@@ -24,7 +24,7 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import change_duration
 
 if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.recipe.compose import Composed
+    from resnet_recipes.recipe.compose import ComposedRecipe
 
 #: From this number of epochs on, durations are full epochs.
 MIN_FULL_EPOCHS = 20
@@ -36,12 +36,12 @@ END = "1dur"
 _LONG_MINUTES = 2 * 24 * 60
 
 
-def plan_here(composed: "Composed", say: Say) -> Plan:
+def plan_here(composed: "ComposedRecipe", say: Say) -> Plan:
     """Return the plan of a recipe on the devices of this machine."""
     return resolve_plan(plan_unresolved(composed), say)
 
 
-def plan_unresolved(composed: "Composed", reads_teachers: bool = True) -> Plan:
+def plan_unresolved(composed: "ComposedRecipe", reads_teachers: bool = True) -> Plan:
     """Return the plan of a recipe on the devices of this machine, before `resolve_plan`."""
     recipe = composed.recipe
     errors = ErrorCollector()
