@@ -143,16 +143,12 @@ def test_public_methods_have_a_docstring():
     )
 
 
-#: The class that every tracker file defines (docs/contributing/tracker.md).
-PLUG_IN = "Curves"
-
-
 def test_type_name_exists_once():
     """Otherwise only the module name would tell two types apart."""
     places = {}
     for path, tree in parse_sources().items():
         for node in tree.body:
-            if (name := get_type_name(node)) and name != PLUG_IN:
+            if name := get_type_name(node):
                 places.setdefault(name, []).append(format_location(path, node))
     assert places["ZeroToOne"], "aliases are types too"
     assert_none(" and ".join(locations) for locations in places.values() if len(locations) > 1)

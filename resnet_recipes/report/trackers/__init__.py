@@ -115,10 +115,12 @@ def open_trackers(
     `settings` are the run's hyperparameters.
     """
     return [
-        BackgroundTracker(name, partial(_open_tracker, name, folder), settings)
+        BackgroundTracker(name, partial(open_tracker, name, folder), settings)
         for name in dict.fromkeys(names)
     ]
 
 
-def _open_tracker(name: str, folder: Path) -> Tracker:
-    return import_module(f"resnet_recipes.report.trackers.{name}").Curves(folder)
+def open_tracker(name: str, folder: Path) -> Tracker:
+    """Return the tracker of a run folder: for csv, the class CsvTracker of the module csv."""
+    module = import_module(f"resnet_recipes.report.trackers.{name}")
+    return getattr(module, f"{name.title()}Tracker")(folder)

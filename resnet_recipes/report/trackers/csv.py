@@ -14,7 +14,7 @@ CSV_COLUMNS = (
 )
 
 
-class Curves:
+class CsvTracker:
     """One row per point, all with the same columns.
 
     A resumed run drops the rows after its checkpoint.

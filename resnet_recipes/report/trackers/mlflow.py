@@ -15,7 +15,7 @@ from resnet_recipes.report.trackers.base import format_setting, make_tags
 _MAX_PARAMS_PER_CALL = 100
 
 
-class Curves:
+class MlflowTracker:
     """One MLflow run per run folder, continued when the run is resumed.
 
     Its id is in RUN/mlflow-run. MLflow keeps every point that it receives, so points that a resumed

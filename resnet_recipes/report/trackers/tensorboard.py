@@ -15,7 +15,7 @@ from resnet_recipes.report.trackers.base import METRIC_NAMES, format_setting
 _RESULTS = dict.fromkeys(METRIC_NAMES["evaluation"].values())
 
 
-class Curves:
+class TensorboardTracker:
     """One event file per session; a resumed run hides the points after its checkpoint."""
 
     def __init__(self, folder: Path):

@@ -18,7 +18,7 @@ from resnet_recipes.report.trackers.base import make_tags
 _STOPPED_CODE = 255
 
 
-class Curves:
+class WandbTracker:
     """One W&B run per run folder, continued when the run is resumed; its id is in RUN/wandb-run.
 
     The step in W&B is the step of the run: a resumed run continues from there, and W&B drops points

@@ -1,13 +1,12 @@
 """The contract of every tracker; docs/contributing/tracker.md adds a tracker."""
 
-import importlib
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.recipe.sections import LogConfig
-from resnet_recipes.report.trackers import TRACKERS, find_tracker_problems
+from resnet_recipes.report.trackers import TRACKERS, find_tracker_problems, open_tracker
 from resnet_recipes.run_folder.lock import reject_links
 from tests.report.trackers.tracker_packages import TRACKED_SETTINGS, skip_without
 
@@ -20,9 +19,8 @@ def test_tracker_accepts_run_resume_and_end(name, tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "runs/mine"
     folder.mkdir(parents=True)
-    module = importlib.import_module(f"resnet_recipes.report.trackers.{name}")
     for begun in (0, 5):
-        curves = module.Curves(folder)
+        curves = open_tracker(name, folder)
         curves.begin(TRACKED_SETTINGS, begun)
         for step in range(begun + 1, begun + 8):
             curves.scalars(step, {"train/loss": 1 / step, "train/lr": 0.1, "epoch": step / 10})
