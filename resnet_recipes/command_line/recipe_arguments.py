@@ -151,7 +151,7 @@ def _check_machine(recipe: "Recipe", wrong: Iterable[str], arguments: Arguments)
 
     if arguments.command != "resnet-recipes job" and "--cfg" not in arguments:
         unused = {*wrong, *_find_unused(recipe, arguments)}
-        new_run.check(recipe, None, unused, needs_weights=False)
+        new_run.check_machine(recipe, None, unused, needs_weights=False)
 
 
 def format_command(program: str, words: Sequence[str], arguments: Arguments) -> Command:

@@ -72,7 +72,7 @@ def plan_run(
 ) -> Plan:
     """Return the plan of a new run; without `survey`, it assumes ImageNet.
 
-    Raises RecipeError if recipe, images and devices conflict, and the errors of `check`.
+    Raises RecipeError if recipe, images and devices conflict, and the errors of `check_machine`.
     """
     recipe = composed.recipe
     facts = IMAGENET_FACTS
@@ -88,7 +88,8 @@ def plan_run(
     checked = {"data", *(() if errors.problems else ("model", "methods"))}
     with errors:
         if survey:
-            check(recipe, result.disk if result else None, {*skipped, *checked}, needs_weights)
+            disk = result.disk if result else None
+            check_machine(recipe, disk, {*skipped, *checked}, needs_weights)
     errors.raise_if_any()
     assert result
     if survey and (state := find_stable_state(result)):
@@ -96,7 +97,7 @@ def plan_run(
     return replace(result, start=start)
 
 
-def check(
+def check_machine(
     recipe: Recipe,
     disk: Disk | None = None,
     skipped: Collection[str] = (),

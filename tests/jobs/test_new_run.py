@@ -214,7 +214,7 @@ def test_invalid_repository_has_no_commit(head, tmp_path):
 
 
 def check(plan: Plan) -> None:
-    new_run.check(plan.recipe, plan.disk, {"data"})
+    new_run.check_machine(plan.recipe, plan.disk, {"data"})
 
 
 def test_check_rejects_run_larger_than_disk(set_free_space):
