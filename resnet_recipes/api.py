@@ -27,7 +27,7 @@ from resnet_recipes.jobs.checks import check_validation_images
 from resnet_recipes.jobs.initial_weights import adopt_network
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.jobs.machine.budget import plan_here, resolve_plan
-from resnet_recipes.jobs.machine.measure import measure_time
+from resnet_recipes.jobs.machine.run_time import measure_time
 from resnet_recipes.jobs.ranks.heartbeat import HeartbeatWriter
 from resnet_recipes.jobs.ranks.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.ranks.signals import Interruption, handle_signals

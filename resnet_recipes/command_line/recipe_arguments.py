@@ -179,7 +179,7 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     """Return the best recipe for a budget and report the reason."""
     from resnet_recipes.jobs.candidates import find_candidates
-    from resnet_recipes.jobs.machine.measure import UNKNOWN_TIME
+    from resnet_recipes.jobs.machine.run_time import UNKNOWN_TIME
 
     names = Library(arguments.recipes).list_names()
     candidates = find_candidates(changes, arguments.recipes, names)

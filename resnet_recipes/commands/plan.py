@@ -21,7 +21,7 @@ from resnet_recipes.run_folder import CHECKPOINTS, METRICS
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 
 if TYPE_CHECKING:
-    from resnet_recipes.jobs.machine.measure import MemoryForecast
+    from resnet_recipes.jobs.machine.run_time import MemoryForecast
     from resnet_recipes.planning.estimate import RunForecast
     from resnet_recipes.planning.plan import Plan
 
@@ -97,13 +97,13 @@ def format_plan(
 
     `seconds_left` replaces the time of the run. Warnings come last, where a terminal stops.
     """
-    from resnet_recipes.jobs.machine import measure
+    from resnet_recipes.jobs.machine import run_time
     from resnet_recipes.planning import outline
     from resnet_recipes.planning.estimate import note_evaluations
 
     entry = plan.origin.entry
-    memory = measure.predict_memory(plan)
-    forecast = measure.predict_time(plan)
+    memory = run_time.predict_memory(plan)
+    forecast = run_time.predict_time(plan)
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
     rows = [("recipe", f"{plan.recipe.name}, {entry.location}{hides}")]
     if plan.origin.arguments:

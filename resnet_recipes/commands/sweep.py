@@ -38,7 +38,7 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs.checks import check_validation_images
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.machine.budget import fit_duration
-from resnet_recipes.jobs.machine.measure import explain_unknown_time, predict_time
+from resnet_recipes.jobs.machine.run_time import explain_unknown_time, predict_time
 from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.plan import Plan

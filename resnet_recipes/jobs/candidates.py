@@ -19,7 +19,7 @@ from resnet_recipes.data.files import Files
 from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
 from resnet_recipes.jobs.initial_weights import adopt_network
 from resnet_recipes.jobs.machine.budget import fit_duration
-from resnet_recipes.jobs.machine.measure import predict_time
+from resnet_recipes.jobs.machine.run_time import predict_time
 from resnet_recipes.jobs.ranks.group import make_group
 from resnet_recipes.network import pretrained
 from resnet_recipes.planning.estimate import Estimate, estimate

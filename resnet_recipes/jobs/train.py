@@ -11,7 +11,7 @@ import torch
 from resnet_recipes.base.errors import ExitCode, Hint, TrainingError
 from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.text import format_count
-from resnet_recipes.jobs.machine.measure import make_speed_key
+from resnet_recipes.jobs.machine.run_time import make_speed_key
 from resnet_recipes.jobs.ranks.prepare import prepare_rank
 from resnet_recipes.jobs.ranks.rank import RankProcess, Spans, read_task
 from resnet_recipes.network import about, pretrained

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import api
-from resnet_recipes.jobs.machine import measure
+from resnet_recipes.jobs.machine import run_time
 from resnet_recipes.planning.estimate import MAX_DRIFT, Speeds
 from resnet_recipes.recipe.frozen_recipe import read
 from tests.shared.plans import TINY
@@ -35,7 +35,7 @@ FITTING_EPOCHS = int(
 def measurements(monkeypatch):
     """Replace measurements; return a list with an item for each measurement."""
     calls = []
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or SPEEDS)
+    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: calls.append(0) or SPEEDS)
     return calls
 
 
@@ -67,7 +67,7 @@ def test_budget_reserves_time_for_evaluations_and_checkpoints(run_command, run_f
 def slow_evaluations(monkeypatch):
     """Evaluations of five seconds; an epoch trains for 1.28 seconds."""
     slow = replace(SPEEDS, evaluation_images_per_second=10.0)
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
+    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: slow)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_budget_below_warm_up_is_rejected_with_minimum(run_folders, run_command)
 
 def test_budget_below_shortest_run_suggests_finetuning(run_command, monkeypatch):
     slow = replace(SPEEDS, seconds_per_image={32: (1000.0,) * 4})
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: slow)
+    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: slow)
     message = run_command(f"resnet-train {ARGUMENTS} budget=2h schedule.warmup=8ep", 2).err
     assert "the shortest sensible run is epochs=16, which takes up to 4 weeks" in message
     assert "hint:  the recipe finetune trains only the classifier; a GPU is much faster" in message

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.jobs.machine import measure
+from resnet_recipes.jobs.machine import run_time
 from resnet_recipes.jobs.ranks import launcher
 from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.ending import Ending
@@ -27,7 +27,7 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     speeds = Speeds(
         {88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, {88: 50.0}, 16, total_images_per_second=45.0
     )
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or speeds)
+    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: calls.append(0) or speeds)
     return calls
 
 
@@ -103,7 +103,7 @@ def test_estimate_suggests_resizing_unless_plan_warns(
 ):
     """Four epochs end below the full size, and pretrained weights start at it."""
     speeds = Speeds({176: (0.04,) * 4}, 1000.0, {176: 1000.0}, 16)
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE} {arguments}").out
     assert ("At 176 px, the step is the bottleneck" in out) == is_suggested
     assert (RESIZING_ADVICE in out) == is_suggested
@@ -113,7 +113,7 @@ def test_estimate_suggests_resizing_unless_plan_warns(
 def test_estimate_prints_the_sum_of_printed_times(monkeypatch, run_command):
     """The run takes 310.6 seconds: 307.2 to train, and 3.4 to start."""
     speeds = Speeds({176: (0.04,) * 4}, 1e6, {176: 1e6}, 16, start_seconds=3.4)
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE}").out
     times = re.findall(r"^(?:training|evaluations|startup|wall time) +([0-9:]+)", out, re.MULTILINE)
     assert times == ["5:07", "0:00", "0:03", "5:10"]
@@ -122,7 +122,7 @@ def test_estimate_prints_the_sum_of_printed_times(monkeypatch, run_command):
 def test_estimate_and_plan_advise_fewer_evaluations(monkeypatch, run_command):
     """An epoch trains for 5 seconds; its evaluation takes 10."""
     speeds = Speeds({176: (0.04,) * 4}, 5.0, {176: 1000.0}, 16)
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
     arguments = f"{ARGUMENTS} {FIXED_SIZE} evaluation.interval=1ep"
     out = run_command(f"resnet-recipes estimate {arguments}").out
     assert (
@@ -139,7 +139,7 @@ def test_estimate_and_plan_advise_fewer_evaluations(monkeypatch, run_command):
 def test_estimate_notes_parts_that_disagree(both, is_noted, monkeypatch, run_command):
     """Steps alone reach 25 images/s: 5:07 for 60 epochs of 128 images."""
     speeds = Speeds({176: (0.04,) * 4}, 1e6, {176: 1e6}, 16, total_images_per_second=both)
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE}").out
     assert ("The parts disagree" in out) == is_noted
     if is_noted:
@@ -156,7 +156,7 @@ def test_estimate_names_dominant_all_reduce(monkeypatch, run_command):
     speeds = Speeds(
         {88: (0.01,) * 4}, 20.0, images_per_device=16, devices=2, all_reduce_seconds=0.3
     )
-    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
+    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} gpus=2").out
     assert "the all-reduce is the bottleneck" in out
     assert "precision.compress_gradients=true" in out

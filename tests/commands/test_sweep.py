@@ -12,7 +12,7 @@ import pytest
 from resnet_recipes import cuda
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.cuda import VisibleGpus
-from resnet_recipes.jobs.machine import measure
+from resnet_recipes.jobs.machine import run_time
 from resnet_recipes.planning.estimate import Estimate, Phase, RunForecast, Speeds
 from resnet_recipes.run_folder.runs import iterate_runs
 from tests.shared.images import create_random_images
@@ -160,9 +160,9 @@ def test_sweep_plan_sums_the_printed_times(sweeps, monkeypatch, run_command):
 
 
 def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):
-    monkeypatch.setattr(measure, "make_speed_key", lambda plan: plan.recipe.name)
+    monkeypatch.setattr(run_time, "make_speed_key", lambda plan: plan.recipe.name)
     measurements = {"mild": (SPEEDS, 1.0)}
-    monkeypatch.setattr(measure, "read_measurement", measurements.get)
+    monkeypatch.setattr(run_time, "read_measurement", measurements.get)
     arguments = (
         f"{TINY} max_duration=6000ba launch.price=3.0 evaluation.interval=1dur "
         "~methods.progressive_resizing"
@@ -224,7 +224,7 @@ def test_sweep_plan_reports_shared_stable_phases(sweeps, run_command):
 
 
 def test_sweep_counts_shared_stable_phase_once(sweeps, monkeypatch, run_command):
-    monkeypatch.setattr(measure, "read_measurement", lambda _: (SPEEDS, 1.0))
+    monkeypatch.setattr(run_time, "read_measurement", lambda _: (SPEEDS, 1.0))
     durations = "max_duration=20000ba,10000ba evaluation.interval=1dur"
     arguments = f"{TINY} {WSD_SETTINGS} {durations} launch.price=60"
     out = run_command(f"resnet-train -m recipe=mild {arguments} --dry-run").out

@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.jobs import evaluate, task, teach
-from resnet_recipes.jobs.machine import measure, micro_batch
+from resnet_recipes.jobs.machine import micro_batch, run_time
 from resnet_recipes.jobs.ranks.group import Group
 from resnet_recipes.jobs.ranks.rank import RankProcess, import_task
 from resnet_recipes.jobs.task import NotDoneError, Task
@@ -40,7 +40,7 @@ def start_task(
     return Task(run_task, "nothing fits", {"end": code}).run(recipe, None, Group(), print)
 
 
-@pytest.mark.parametrize("module", [evaluate, measure, micro_batch, teach])
+@pytest.mark.parametrize("module", [evaluate, micro_batch, run_time, teach])
 def test_ranks_find_the_function_of_a_task(module, task_folders):
     with start_task(ExitCode.DONE, module.run_task) as folder:
         assert import_task(folder) is module.run_task

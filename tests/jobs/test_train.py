@@ -13,7 +13,7 @@ import torch
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs import train
-from resnet_recipes.jobs.machine.measure import make_speed_key
+from resnet_recipes.jobs.machine.run_time import make_speed_key
 from resnet_recipes.jobs.ranks.rank import LaunchFacts, RankProcess
 from resnet_recipes.network.load import load
 from resnet_recipes.planning.estimate import Speeds, write_measurement

@@ -12,9 +12,9 @@ from resnet_recipes.base.duration import MAX_EPOCHS, parse_budget
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.base.text import Say, format_clock, format_long_time
-from resnet_recipes.jobs.machine.measure import explain_unknown_time, measure_time, predict_time
 from resnet_recipes.jobs.machine.memory import resolve_memory_pixels
 from resnet_recipes.jobs.machine.micro_batch import fit_micro_batch
+from resnet_recipes.jobs.machine.run_time import explain_unknown_time, measure_time, predict_time
 from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.jobs.ranks.group import make_group
 from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate

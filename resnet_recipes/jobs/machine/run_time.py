@@ -132,12 +132,12 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
     if forecast and forecast.when and not repeats:
         return forecast
     say("measuring this machine (about a minute) ...")
-    new = measure_speeds(plan, make_group(plan.recipe.launch), say)
+    new = measure_on_ranks(plan, make_group(plan.recipe.launch), say)
     write_measurement(make_speed_key(plan), new)
     return make_forecast(plan, new, time.time())
 
 
-def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
+def measure_on_ranks(plan: Plan, group: Group, say: Say) -> Speeds:
     """Measure the speeds of a run. Raises NotDoneError if a rank fails or is stopped."""
     task = Task(run_task, "this machine was not measured")
     group = replace(group, max_restarts=0)

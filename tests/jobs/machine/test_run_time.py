@@ -3,7 +3,7 @@
 import pytest
 
 from resnet_recipes import cuda
-from resnet_recipes.jobs.machine.measure import (
+from resnet_recipes.jobs.machine.run_time import (
     GUESS,
     UNKNOWN_TIME,
     make_speed_key,
