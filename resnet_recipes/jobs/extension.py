@@ -19,11 +19,12 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.network.archive import State, is_plain_recipe
+from resnet_recipes.network.archive import State
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import copy_duration, find_durations, find_phase_problems
 from resnet_recipes.recipe import frozen_recipe
+from resnet_recipes.recipe.build import is_plain_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, METRICS, OVERRIDES, WEIGHTS
 from resnet_recipes.run_folder.ending import format_resume, suggest_restart

@@ -52,9 +52,6 @@ _MAX_OPCODES = 500_000
 #: content), the pickled keys of the storages, and then their bytes.
 _OLD_MAGIC, _OLD_PICKLES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", 4
 
-#: Levels of nesting in a recipe: sections, methods, their settings, lists, and one more.
-_MAX_RECIPE_DEPTH = 5
-
 #: Maximum bytes of a file. The checkpoint of a ResNet-152 with AdamW, EMA and 21,000 classes takes
 #: 1.7 GB.
 MAX_ARCHIVE_BYTES = 8 << 30
@@ -107,17 +104,6 @@ def read(path: Path, check_crc: bool = True) -> State:
         raise ArchiveError(f"it contains a {type(state).__name__}, not a dictionary")
     _check_plain(state)
     return state
-
-
-def is_plain_recipe(value: object, depth: int = _MAX_RECIPE_DEPTH) -> bool:
-    """Return whether a value is text, numbers, lists and mappings of at most `depth` levels."""
-    if isinstance(value, dict):
-        return depth > 0 and all(
-            type(key) is str and is_plain_recipe(item, depth - 1) for key, item in value.items()
-        )
-    if isinstance(value, list | tuple):
-        return depth > 0 and all(is_plain_recipe(item, depth - 1) for item in value)
-    return value is None or type(value) in (str, int, float, bool)
 
 
 def _check_archive(path: Path, check_crc: bool) -> bool:

@@ -37,7 +37,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about, image_settings
 from resnet_recipes.network.about import NetworkDescription
-from resnet_recipes.network.archive import ArchiveError, DamagedError, is_plain_recipe
+from resnet_recipes.network.archive import ArchiveError, DamagedError
 from resnet_recipes.network.matching import (
     find_fitting_networks,
     find_lookalikes,
@@ -45,7 +45,7 @@ from resnet_recipes.network.matching import (
     match_tensors,
 )
 from resnet_recipes.network.weights import read_weights
-from resnet_recipes.recipe.build import build_recipe
+from resnet_recipes.recipe.build import build_recipe, is_plain_recipe
 from resnet_recipes.run_folder import COMMAND, CONFIG, SUMMARY, WEIGHTS
 from resnet_recipes.run_folder.runs import iterate_newest_runs, list_checkpoints
 

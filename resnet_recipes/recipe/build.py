@@ -15,12 +15,26 @@ from resnet_recipes.base.field_types import (
 from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.recipe.schema import Recipe
 
+#: Levels of nesting in a recipe: sections, methods, their settings, lists, and one more.
+_MAX_RECIPE_DEPTH = 5
+
 
 class BuildResult(NamedTuple):
     """A recipe, and everything wrong with the mappings that it was built from."""
 
     recipe: Recipe
     problems: list[Problem]
+
+
+def is_plain_recipe(value: object, depth: int = _MAX_RECIPE_DEPTH) -> bool:
+    """Return whether a value is text, numbers, lists and mappings of at most `depth` levels."""
+    if isinstance(value, dict):
+        return depth > 0 and all(
+            type(key) is str and is_plain_recipe(item, depth - 1) for key, item in value.items()
+        )
+    if isinstance(value, list | tuple):
+        return depth > 0 and all(is_plain_recipe(item, depth - 1) for item in value)
+    return value is None or type(value) in (str, int, float, bool)
 
 
 def fit_sections(tree: dict[str, Any], problems: list[Problem], prefix: str = "") -> dict[str, Any]:

@@ -14,8 +14,8 @@ from resnet_recipes import __version__
 from resnet_recipes.base import duration
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, Statement, TrainingError, to_text
 from resnet_recipes.base.field_types import flatten
-from resnet_recipes.network.archive import State, is_plain_recipe
-from resnet_recipes.recipe.build import build, drop_removed
+from resnet_recipes.network.archive import State
+from resnet_recipes.recipe.build import build, drop_removed, is_plain_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.run import Run
 
