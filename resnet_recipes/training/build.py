@@ -17,9 +17,9 @@ from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import open_teachers
 from resnet_recipes.training.all_reduce import AllReduce
+from resnet_recipes.training.best_weights import BestWeights
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, find_first_ranks, join_group
-from resnet_recipes.training.evaluate import BestWeights
 from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.graphs import GradientGraphs, ReplayedNetwork
 from resnet_recipes.training.precision import Precision, resolve_dtype

@@ -13,9 +13,9 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.ops import Operations
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.all_reduce import AllReduce
+from resnet_recipes.training.best_weights import BestWeights
 from resnet_recipes.training.clock import Clock, CompilationTimer
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.evaluate import BestWeights
 from resnet_recipes.training.graphs import GradientGraphs
 from resnet_recipes.training.precision import Precision
 
