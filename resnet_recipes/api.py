@@ -26,7 +26,7 @@ from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.checks import check_validation_images
 from resnet_recipes.jobs.initial_weights import adopt_network
 from resnet_recipes.jobs.lookup import find_network
-from resnet_recipes.jobs.machine.budget import plan_here, resolve_plan
+from resnet_recipes.jobs.machine.local_plan import plan_here, resolve_plan
 from resnet_recipes.jobs.machine.run_time import measure_time
 from resnet_recipes.jobs.ranks.heartbeat import HeartbeatWriter
 from resnet_recipes.jobs.ranks.rank import LaunchFacts, RankProcess

@@ -126,7 +126,7 @@ def _measures(arguments: Arguments) -> bool:
 
 def run(arguments: Arguments, price: float | None, count: int, accuracy: float | None) -> int:
     """Measure, or use an earlier measurement, and print the estimate."""
-    from resnet_recipes.jobs.machine.budget import plan_here
+    from resnet_recipes.jobs.machine.local_plan import plan_here
     from resnet_recipes.jobs.machine.run_time import measure_time, train_epochs
 
     if not _measures(arguments):

@@ -135,7 +135,7 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
 
 def _plan_run(result: "ComposedRecipe", arguments: Arguments) -> "Plan":
     """Return the plan of a new run, after generating the demo images if it reads them."""
-    from resnet_recipes.jobs.machine.budget import resolve_plan
+    from resnet_recipes.jobs.machine.local_plan import resolve_plan
 
     plan = plan_run(result, arguments)
     if generate_demo(result.recipe):

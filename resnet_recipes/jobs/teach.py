@@ -16,7 +16,7 @@ from resnet_recipes.data.soft_labels import (
     map_soft_labels,
     open_for_writing,
 )
-from resnet_recipes.jobs.machine.budget import plan_unresolved, resolve_plan
+from resnet_recipes.jobs.machine.local_plan import plan_unresolved, resolve_plan
 from resnet_recipes.jobs.ranks.group import make_group
 from resnet_recipes.jobs.ranks.rank import RankProcess, read_task, show_progress
 from resnet_recipes.jobs.task import Task

@@ -5,26 +5,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING
 
-from resnet_recipes import data
 from resnet_recipes.base.duration import MAX_EPOCHS, parse_budget
-from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.base.text import Say, format_clock, format_long_time
-from resnet_recipes.jobs.machine.memory import resolve_memory_pixels
-from resnet_recipes.jobs.machine.micro_batch import fit_micro_batch
 from resnet_recipes.jobs.machine.run_time import explain_unknown_time, measure_time, predict_time
 from resnet_recipes.jobs.ranks import external_launcher
-from resnet_recipes.jobs.ranks.group import make_group
 from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate
 from resnet_recipes.planning.outline import describe_duration, describe_published_time
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.stable_phase import change_duration
-
-if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.recipe.compose import ComposedRecipe
 
 #: From this number of epochs on, durations are full epochs.
 MIN_FULL_EPOCHS = 20
@@ -34,32 +24,6 @@ END = "1dur"
 
 #: Minutes from which on a time is printed in days or weeks.
 _LONG_MINUTES = 2 * 24 * 60
-
-
-def plan_here(composed: "ComposedRecipe", say: Say) -> Plan:
-    """Return the plan of a recipe on the devices of this machine."""
-    return resolve_plan(plan_unresolved(composed), say)
-
-
-def plan_unresolved(composed: "ComposedRecipe", reads_teachers: bool = True) -> Plan:
-    """Return the plan of a recipe on the devices of this machine, before `resolve_plan`."""
-    recipe = composed.recipe
-    errors = ErrorCollector()
-    with errors:
-        facts = data.survey_images(recipe.data)
-    with errors:
-        group = make_group(recipe.launch)
-    errors.raise_if_any()
-    return make_plan(recipe, facts, group.ranks, composed.origin, reads_teachers)
-
-
-def resolve_plan(plan: Plan, say: Say) -> Plan:
-    """Return the plan with all settings resolved that depend on this machine.
-
-    These are the micro-batch, the size of images in memory, and the duration of a budget.
-    Raises RecipeError or NotReadyError if one cannot be resolved, NotDoneError if measuring fails.
-    """
-    return fit_budget(resolve_memory_pixels(fit_micro_batch(plan, say), say), say)
 
 
 def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
