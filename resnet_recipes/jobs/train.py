@@ -16,7 +16,8 @@ from resnet_recipes.jobs.ranks.prepare import prepare_rank
 from resnet_recipes.jobs.ranks.rank import RankProcess, Spans, read_task
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.estimate import estimate, read_measurement
+from resnet_recipes.planning.estimate import estimate
+from resnet_recipes.planning.measurement_cache import read_measurement
 from resnet_recipes.recipe.frozen_recipe import to_tree
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console

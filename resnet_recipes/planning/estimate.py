@@ -1,29 +1,20 @@
 """Estimate the time and cost of a run from measured, predicted or guessed speeds."""
 
-import hashlib
-import json
-import platform
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from math import ceil
 from operator import itemgetter
-from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from resnet_recipes import __version__
-from resnet_recipes.base import atomic
-from resnet_recipes.base.cores import count_cores, is_emulated
+from resnet_recipes.base.cores import is_emulated
 from resnet_recipes.base.errors import Hint, Note
 from resnet_recipes.base.money import compute_cost
-from resnet_recipes.base.paths import get_cache_folder
 from resnet_recipes.base.text import format_clock, format_long_time, format_number, round_long_time
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import GpuDatasheet, Work, count_memory, predict_speed
@@ -265,46 +256,6 @@ CORE_GIGAMACS = 12
 #: Factor on the CPU time for a dtype without CPU instructions, measured with ResNet-18 on one AMD
 #: EPYC with AVX2.
 EMULATION_FACTOR = 6
-
-
-def make_key(facts: Mapping[str, object]) -> str:
-    """Return the key of stored speeds, from the machine, the version and `facts`."""
-    content = {
-        **{name: str(value) for name, value in facts.items()},
-        "host": platform.node(),
-        "cores": count_cores(),
-        "resnet-recipes": __version__,
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
-
-
-class Measurement(NamedTuple):
-    """Speeds measured by an earlier command."""
-
-    speeds: Speeds
-    when: float  # seconds since 1970
-
-
-def read_measurement(key: str) -> Measurement | None:
-    """Return an earlier measurement; None if it is missing or damaged."""
-    try:
-        value = json.loads(_get_path(key).read_bytes())
-        return Measurement(Speeds.from_json(value["speeds"]), float(value["when"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def write_measurement(key: str, speeds: Speeds) -> None:
-    """Store speeds for later commands, if the cache folder can be written."""
-    with suppress(OSError):
-        _get_path(key).parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_text(
-            _get_path(key), json.dumps({"speeds": asdict(speeds), "when": time.time()})
-        )
-
-
-def _get_path(key: str) -> Path:
-    return get_cache_folder() / "speeds" / f"{key}.json"
 
 
 def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:

@@ -16,7 +16,8 @@ from resnet_recipes.jobs import train
 from resnet_recipes.jobs.machine.run_time import make_speed_key
 from resnet_recipes.jobs.ranks.rank import LaunchFacts, RankProcess
 from resnet_recipes.network.load import load
-from resnet_recipes.planning.estimate import Speeds, write_measurement
+from resnet_recipes.planning.estimate import Speeds
+from resnet_recipes.planning.measurement_cache import write_measurement
 from resnet_recipes.report.recorder import Evaluation
 from resnet_recipes.training.checkpoint import SavedState
 from resnet_recipes.training.clock import Clock

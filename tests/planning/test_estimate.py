@@ -109,20 +109,6 @@ def test_estimate_includes_every_checkpoint():
     assert 60 * result.other_minutes == pytest.approx(38)
 
 
-def test_read_measurement_needs_equal_facts(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    key = speeds.make_key({"model": "resnet50"})
-    assert speeds.read_measurement(key) is None
-    speeds.write_measurement(key, SPEEDS)
-    assert speeds.read_measurement(key).speeds == SPEEDS
-    assert speeds.read_measurement(speeds.make_key({"model": "resnet18"})) is None
-    with monkeypatch.context() as other:
-        other.setattr(speeds, "count_cores", lambda: 1000)
-        assert speeds.read_measurement(speeds.make_key({"model": "resnet50"})) is None
-    next((tmp_path / "resnet-recipes/speeds").iterdir()).write_text("{}")
-    assert speeds.read_measurement(key) is None
-
-
 def list_epoch_sizes(sizes: dict[int, int]) -> list[int]:
     return [image_size for image_size, count in sizes.items() for _ in range(count)]
 

@@ -23,14 +23,12 @@ from resnet_recipes.planning.estimate import (
     estimate,
     estimate_gpu_memory,
     guess_cpu_speeds,
-    make_key,
     make_speeds,
     note_contradiction,
     predict_gpu_speeds,
-    read_measurement,
     sample_epochs,
-    write_measurement,
 )
+from resnet_recipes.planning.measurement_cache import make_key, read_measurement, write_measurement
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.roofline import find_gpu
 from resnet_recipes.run_folder import METRICS

@@ -10,7 +10,8 @@ from resnet_recipes.jobs.machine.run_time import (
     predict_memory,
     predict_time,
 )
-from resnet_recipes.planning.estimate import Speeds, write_measurement
+from resnet_recipes.planning.estimate import Speeds
+from resnet_recipes.planning.measurement_cache import write_measurement
 from tests.shared.plans import plan_imagenet
 
 
