@@ -179,7 +179,7 @@ def _load_decoded_images(trained: TrainedNetwork) -> tuple[list[DecodedImage], s
     paths = []
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as loader:
         chosen = _choose_images(loader.examples).tolist()
-        paths = [path for path in map(loader.path, chosen) if Path(path).is_file()]
+        paths = [path for path in map(loader.source.path, chosen) if Path(path).is_file()]
     decoded = [_decode(trained.described_network, source) for source in paths or _generate_images()]
     sizes = format_count(len({pixels.shape for _, pixels in decoded}), "size")
     kind = "validation" if paths else "random"  # samples of a .beton file are not files

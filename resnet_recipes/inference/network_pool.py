@@ -27,7 +27,7 @@ class PooledImage(NamedTuple):
 
     @property
     def path(self) -> str:
-        return self.loader.path(self.position)
+        return self.loader.source.path(self.position)
 
     def make_picture(self, label: int) -> np.ndarray:
         """Return the image as its network sees it, uint8 [S, S, 3].

@@ -44,15 +44,23 @@ class BatchSource:
         """Stop all workers; safe to call twice."""
 
 
-class EvalLoader:
-    """This rank's part of the evaluation set.
-
-    All ranks together cover each example exactly once, in a fixed order.
-    """
+class Loader:
+    """This rank's part of the images of a split, in batches."""
 
     def __init__(self, config: DataConfig, batching: Batching, source: BatchSource):
         self.examples = source.examples  # number of examples, over all ranks
         self._config, self._batching, self.source = config, batching, source
+
+    def normalize(self, batch: RawBatch) -> Tensor:
+        """Return the images of a batch normalized for the network, float32 [N, 3, H, W]."""
+        return normalize(batch.pixels, self._config.mean, self._config.std)
+
+    def close(self) -> None:
+        self.source.close()
+
+
+class EvalLoader(Loader):
+    """The evaluation set. All ranks together cover each example exactly once, in a fixed order."""
 
     def batches(self) -> Iterator[RawBatch]:
         """Yield this rank's evaluation batches; the last one may be shorter.
@@ -67,18 +75,8 @@ class EvalLoader:
         """Yield these images in batches, with evaluation crops; the last one may be shorter."""
         return self.source.read(generate_eval_batches(self._config, self._batching, indices))
 
-    def normalize(self, batch: RawBatch) -> Tensor:
-        """Return the images of a batch normalized for the network, float32 [N, 3, H, W]."""
-        return normalize(batch.pixels, self._config.mean, self._config.std)
 
-    def path(self, index: int) -> str:
-        return self.source.path(index)
-
-    def close(self) -> None:
-        self.source.close()
-
-
-class TrainLoader(EvalLoader):
+class TrainLoader(Loader):
     """This rank's part of an endless, shuffled stream of global batches.
 
     The stream can start at any step at no extra cost. The global batch of step k within epoch e is
