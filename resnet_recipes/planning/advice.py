@@ -15,10 +15,6 @@ from resnet_recipes.recipe.sections import AUTO
 #: 32).
 MIN_RANK_SIZE = 16
 
-#: Maximum ratio of a learning rate to the usual one for random weights in a run that starts from
-#: trained weights. For its classifier, finetune uses 113 times the usual one.
-MAX_PRETRAINED_RATIO = 1000
-
 
 def advise(
     recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, origin: Origin
@@ -34,7 +30,7 @@ def advise(
     yield from _advise_on_duration(recipe, horizon, recipe.batch.global_size // rank_size, origin)
     for method in stack:
         yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
-    yield from _advise_on_batch(recipe, rank_size)
+    yield from _advise_on_batch(recipe, rank_size, origin)
     optimizer = recipe.optimizer
     if "optimizer.name" in origin.settings and "optimizer.weight_decay" not in origin.settings:
         yield Note(
@@ -93,7 +89,7 @@ def scale_lr(recipe: Recipe, size: int, origin: Origin) -> float:
     return recipe.optimizer.lr * ratio**recipe.optimizer.lr_power
 
 
-def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[Note]:
+def _advise_on_batch(recipe: Recipe, rank_size: int, origin: Origin) -> Iterator[Note]:
     batch, optimizer = recipe.batch, recipe.optimizer
     if batch.bn_size == AUTO:
         yield Note(
@@ -105,14 +101,16 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[Note]:
             f"batch.bn_size={batch.bn_size} is more than the {rank_size} images of a step on each "
             f"device, so BatchNorm uses {rank_size}"
         )
-    usual = optimizer.usual_lr * (batch.global_size / 2048) ** optimizer.lr_power
-    ratio = optimizer.lr / usual
-    text = (
-        f"lr={optimizer.lr:g} is {format_number(ratio)} times the usual learning rate of "
-        f"{optimizer.name} for a batch of {batch.global_size}"
-    )
-    if recipe.model.weights:  # the usual learning rate assumes random weights
-        if ratio > MAX_PRETRAINED_RATIO:
-            yield Note(text)
-    elif not 0.2 <= ratio <= 5:
-        yield Note(text, f"lr={usual:.3g}")
+    is_own = origin.lr and not {"optimizer", "optimizer.name"} & origin.settings.keys()
+    if recipe.model.weights and not is_own:  # the usual one assumes random weights
+        return
+    lr, size = (origin.lr, origin.batch_size) if is_own else (optimizer.usual_lr, 2048)
+    lr *= (batch.global_size / size) ** optimizer.lr_power
+    ratio = optimizer.lr / lr
+    if ratio > 5 or (ratio < 0.2 and not recipe.model.weights):
+        name = recipe.name if is_own else f"the optimizer {optimizer.name}"
+        yield Note(
+            f"lr={optimizer.lr:g} is {format_number(ratio)} times the usual learning rate of "
+            f"{name} for a batch of {batch.global_size}",
+            f"lr={lr:.3g}",
+        )

@@ -142,8 +142,9 @@ def _compose_links(
     typed = dict.fromkeys(override.typed for override in changed)
     arguments = tuple(text for text in typed if text in last.values())  # not epochs=5 epochs=6
     full = {override.key: str(override) for override in changed}
-    size: Any = _read_setting(links, "batch.global_size")
-    return ComposedRecipe(recipe, Origin(entry, digests, arguments, full, size))
+    values = [_read_setting(links, key) for key in ("batch.global_size", "optimizer.lr")]
+    numbers: Any = values if all(isinstance(value, int | float) for value in values) else ()
+    return ComposedRecipe(recipe, Origin(entry, digests, arguments, full, *numbers))
 
 
 def from_config(config: Mapping[str, Any]) -> Recipe:

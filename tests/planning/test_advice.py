@@ -49,12 +49,13 @@ mild epochs=3 schedule.warmup=0.1dur | (148 of 176 pixels in the last epoch)\\ne
 mild bs=204800 gpus=1 | has only 6 steps; a smaller batch gives more\\nbs=19200 lr=19.2
 mild gpus=16 | batch.bn_size=256 is more than the 128 images
 mild evaluation.sizes=[192,256] | during training, the test size is data.eval_size=224
-mild bs=256 gpus=1 | of decoupled_sgdw for a batch of 256\\nlr=0.256
+mild bs=256 gpus=1 | is 8 times the usual learning rate of mild for a batch of 256\\nlr=0.256
+demo lr=0.8 gpus=1 | lr=0.8 is 8 times the usual learning rate of demo for a batch of 32\\nlr=0.1
 pytorch_v1 epochs=45 | falls less often\\n'schedule.milestones=[0.333dur,0.667dur]'
 mild optimizer.name=sgd | such as weight_decay=0.0005; optimizer=sgd sets its own\\noptimizer=sgd
-mild optimizer=lamb lr=1.7 | the usual learning rate of lamb for a batch of 2048\\nlr=0.005
-mild optimizer=adamw lr=1.7 | of adamw for a batch of 2048\\nlr=0.001
-mild optimizer=lars lr=0.5 | of lars for a batch of 2048\\nlr=8.3
+mild optimizer=lamb lr=1.7 | of the optimizer lamb for a batch of 2048\\nlr=0.005
+mild optimizer=adamw lr=1.7 | of the optimizer adamw for a batch of 2048\\nlr=0.001
+mild optimizer=lars lr=0.5 | of the optimizer lars for a batch of 2048\\nlr=8.3
 """
     ),
 )
@@ -66,8 +67,25 @@ def test_notes_name_settings_that_rarely_help(line, expected):
 
 def test_trained_weights_note_an_absurd_lr():
     notes = format_plan_notes("finetune lr=1 gpus=1")
-    assert notes == "lr=1 is 11,314 times the usual learning rate of adamw for a batch of 16"
-    assert format_plan_notes("finetune lr=0.05 gpus=1") == ""
+    assert notes == (
+        "lr=1 is 100 times the usual learning rate of finetune for a batch of 16\nlr=0.01"
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["finetune lr=0.05", "finetune lr=1e-5", "finetune optimizer=sgd lr=1", "demo lr=0.2"]
+)
+def test_other_lr_gets_no_note(line):
+    assert format_plan_notes(f"{line} gpus=1") == ""
+
+
+def test_reference_in_the_batch_uses_the_usual_lr(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    text = "defaults: [mild]\nbatch: {global_size: '${batch.eval_size}'}\n"
+    (tmp_path / "recipes/mine.yaml").write_text(text)
+    notes = format_plan_notes("mine lr=100 gpus=1")
+    assert "the usual learning rate of the optimizer decoupled_sgdw" in notes
 
 
 def test_extending_run_gets_no_advice_on_fixed_settings():
