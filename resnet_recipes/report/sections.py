@@ -124,10 +124,9 @@ def _build_data_sections(
         for name, run in runs_by_label.items()
         if run.extends
     ]
-    front = charts.find_pareto(rows, "minutes")
     ranked = [pair for pair in zip(groups, titles, strict=True) if pair[0].top1]
     ranked.sort(key=lambda pair: (-mean(pair[0].top1), pair[0].mean("minutes") or 0.0))
-    head = _make_headline(runs, front, price, _judge_best(ranked))
+    head = _make_headline(runs, rows, price, _judge_best(ranked))
     curves = describe_learning_curves(groups)
     advice = _advise_next(runs, [group for group, _ in ranked])
     yield replace(head, text=[*head.text, *ema_notes, *extension_notes, *curves, *advice])
@@ -168,20 +167,22 @@ def _describe_data(runs: Sequence[RunRecord]) -> str:
 
 def _make_headline(
     runs: Sequence[RunRecord],
-    front: Sequence[dict[str, Any]],
+    rows: Sequence[dict[str, Any]],
     price: float | None,
     conclusion: Iterator[str],
 ) -> PageSection:
-    """Return the first section; `front` has the Pareto-optimal finished runs, grouped by seed."""
-    name = _name_data(runs[0])
+    """Return the first section; `rows` has the finished runs, grouped by seed."""
+    front = charts.find_pareto(rows, "minutes")
+    has_means = any(row["seeds"] > 1 for row in rows)
+    lead = "Best settings by mean top-1 over seeds: " if has_means else "Best finished run: "
+    best = _describe_best(front[-1:], price, lead if len(rows) > 1 else "")
+    tables = [_make_front_table(front, price)] if has_means and len(front) > 1 else []
+    text = [*best, *conclusion, *_iterate_facts(runs)]
+    return PageSection(_name_data(runs[0]) or "Runs", text, tables=tables)
+
+
+def _iterate_facts(runs: Sequence[RunRecord]) -> Iterator[str]:
     content = _describe_data(runs)
-    has_means = len(front) > 1 and any(row["seeds"] > 1 for row in front)
-    tables = [_make_front_table(front, price)] if has_means else []
-    text = [*_describe_best(front, price, len(runs)), *conclusion, *_iterate_facts(runs, content)]
-    return PageSection(name or "Runs", text, tables=tables)
-
-
-def _iterate_facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
     yield f"Data: {content}." if content else "The data are unknown."
     states = Counter(run.state for run in runs)
     if states.keys() != {"finished"}:
@@ -217,21 +218,16 @@ def _judge_best(ranked: Sequence[tuple[SeedGroup, str]]) -> Iterator[str]:
         yield " ".join(describe_pair(pair, difference))
 
 
-def _describe_best(
-    front: Sequence[dict[str, Any]], price: float | None, run_count: int
-) -> Iterator[str]:
-    if not front:
-        return
-    best = front[-1]
-    cost = "" if price is None else f", {format_amount(best['cost'])} in total"
-    source = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
-    if best["seeds"] == 1 and best["low"] < best["high"]:
-        source = f" (95% interval {best['low']:.1f} to {best['high']:.1f}%)"
-    yield (
-        f"{'' if run_count == 1 else 'Best: ' if best['seeds'] > 1 else 'Best finished run: '}"
-        f"{best['title']}, {best['top1_percent']:.2f}% top-1{source} in "
-        f"{format_clock(60 * best['minutes'])} of training{cost}."
-    )
+def _describe_best(rows: Sequence[dict[str, Any]], price: float | None, lead: str) -> Iterator[str]:
+    for best in rows:
+        cost = "" if price is None else f", {format_amount(best['cost'])} in total"
+        source = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
+        if best["seeds"] == 1 and best["low"] < best["high"]:
+            source = f" (1 run, 95% interval {best['low']:.1f} to {best['high']:.1f}%)"
+        yield (
+            f"{lead}{best['title']}, {best['top1_percent']:.2f}% top-1{source} in "
+            f"{format_clock(60 * best['minutes'])} of training{cost}."
+        )
 
 
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:

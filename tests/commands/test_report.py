@@ -267,7 +267,7 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
     assert "<h2>2 datasets" in text
     assert re.findall(r"Best finished run: s1.0 \(([\w .]+)\),", text) == ["data.share 1.0"]
     # folds are not compared
-    assert "Best: mild, 71.50% top-1 (mean of 2 runs)" in text
+    assert ">mild, 71.50% top-1 (mean of 2 runs)" in text
     assert sum(name.endswith("images") for name in read_plots(text)) == 1  # not of folds
 
 
@@ -321,7 +321,7 @@ def test_report_advises_resuming_runs_and_judges_best_two(render_page):
         (RUNS / f"s{i}" / "data.json").write_text(json.dumps(facts))
     text = render_page()
     best, second = "a (lr 1, 4 epochs)", "b (lr 2, 4 epochs)"
-    assert f"Best finished run: {best}, 90.00% top-1 (95% interval 82.6 to 94.5%)" in text
+    assert f"Best finished run: {best}, 90.00% top-1 (1 run, 95% interval 82.6 to 94.5%)" in text
     assert f"{best} vs. {second}, the same 100 images: +10.00 points, 95% interval +" in text
     assert text.count("--resume runs/s") == 4
     points = list_plotted_values(text, "time", "rule")[0]
@@ -339,13 +339,18 @@ def test_report_joins_runs_on_the_same_images(render_page):
 
 
 def test_report_predicts_with_the_best_settings(render_page):
-    """The most accurate run has the worse settings."""
+    """The most accurate run does not have the best settings."""
     for name, lr, top1 in (("a", 1, 71.0), ("b", 1, 72.0), ("c", 2, 60.0), ("d", 2, 73.0)):
         config = {"optimizer": {"lr": lr}}
         create_run_folder(RUNS, name, top1=top1, config=config, image_count=5000)
     text = render_page()
-    assert "Best: lr 1, 71.50% top-1 (mean of 2 runs)" in text
+    lead = "Best settings by mean top-1 over seeds: "
+    assert f"{lead}lr 1, 71.50% top-1 (mean of 2 runs)" in text
     assert "Next: resnet-recipes predict runs/b IMAGES" in text
+    create_run_folder(RUNS, "e", top1=72.5, config={"optimizer": {"lr": 3}}, image_count=5000)
+    text = render_page()
+    assert f"{lead}e (lr 3), 72.50% top-1" in text, "there is one run, and the best run is d"
+    assert "Next: resnet-recipes predict runs/e IMAGES" in text
 
 
 def test_report_of_a_page_suggests_the_flag(run_command):
