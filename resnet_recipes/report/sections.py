@@ -231,9 +231,12 @@ def _describe_best(rows: Sequence[dict[str, Any]], price: float | None, lead: st
 
 
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:
-    columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
+    columns = {"name": "settings", "epochs": "epochs", "seeds": "runs", "top1_percent": "top-1 (%)"}
     columns |= {"minutes": "training"} | ({} if price is None else {"cost": "cost"})
-    caption = "Pareto front of the means over seeds: more accurate settings take over 10% longer."
+    caption = (
+        "Pareto front of the means over seeds: more accurate settings take over 10% longer, and "
+        "with equal PFLOPs at least twice as long."
+    )
     return Table(caption, columns, front, _FORMATS)
 
 

@@ -353,6 +353,15 @@ def test_report_predicts_with_the_best_settings(render_page):
     assert "Next: resnet-recipes predict runs/e IMAGES" in text
 
 
+def test_report_caption_states_rule_of_pareto_front(render_page):
+    for name, lr, minutes in (("a", 1, 10), ("b", 1, 10), ("c", 2, 30)):
+        config = {"optimizer": {"lr": lr}}
+        folder = create_run_folder(RUNS, name, top1=70 + lr, config=config, image_count=5000)
+        set_minutes(folder, minutes)
+    rule = "over 10% longer, and with equal PFLOPs at least twice as long."
+    assert rule in render_page()
+
+
 def test_report_of_a_page_suggests_the_flag(run_command):
     message = run_command("resnet-recipes report runs my.html --price 3", 2).err
     assert "`my.html` is a page, not a run\n      use:   --out my.html" in message
