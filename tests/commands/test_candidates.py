@@ -259,9 +259,13 @@ def test_candidates_start_with_the_recipe_for_the_images(small_images, run_comma
 
 
 def test_unreached_accuracy_suggests_the_recipe_for_the_images(small_images, run_command):
-    out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES} --reach 76", 3).out
+    estimate = f"resnet-recipes estimate {ON_OWN_IMAGES} --reach 76"
+    out = run_command(estimate, 3).out
     command = f"resnet-train small {ON_OWN_IMAGES} stop_at_top1=76"
     assert f"\nsmall is best for images of 40 px:\n{command}\n" in out
+    out = run_command(f"{estimate} methods.blurpool.min_channels=2000", 3).out
+    assert "\nskipped: small: " in out
+    assert "stop_at_top1" not in out
 
 
 def test_estimate_reports_all_wrong_flags(run_command):
