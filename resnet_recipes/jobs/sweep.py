@@ -84,10 +84,8 @@ class Sweep:
         if self._stop:
             self.say("the sweep was stopped")
             return self._stop
-        self.say(
-            f"{len(self.runs) - len(self._failures)} of {len(self.runs)} runs are finished "
-            f"in {self.root}"
-        )
+        done = len(self.runs) - len(self._failures)
+        self.say(f"finished runs: {done} of {len(self.runs)}, in {self.root}")
         for name, code in self._failures.items():
             self.say(f"  failed with exit code {code}: {name}")
         return ExitCode.FAILED if self._failures else ExitCode.DONE

@@ -260,7 +260,7 @@ def test_killed_sweep_ends_with_uninterrupted_results(forks, tmp_path):
     code, _, errors = forks.run(killed, *arguments).wait(100)
     assert (code, kills) == (0, [-signal.SIGKILL] * 2)
     assert "already finished" in errors
-    assert "3 of 3 runs are finished in runs\n" in errors
+    assert "finished runs: 3 of 3, in runs\n" in errors
     assert len(read_results(alone)) == 3
     extended = [run.extends for run in iterate_runs(killed / "runs") if run.extends]
     assert len(extended) == 2

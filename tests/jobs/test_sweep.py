@@ -65,7 +65,7 @@ def test_sweep_runs_are_repeatable_commands(stand_in_runs, tmp_path):
         f"-m resnet_recipes recipe=mild seed={seed} run={name} --resume auto --no-plan"
         for seed, name in enumerate("abc", 1)
     ]
-    assert output[-1] == f"3 of 3 runs are finished in {tmp_path}"
+    assert output[-1] == f"finished runs: 3 of 3, in {tmp_path}"
     assert stand_in_runs.most == 1
 
 
@@ -112,7 +112,7 @@ def test_sweep_continues_after_a_failed_run(stand_in_runs, tmp_path):
     code, output = train_sweep(tmp_path)
     assert (code, len(stand_in_runs.commands)) == (1, 3)
     assert output[-2:] == [
-        f"2 of 3 runs are finished in {tmp_path}",
+        f"finished runs: 2 of 3, in {tmp_path}",
         "  failed with exit code 3: a",
     ]
 
@@ -162,7 +162,7 @@ def test_sweep_waits_for_runs_of_another_sweep(
     code, output = train_sweep(tmp_path, parallel=1 if is_first else 2)
     assert "[2 of 3] b: another command is training it" in output
     assert ("[2 of 3] b: already finished" in output) == is_finished
-    assert (code, output[-1]) == (0, f"3 of 3 runs are finished in {tmp_path}")
+    assert (code, output[-1]) == (0, f"finished runs: 3 of 3, in {tmp_path}")
     ours = [command[5] for command in stand_in_runs.commands].count("run=b")
     assert ours == (not is_first) + (not is_finished)
 
