@@ -142,28 +142,10 @@ def _format_differences(
     letters: Sequence[str], settings: SettingRows, machine: SettingRows
 ) -> Iterator[str]:
     """Yield the tables of the settings and of the machine facts that differ."""
-    settings = [row for row in _merge_methods(settings) if row[0] != "name"]  # the recipe
+    settings = [row for row in settings if row[0] != "name"]  # the recipe
     for title, rows in (("SETTINGS", settings), ("MACHINE", machine)):
         yield ""
         yield from format_comparison(title, letters, rows) if rows else [f"{title}: identical"]
-
-
-def _merge_methods(rows: SettingRows) -> Iterator[tuple[str, list[str]]]:
-    """Yield the rows; a method that some runs do not use has a row with "on" or "-".
-
-    Its settings have rows only if they differ between runs that use it.
-    """
-    groups: dict[str, SettingRows] = {}  # by method
-    for row in rows:
-        groups.setdefault(".".join(row[0].split(".")[:2]), []).append(row)
-    for method, settings in groups.items():
-        columns = zip(*(values for _, values in settings), strict=True)
-        uses = [{*column} != {"-"} for column in columns]
-        if all(uses) or not method.startswith("methods."):
-            yield from settings
-        else:
-            yield method, ["on" if is_used else "-" for is_used in uses]
-            yield from ((key, values) for key, values in settings if len({*values} - {"-"}) > 1)
 
 
 def _compare_groups(
