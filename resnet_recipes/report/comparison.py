@@ -79,10 +79,15 @@ def format_settings(tree: dict[str, Any]) -> dict[str, str]:
 
     A method without settings is "on", and an empty value is "-".
     """
-    return {
-        key: "on" if value == {} else "-" if value in ("", None) else str(value)
-        for key, value in flatten(tree).items()
-    }
+    return {key: _format_value(value) for key, value in flatten(tree).items()}
+
+
+def _format_value(value: object) -> str:
+    if value == {}:
+        return "on"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "-" if value in ("", None) else str(value)
 
 
 def read_machine(folder: Path) -> dict[str, str]:

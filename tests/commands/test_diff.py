@@ -16,6 +16,11 @@ def test_diff_shows_only_differences(run_subcommand):
     assert "optimizer.lr" not in rows
 
 
+def test_diff_writes_booleans_like_a_recipe(run_subcommand):
+    rows = [line.split() for line in run_subcommand("diff finetune demo").splitlines()]
+    assert ["model.freeze_bn", "true", "false"] in rows
+
+
 def test_diff_labels_long_names_and_shortens_epochs(run_command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, epochs in (("a", 2), ("b", 4)):
