@@ -1,6 +1,7 @@
 """`resnet-recipes plan NAME`: print the plan of a run without starting it."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.jobs.ranks.group import is_for_gpus, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder import CHECKPOINTS, METRICS
+from resnet_recipes.run_folder.facts import find_nearest
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 
 if TYPE_CHECKING:
@@ -68,8 +70,29 @@ def run(arguments: Arguments) -> int:
     if "--no-plan" in arguments:
         rows = [*_describe_device(plan, None), *outline.iterate_notes(plan)]
         lines = ["the settings are valid", *outline.format_lines(rows, get_page_width())]
-    show(arguments, plan.as_dict(), lines)
+    values = _collect_values(plan, seconds_left) if "--json" in arguments else {}
+    show(arguments, values, lines)
     return 0
+
+
+def _collect_values(plan: "Plan", seconds_left: float | None) -> dict[str, object]:
+    """Return a plan as JSON values, with its time, cost, device and notes."""
+    from resnet_recipes.jobs.machine import run_time
+
+    forecast = run_time.predict_time(plan)
+    seconds = 60 * forecast.estimate.total_minutes if forecast else None
+    price = plan.recipe.launch.price
+    published = find_nearest(plan.published, plan.epochs)
+    notes = _iterate_notes(plan, forecast)
+    return plan.as_dict() | {
+        "device": next(_describe_device(plan, None))[1],
+        "seconds": seconds,
+        "seconds_source": forecast.source if forecast else "",
+        "seconds_left": seconds_left,
+        "cost": None if price is None or seconds is None else compute_cost(seconds, price),
+        "published": asdict(published) if published else None,
+        "notes": [{"text": note.text, "fix": list_advice(note.fix)} for note in notes],
+    }
 
 
 def _describe_resumption(folder: Path, plan: "Plan") -> tuple[str, float | None]:
@@ -99,7 +122,6 @@ def format_plan(
     """
     from resnet_recipes.jobs.machine import run_time
     from resnet_recipes.planning import outline
-    from resnet_recipes.planning.estimate import note_evaluations
 
     entry = plan.origin.entry
     memory = run_time.predict_memory(plan)
@@ -118,9 +140,7 @@ def format_plan(
         *_describe_loading(plan, forecast),
     ]
     machine += [(WARNING, text) for text in iterate_warnings(plan.recipe.launch)]
-    alarms = [*outline.iterate_notes(plan), *_note_image_size(plan)]
-    if forecast and (note := note_evaluations(plan, forecast)):
-        alarms += note.list_rows()
+    alarms = [row for note in _iterate_notes(plan, forecast) for row in note.list_rows()]
     alarms += [row for row in machine if row[0] in _LAST]
     rows += outline.describe_essentials(plan, [row for row in machine if row[0] not in _LAST])
     if folder:
@@ -137,7 +157,16 @@ def format_plan(
     yield from outline.format_lines(rows, get_page_width())
 
 
-def _note_image_size(plan: "Plan") -> LabeledRows:
+def _iterate_notes(plan: "Plan", forecast: "RunForecast | None") -> Iterator[Note]:
+    """Yield notes on settings that a user may want to change, with those of this machine."""
+    from resnet_recipes.planning.estimate import note_evaluations
+
+    yield from (*plan.facts.notes, *plan.notes, *_note_image_size(plan))
+    if forecast and (note := note_evaluations(plan, forecast)):
+        yield note
+
+
+def _note_image_size(plan: "Plan") -> Iterator[Note]:
     """Yield a note if a recipe for small images trains on photographs, or the reverse."""
     from resnet_recipes.jobs.candidates import MAX_SMALL_SIZE, find_typical_size
 
@@ -145,12 +174,12 @@ def _note_image_size(plan: "Plan") -> LabeledRows:
     size = find_typical_size(data, plan.facts)
     if data.train_size <= MAX_SMALL_SIZE < size:
         text = f"data.train_size={data.train_size} is for smaller images than these, of {size:g} px"
-        yield from Note(text, Hint("the recipe finetune is for photographs")).list_rows()
+        yield Note(text, Hint("the recipe finetune is for photographs"))
     elif 0 < size <= MAX_SMALL_SIZE < data.train_size:
         text = f"the images have {size:g} px, and data.train_size={data.train_size} enlarges them"
         # whether small images gain from trained weights at a larger size was not measured
         fix = Hint("the recipe small is for such images")
-        yield from Note(text, () if plan.recipe.model.weights else fix).list_rows()
+        yield Note(text, () if plan.recipe.model.weights else fix)
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from resnet_recipes.base import schedule
 from resnet_recipes.base.duration import Duration, Horizon, Recurrence
-from resnet_recipes.base.errors import Note, list_advice
+from resnet_recipes.base.errors import Note
 from resnet_recipes.data.base import Batching, DataFacts
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.loading.slots import Capacity
@@ -332,6 +332,7 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as JSON values, for example to compare two plans."""
+        facts = asdict(self.facts)
         last = self.total_steps - 1
         points = sorted({0, min(self.warmup, last), self.total_steps // 2, last})
         return {
@@ -358,11 +359,9 @@ class Plan:
                 "teachers": [teacher.text for teacher in self.teachers],
             },
             "disk_bytes": self.disk.total_bytes,
-            "data": {key: value for key, value in asdict(self.facts).items() if key != "sample"}
-            | {"root": str(self.facts.root), "classes": len(self.facts.classes)}
-            | {"notes": [note.text for note in self.facts.notes]},
+            "data": {key: facts[key] for key in facts if key not in ("sample", "notes")}
+            | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
             "hooks": self.hooks,
-            "notes": [{"text": note.text, "fix": list_advice(note.fix)} for note in self.notes],
         }
 
 

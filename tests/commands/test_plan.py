@@ -130,6 +130,19 @@ def test_plan_with_a_price_explains_the_cost(arguments, cost, run_command, monke
     assert "\n  cost" not in run_command(f"resnet-recipes plan {arguments}").out
 
 
+def test_json_of_plan_has_time_cost_and_notes(run_json, monkeypatch):
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(0))
+    values = run_json("resnet-recipes plan mild gpus=8 launch.price=36")
+    assert values["device"].startswith("8 x GPU (this machine has no GPU)")
+    assert (values["seconds"], values["seconds_source"], values["cost"]) == (None, "", None)
+    assert (values["published"]["minutes"], values["published"]["epochs"]) == (25.3, 32)
+    missing = "data= is missing, so this plan assumes ImageNet-1k"
+    assert values["notes"] == [{"text": missing, "fix": []}]
+    values = run_json("resnet-recipes plan mild launch.device=cpu launch.price=36")
+    assert values["cost"] == pytest.approx(values["seconds"] / 100)
+    assert values["seconds_source"].startswith("a guess from the network's FLOPs")
+
+
 def test_plan_prints_cost_below_a_cent_as_limit(run_command):
     out = run_command("resnet-recipes plan demo launch.device=cpu launch.price=0.0001").out
     assert "\n  cost       <$0.01 at $0.0001 per hour\n" in out
