@@ -47,7 +47,7 @@ from resnet_recipes.network.matching import (
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.build import build_recipe, is_plain_recipe
 from resnet_recipes.run_folder import COMMAND, CONFIG, SUMMARY, WEIGHTS
-from resnet_recipes.run_folder.runs import iterate_newest_runs, list_checkpoints
+from resnet_recipes.run_folder.runs import list_checkpoints
 
 
 class Network(nn.Module):
@@ -237,9 +237,9 @@ def _find_run_weights(folder: Path) -> Path:
     is_unfinished = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
     clause = "is a run that is not finished" if is_unfinished else f"has no {WEIGHTS}"
     clause += " and has no intact checkpoint" * (is_unfinished and not places)
-    nearby = (folder.parent, *iterate_newest_runs(folder.parent))
-    others = (run for run in nearby if (run / WEIGHTS).exists())
-    place = places[-1] if places else next(others, None)
+    if not places and (folder.parent / WEIGHTS).exists():
+        places = [folder.parent]
+    place = places[-1] if places else None
     fix = Value(shlex.quote(str(place))) if place else Hint("pass the folder of a finished run")
     if not is_unfinished and any(folder.glob(f"*/{CONFIG}")):
         clause = "is a folder of runs, not a run"

@@ -198,14 +198,19 @@ def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
     assert "not finished" in get_error(NotReadyError, load, tmp_path).problems[0].clause
 
 
-def test_run_without_intact_checkpoint_suggests_newest_finished_run(tmp_path):
+def test_run_without_weights_suggests_no_other_run(tmp_path):
     stopped, finished = (create_run_folder(tmp_path, name) for name in ("stopped", "finished"))
     (stopped / "summary.json").unlink()
     (problem,) = get_error(NotReadyError, load, stopped).problems
     assert problem.clause == "is a run that is not finished and has no intact checkpoint"
-    assert problem.fixes == ()
     (finished / "weights.safetensors").touch()
-    assert get_error(NotReadyError, load, stopped).problems[0].fixes == (str(finished),)
+    (tmp_path / "empty").mkdir()
+    for folder in (stopped, tmp_path / "empty"):
+        (problem,) = get_error(NotReadyError, load, folder).problems
+        assert problem.advice == ("pass the folder of a finished run",)
+    (finished / "logs").mkdir()
+    (problem,) = get_error(NotReadyError, load, finished / "logs").problems
+    assert problem.fixes == (str(finished),)
 
 
 def test_damaged_weights_of_run_suggest_newest_undamaged_checkpoint(make_run, tmp_path):
