@@ -21,6 +21,7 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.names import list_keys
 from resnet_recipes.base.paths import is_fetched, parse_path
+from resnet_recipes.base.suggestions import FOREIGN_VALUES
 from resnet_recipes.base.text import Say, do_nothing
 from resnet_recipes.command_line.arguments import (
     DATA_KEYS,
@@ -357,6 +358,7 @@ def _find_weights(key: str, name: str, arguments: Arguments) -> str:
     if path := find_run_path(key, name):
         return str(path)
     missing = make_missing_run_problem(key, name)
-    if name == LAST or isinstance(missing.fix, Value):  # a similar run exists
+    has_meaning = name.lower() in FOREIGN_VALUES["model.weights"]  # "none"
+    if name == LAST or (isinstance(missing.fix, Value) and not has_meaning):
         raise NotReadyError([missing])
     return name

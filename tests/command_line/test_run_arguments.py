@@ -89,6 +89,13 @@ def test_weights_setting_suggests_file_of_a_run(runs, typed, suggestion):
         resolve_weights(Arguments({}, [f"model.weights={typed}"]))
 
 
+@pytest.mark.parametrize("word", ["none", "None", "no", "false", "null"])
+def test_word_for_nothing_suggests_no_weights(run_command, word):
+    Path("one").mkdir()
+    message = run_command(f"resnet-train finetune model.weights={word} --dry-run", 3).err
+    assert "use:   model.weights='' model.freeze=none model.freeze_bn=false" in message
+
+
 @pytest.mark.parametrize(
     "argument",
     [
