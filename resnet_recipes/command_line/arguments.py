@@ -14,7 +14,7 @@ from resnet_recipes.base.errors import Command, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, list_keys
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import RUN_FLAGS
-from resnet_recipes.command_line.output_files import find_ending_problems, require_folder
+from resnet_recipes.command_line.output_files import check_output_file, find_ending_problems
 from resnet_recipes.command_line.unknown_flags import (
     WRITTEN,
     add_argument,
@@ -119,7 +119,7 @@ def parse_arguments(
     for flag, name in arguments.flags.items():
         with errors:
             if usage.placeholders[flag].startswith("FILE") and flag not in wrong_flags:
-                require_folder(flag, name)
+                check_output_file(flag, name)
     with errors:
         _check_count(arguments.positional, usage)
         arguments = check(arguments)

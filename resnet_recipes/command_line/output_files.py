@@ -8,11 +8,29 @@ from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base.errors import Command, NotReadyError, Problem, RecipeError
-from resnet_recipes.base.paths import find_free_path, parse_path
+from resnet_recipes.base.paths import find_free_path, parse_new_path, parse_path
+from resnet_recipes.report.page import GALLERY_HEAD, REPORT_HEAD
+
+#: How the output files of each flag start; a later command replaces them.
+_HEADS = {
+    "--csv": (
+        "class,images,correct,",  # eval
+        "network,data,eval_size,",
+        "file,class_1,",  # predict
+        "name,folder,recipe,",  # runs
+        "name,epochs,about,",  # ls
+        "kind,name,A,B",  # compare
+        "recipe,epochs,minutes,",  # estimate
+        "pixels,epochs,low,",
+    ),
+    "--images": ("path,label,prediction,",),
+    "--gallery": (GALLERY_HEAD,),
+    "--out": (REPORT_HEAD,),
+}
 
 
 def find_ending_problems(flag: str, name: str, ending: str) -> Iterator[Problem]:
-    """Yield the problem of an output file's ending; `require_folder` checks the rest."""
+    """Yield the problem of an output file's ending; `check_output_file` checks the rest."""
     with suppress(RecipeError):
         path = parse_path(flag, name)
         if path.suffix != ending and not path.is_relative_to("/dev"):  # /dev/stdout
@@ -26,8 +44,18 @@ def is_stream(path: Path) -> bool:
     return path.is_relative_to("/dev") and (path.is_fifo() or path.is_char_device())
 
 
-def require_folder(flag: str, name: str) -> None:
-    """Raise NotReadyError if an output file cannot be created in its folder, before the work."""
+def is_ours(flag: str, path: Path) -> bool:
+    """Return whether a file is an earlier output of a flag."""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(999).startswith(tuple(map(str.encode, _HEADS.get(flag, ()))))
+    return False
+
+
+def check_output_file(flag: str, name: str) -> None:
+    """Raise NotReadyError if an output file cannot be created in its folder, before the work.
+
+    Raises RecipeError if it exists, has content and is not ours.
+    """
     path = parse_path(flag, name)
     if not path.parent.is_dir():
         fix: str = Command.of("mkdir", "-p", str(path.parent))
@@ -37,6 +65,8 @@ def require_folder(flag: str, name: str) -> None:
         raise NotReadyError.of(flag, name, "cannot be written: it is a folder", fix)
     if is_stream(path):
         return
+    if path.is_file() and path.stat().st_size and not is_ours(flag, path):
+        parse_new_path(flag, name)
     folder = path.resolve().parent
     try:
         tempfile.TemporaryFile(dir=folder).close()

@@ -68,8 +68,6 @@ ResultRow = dict[str, Any]
 
 def check(arguments: Arguments) -> None:
     """Raise RecipeError if a network does not exist, or if a plot cannot be drawn."""
-    from resnet_recipes.report.page.html import GALLERY_HEAD, require_own
-
     errors = ErrorCollector()
     with errors:
         check_network(arguments.positional, USAGE)
@@ -77,10 +75,6 @@ def check(arguments: Arguments) -> None:
         if "=" not in argument:
             with errors:
                 find_run(argument)
-    heads = {"--csv": ("class,images,", "network,data,"), "--images": ("path,label,prediction,",)}
-    for flag, starts in (heads | {"--gallery": (GALLERY_HEAD,)}).items():
-        with errors:
-            require_own(flag, arguments.flags.get(flag, os.devnull), *starts)
     with errors:
         if "--png" in arguments:
             import_plotting()

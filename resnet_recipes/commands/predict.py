@@ -1,7 +1,6 @@
 """`resnet-recipes predict RUN|FILE IMAGE...|FOLDER`: classify images with a trained network."""
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -70,10 +69,9 @@ _IN_GALLERY = 1000  # images in the gallery
 def check(arguments: Arguments) -> tuple[list[str], "list[str | Pixels]", int]:
     """Return the network with its settings, the images, and the number of classes to print.
 
-    Raises RecipeError if an argument is wrong, or if an output file is not ours.
+    Raises RecipeError if an argument is wrong.
     """
     from resnet_recipes.inference.images import find_images
-    from resnet_recipes.report.page.html import GALLERY_HEAD, require_own
 
     first = arguments.positional[:1]
     others = arguments.positional[1:]
@@ -84,9 +82,6 @@ def check(arguments: Arguments) -> tuple[list[str], "list[str | Pixels]", int]:
     errors = ErrorCollector()
     with errors:
         RecipeError.raise_if_any([find_number_problem("--top", top, 1, fix="--top 5")])
-    for flag, head in {"--csv": "file,class_1,", "--gallery": GALLERY_HEAD}.items():
-        with errors:
-            require_own(flag, arguments.flags.get(flag, os.devnull), head)
     with errors:
         RecipeError.raise_if_any(_find_argument_problems(arguments, bool(images)))
         with errors:

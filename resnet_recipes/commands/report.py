@@ -7,13 +7,14 @@ from resnet_recipes.base.errors import Command, Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_count
 from resnet_recipes.command_line.arguments import Arguments
+from resnet_recipes.command_line.output_files import is_ours
 from resnet_recipes.command_line.printing import open_output
 from resnet_recipes.command_line.run_arguments import is_run, list_records
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.commands.runs import read_price
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
-from resnet_recipes.report.page.html import REPORT_HEAD, build_page, is_ours
+from resnet_recipes.report.page.html import build_page
 from resnet_recipes.report.sections import build_sections
 from resnet_recipes.run_folder.runs import RunRecord
 
@@ -46,7 +47,7 @@ def check(arguments: Arguments) -> tuple[list[RunRecord], float | None]:
             use = f"--out {shlex.quote(name)}"
             raise RecipeError.of("RUN|FOLDER", name, "is a page, not a run", use)
     errors = ErrorCollector()
-    is_new = not is_ours(parse_path("--out", flags.get("--out", _PAGE)), REPORT_HEAD)
+    is_new = not is_ours("--out", parse_path("--out", flags.get("--out", _PAGE)))
     with errors:
         price = read_price(flags.get("--price"))
     with errors:

@@ -75,7 +75,7 @@ def check_options(top: str, cycle: str, out: str) -> Path:
         RecipeError.raise_if_any([problem, cycle_problem])
     with errors:
         suffixed = parse_path("--out", out).with_suffix(".safetensors")
-        path = parse_new_path("--out", str(suffixed.absolute()))
+        path = parse_new_path("--out", str(suffixed)).absolute()
     errors.raise_if_any()
     return path
 

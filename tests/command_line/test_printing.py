@@ -6,7 +6,7 @@ import pytest
 
 from resnet_recipes.base.errors import Note, NotReadyError
 from resnet_recipes.base.text import Snippet, format_facts
-from resnet_recipes.command_line.output_files import require_folder
+from resnet_recipes.command_line.output_files import check_output_file
 from resnet_recipes.command_line.printing import format_table, open_output, say
 
 ROWS = [
@@ -89,7 +89,7 @@ def test_open_output_deletes_leftover_of_killed_command(tmp_path):
 
 def test_open_output_writes_to_an_open_pipe(tmp_path):
     reader, writer = os.pipe()
-    require_folder("--csv", f"/dev/fd/{writer}")
+    check_output_file("--csv", f"/dev/fd/{writer}")
     with open_output("--csv", f"/dev/fd/{writer}") as file:
         file.write(b"row")
     assert os.read(reader, 9) == b"row"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import escape_html
+from resnet_recipes.report.page import GALLERY_HEAD, REPORT_HEAD
 from resnet_recipes.report.page.charts import COLORS, DASHES, Spec, to_json
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ _THUMBNAIL_SIZE = 160
 
 #: Characters of a table cell before it is wrapped.
 MAX_CELL_CHARACTERS = 24
-
-#: Start of a page by its kind, which `is_ours` recognizes.
-REPORT_HEAD, GALLERY_HEAD = (
-    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-    f'<meta name="generator" content="resnet-recipes {kind}">'
-    for kind in ("report", "gallery")
-)
 
 
 @dataclass
@@ -67,18 +60,6 @@ def build_page(title: str, sections: Sequence[PageSection]) -> str:
     """Return the page: 1 MB, mostly the plotting library. Every name is escaped."""
     scripts = map(_read_file, ("vega.min.js", "page.js"))
     return build_document(title, map(_format_section, sections), scripts)
-
-
-def is_ours(path: Path, *heads: str) -> bool:
-    """Return whether a file starts with a head, so that a new page or table may replace it."""
-    return path.is_file() and path.read_bytes().startswith(tuple(map(str.encode, heads)))
-
-
-def require_own(flag: str, name: str, *heads: str) -> None:
-    """Raise RecipeError if an output file exists, has content and does not start with a head."""
-    path = parse_path(flag, name)
-    if path.is_file() and path.stat().st_size and not is_ours(path, *heads):
-        parse_new_path(flag, name)
 
 
 class Tile(NamedTuple):
