@@ -255,7 +255,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
             texts.append(f"extends: {escape_controls(run.extends)}")
         if run.better_raw:
             texts.append(f"the raw weights reach {run.better_raw:.2f}%, more than EMA")
-        if run.best_top1_percent is not None:
+        if run.has_best_weights and run.best_top1_percent is not None:
             best = f"{run.best_top1_percent:.2f}% at epoch {run.best_epoch or 0:.4g}"
             texts.append(f"best evaluation: {best} (optimistic); weights-best.safetensors")
         if run.reason:

@@ -68,8 +68,9 @@ class RunRecord:
     epochs_done: float = 0.0
     top1_percent: float | None = None  # final weights: EMA if the recipe uses it
     raw_top1_percent: float | None = None  # raw weights, without EMA
-    best_top1_percent: float | None = None  # best evaluation, with checkpoint.best
+    best_top1_percent: float | None = None  # best of several evaluations; see Summary.best
     best_epoch: float | None = None
+    has_best_weights: bool = False  # whether checkpoint.best saved the best weights
     pflops: float | None = None  # training compute, forward and backward
     minutes: float | None = None  # training time, without evaluation and checkpoints
     minutes_steady_state: float | None = None  # training time, epoch 1 counted as long as epoch 2
@@ -186,14 +187,14 @@ def read_run(folder: Path) -> RunRecord | None:
 
 def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
     epochs = _get_number(summary, "epochs")
-    best = summary if summary.get("best_weights") else {}
     return {
         "state": "finished",
         "recipe": _get_text(summary, "recipe"),
         "epochs": epochs,
         "epochs_done": epochs or 0.0,
         **_get_top1(summary),
-        **{key: _get_number(best, key) for key in ("best_top1_percent", "best_epoch")},
+        **{key: _get_number(summary, key) for key in ("best_top1_percent", "best_epoch")},
+        "has_best_weights": bool(summary.get("best_weights")),
         "pflops": _get_number(summary, "training_pflops"),
         "price_per_hour": _get_number(summary, "price_per_hour"),
         **{name: _get_minutes(summary, key) for name, key in _CLOCK_KEYS.items()},

@@ -82,12 +82,15 @@ def test_runs_show_the_cost_at_their_own_price(run_command, run_json, tmp_path):
     assert "COST" not in run_command(f"resnet-recipes runs {tmp_path} state=killed").out
 
 
-def test_runs_marks_best_evaluation_as_optimistic(three_runs, run_command):
+def test_runs_marks_best_evaluation_as_optimistic(three_runs, run_command, run_json):
     path = three_runs / "first/summary.json"
     best = {"best_top1_percent": 71.5, "best_epoch": 3.0}
     summary = json.loads(path.read_text()) | best
     path.write_text(json.dumps(summary))
     assert "best evaluation" not in run_command(f"resnet-recipes runs {three_runs}").out
+    (row,) = run_json(f"resnet-recipes runs {three_runs} name=first")
+    assert {key: row[key] for key in best} == best
+    assert not row["has_best_weights"]
     path.write_text(json.dumps(summary | {"best_weights": "weights-best.safetensors"}))
     output = run_command(f"resnet-recipes runs {three_runs}").out
     assert output.count("best evaluation") == 1
