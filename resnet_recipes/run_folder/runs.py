@@ -68,6 +68,7 @@ class RunRecord:
     epochs_done: float = 0.0
     top1_percent: float | None = None  # final weights: EMA if the recipe uses it
     raw_top1_percent: float | None = None  # raw weights, without EMA
+    top1_epoch: float | None = None  # epoch of the last evaluation
     best_top1_percent: float | None = None  # best of several evaluations; see Summary.best
     best_epoch: float | None = None
     has_best_weights: bool = False  # whether checkpoint.best saved the best weights
@@ -193,6 +194,7 @@ def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
         "epochs": epochs,
         "epochs_done": epochs or 0.0,
         **_get_top1(summary),
+        "top1_epoch": epochs,
         **{key: _get_number(summary, key) for key in ("best_top1_percent", "best_epoch")},
         "has_best_weights": bool(summary.get("best_weights")),
         "pflops": _get_number(summary, "training_pflops"),
@@ -216,6 +218,7 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         "epochs": _get_number(begin or origin, "epochs"),
         "epochs_done": _get_number(last, "epoch") or 0.0,
         **_get_top1(evaluation),
+        "top1_epoch": _get_number(evaluation, "epoch"),
         "minutes": _get_minutes(step, "training_seconds"),
         "wall_minutes": _get_minutes(last, "wall_seconds"),
         "price_per_hour": _get_number(begin, "price_per_hour"),

@@ -120,6 +120,16 @@ def test_runs_in_empty_folder_suggests_the_demo(run_command, run_json, tmp_path,
     assert run_json("resnet-recipes runs") == []
 
 
+def test_json_of_runs_has_epoch_of_last_evaluation(run_json, tmp_path):
+    create_run_folder(tmp_path, "done")
+    metrics = create_run_folder(tmp_path, "ended", state="stopped") / "metrics.jsonl"
+    *_, step, _ = lines = metrics.read_text().splitlines()
+    later = json.dumps(json.loads(step) | {"step": 45, "epoch": 4.5})
+    metrics.write_text("\n".join([*lines, later, ""]))
+    rows = run_json(f"resnet-recipes runs {tmp_path}")
+    assert [(row["epochs_done"], row["top1_epoch"]) for row in rows] == [(4.0, 4.0), (4.5, 4.0)]
+
+
 @pytest.mark.parametrize("name", ["summary.json", "config.yaml"])
 def test_runs_prints_no_epochs_of_an_unreadable_run(name, run_command, tmp_path):
     create_run_folder(tmp_path, "damaged")
