@@ -342,7 +342,7 @@ def _format_candidates(
     reach: float | None,
     settings: Sequence[str],
 ) -> Iterator[str]:
-    """Yield a table of the candidates, their commands, and the problems of other recipes.
+    """Yield a table of the candidates, their commands, and the problems of recipes.
 
     `budget` is the value of --within, or "".
     """
@@ -358,6 +358,11 @@ def _format_candidates(
         yield "The time of a run is unknown on this machine."
     if rows and (budget or reach is not None):
         yield from ("", *(row["command"] for row in rows))
+    for name, problem in candidates.weights_problems.items() if rows else ():
+        text, *advice = name_as_typed(problem, ()).lines()
+        yield ""
+        yield from wrap_text(f"{name}: {text}", get_width(), rest="    ")
+        yield from (f"    {line}" for line in advice)
     yield ""
     if any(row["front"] for row in rows):
         yield "* no other is more accurate in less time"
@@ -373,7 +378,7 @@ def _format_candidates(
 
 
 def _format_problems(candidates: "Candidates", budget: str) -> Iterator[str]:
-    """Yield the skipped recipes, and the recipes whose weights cannot be read."""
+    """Yield the skipped recipes with their problems."""
     skipped = defaultdict[Problem, list[str]](list)
     for name, problem in candidates.skipped.items():
         flagged = _name_flags(problem, budget)
@@ -383,7 +388,3 @@ def _format_problems(candidates: "Candidates", budget: str) -> Iterator[str]:
     for problem, names in skipped.items():
         text = problem.about(problem.key)
         yield from wrap_text(f"skipped: {join_first(names)}: {text}", get_width(), rest="    ")
-    for name, problem in candidates.weights_problems.items() if candidates.candidates else ():
-        text, *advice = name_as_typed(problem, ()).lines()
-        yield from wrap_text(f"{name}: {text}", get_width(), rest="    ")
-        yield from (f"    {line}" for line in advice)

@@ -251,6 +251,7 @@ def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_c
     assert "small: data.train_size is for smaller images than these, of 200 px" in output
     assert "finetune: model.weights=torchvision is not on this machine: " in output
     assert " try: python3 -c" in output
+    assert output.index("finetune: model.weights=") < output.index("Accuracy on these images")
 
 
 def test_candidates_start_with_the_recipe_for_the_images(small_images, run_command):
