@@ -160,13 +160,21 @@ def test_commands_accept_run_names(runs, run_command, arguments, message):
     assert message in f"\n{run_command(f'resnet-recipes {arguments}').out}"
 
 
-def test_missing_run_advises_trying_last_once_runs_exist(run_command):
+def test_missing_run_advises_trying_newest_finished_run(run_command):
     missing = "error: RUN|FILE is missing: a run folder, a checkpoint or a weights file\n"
     message = run_command("resnet-recipes eval", 2).err
-    assert message.startswith(f"{missing}      hint:  resnet-recipes eval last\n")
+    assert message.startswith(f"{missing}      hint:  resnet-recipes eval RUN\n")
     Path(create_run_folder(Path("runs"), "alpha"), "weights.safetensors").touch()
     message = run_command("resnet-recipes eval", 2).err
     assert message.startswith(f"{missing}      try:   resnet-recipes eval last\n")
+    config = create_run_folder(Path("runs"), "failed") / "config.yaml"
+    os.utime(config, (2_000_000_000,) * 2)
+    checkpoint = config.parent / "checkpoints/step-00000008.pt"
+    checkpoint.touch()
+    checkpoint.with_suffix(".json").write_text('{"bytes": 0}')
+    Path("last.jpg").touch()
+    message = run_command("resnet-recipes predict last.jpg", 2).err
+    assert message.startswith(f"{missing}      try:   resnet-recipes predict alpha last.jpg\n")
 
 
 @pytest.mark.parametrize(

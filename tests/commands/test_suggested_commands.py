@@ -184,9 +184,9 @@ resnet-train val model=first data=images | resnet-recipes eval first data=images
 resnet-recipes export first onnx | resnet-recipes export first --to onnx --out exported
 resnet-recipes export first --to timm --out x --push me/it | --push hf:me/it
 resnet-train --list mild data=x | resnet-recipes show NAME
-resnet-recipes predict images | resnet-recipes predict last images
-resnet-recipes predict images/val/pattern0/1.jpg | predict last images/val/pattern0/1.jpg
-resnet-recipes predict nowhere.JPG | resnet-recipes predict last nowhere.JPG
+resnet-recipes predict images | resnet-recipes predict RUN images
+resnet-recipes predict images/val/pattern0/1.jpg | predict RUN images/val/pattern0/1.jpg
+resnet-recipes predict nowhere.JPG | resnet-recipes predict RUN nowhere.JPG
 resnet-recipes predict junk.pth | resnet-recipes predict junk.pth IMAGE
 resnet-recipes classify first | resnet-recipes predict first IMAGE
 resnet-train predict data=images | resnet-recipes predict RUN IMAGE
