@@ -118,7 +118,10 @@ def run(arguments: Arguments, runs: list[RunRecord]) -> int:
     if unfinished:
         lines += ["", *unfinished]
     changes = restore_epochs(tables["settings"], settings)
-    lines += _format_differences(letters, changes, tables["machine"])
+    changes = [row for row in changes if row[0] != "name"]  # the recipe
+    for title, differing in (("SETTINGS", changes), ("MACHINE", tables["machine"])):
+        table = format_comparison(title, letters, differing)
+        lines += ["", *(table if differing else [f"{title}: identical"])]
     show(arguments, values, lines, rows)
     return 0
 
@@ -136,16 +139,6 @@ def _name_runs(letters: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[st
     width = max(map(len, folders))
     for letter, folder, run in zip(letters, folders, runs, strict=True):
         yield f"{letter}  {folder:{width}}  recipe={escape_controls(run.recipe)}"
-
-
-def _format_differences(
-    letters: Sequence[str], settings: SettingRows, machine: SettingRows
-) -> Iterator[str]:
-    """Yield the tables of the settings and of the machine facts that differ."""
-    settings = [row for row in settings if row[0] != "name"]  # the recipe
-    for title, rows in (("SETTINGS", settings), ("MACHINE", machine)):
-        yield ""
-        yield from format_comparison(title, letters, rows) if rows else [f"{title}: identical"]
 
 
 def _compare_groups(
