@@ -68,7 +68,8 @@ def run(arguments: Arguments) -> int:
         plan = fit_budget(plan, say, measures=False)
     lines: Iterable[str] = format_plan(plan, folder, "--verbose" in arguments, seconds_left)
     if "--no-plan" in arguments:
-        rows = [*_describe_device(plan, None), *outline.iterate_notes(plan)]
+        rows = [*_describe_device(plan, None)]
+        rows += [row for note in _iterate_notes(plan, None) for row in note.list_rows()]
         lines = ["the settings are valid", *outline.format_lines(rows, get_page_width())]
     values = _collect_values(plan, seconds_left) if "--json" in arguments else {}
     show(arguments, values, lines)
@@ -159,17 +160,10 @@ def format_plan(
 
 def _iterate_notes(plan: "Plan", forecast: "RunForecast | None") -> Iterator[Note]:
     """Yield notes on settings that a user may want to change, with those of this machine."""
+    from resnet_recipes.jobs.candidates import MAX_SMALL_SIZE, find_typical_size
     from resnet_recipes.planning.estimate import note_evaluations
 
-    yield from (*plan.facts.notes, *plan.notes, *_note_image_size(plan))
-    if forecast and (note := note_evaluations(plan, forecast)):
-        yield note
-
-
-def _note_image_size(plan: "Plan") -> Iterator[Note]:
-    """Yield a note if a recipe for small images trains on photographs, or the reverse."""
-    from resnet_recipes.jobs.candidates import MAX_SMALL_SIZE, find_typical_size
-
+    yield from (*plan.facts.notes, *plan.notes)
     data = plan.recipe.data
     size = find_typical_size(data, plan.facts)
     if data.train_size <= MAX_SMALL_SIZE < size:
@@ -180,6 +174,8 @@ def _note_image_size(plan: "Plan") -> Iterator[Note]:
         # whether small images gain from trained weights at a larger size was not measured
         fix = Hint("the recipe small is for such images")
         yield Note(text, () if plan.recipe.model.weights else fix)
+    if forecast and (note := note_evaluations(plan, forecast)):
+        yield note
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:
@@ -280,8 +276,7 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     yield "time", text
     if price is not None:
         clause = ""
-        minutes = published and published.minutes
-        if minutes:
+        if minutes := published and published.minutes:
             likely_cost = format_cost(compute_cost(60 * minutes, price), price)
             clause = f"; the published {minutes:g} min would cost {likely_cost}"
         yield "cost", f"unknown, like the time{clause}"

@@ -30,7 +30,8 @@ def describe_plan(plan: Plan) -> Iterator[LabeledText]:
     yield BLANK
     yield from describe_extras(plan)
     yield BLANK
-    yield from iterate_notes(plan)
+    for note in (*plan.facts.notes, *plan.notes):
+        yield from note.list_rows()
 
 
 def describe_essentials(plan: Plan, machine: Iterable[LabeledText] = ()) -> Iterator[LabeledText]:
@@ -67,12 +68,6 @@ def describe_published_time(plan: Plan) -> str:
         return ""
     owner = f" of {plan.published_recipe}" if plan.published_recipe else ""
     return f"{result.time} for {result.epochs} epochs{owner} on {result.hardware}"
-
-
-def iterate_notes(plan: Plan) -> Iterator[LabeledText]:
-    """Yield notes on settings that a user may want to change before the start."""
-    for note in (*plan.facts.notes, *plan.notes):
-        yield from note.list_rows()
 
 
 def describe_details(plan: Plan) -> Iterator[LabeledText]:

@@ -52,6 +52,8 @@ def test_plan_notes_images_larger_than_the_recipe_expects(run_command, tmp_path)
     )
     text = run_command(f"resnet-recipes plan small data={tmp_path} bs=2 data.train_size=100").out
     assert "smaller images than these" not in text
+    line = f"resnet-train small data={tmp_path} bs=2 --dry-run --no-plan"
+    assert "is for smaller images than these" in " ".join(run_command(line).out.split())
 
 
 def test_plan_notes_images_smaller_than_the_recipe_expects(run_command, tmp_path):
