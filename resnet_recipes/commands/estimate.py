@@ -286,7 +286,7 @@ def _name_flags(problem: Problem, budget: str) -> Problem:
     if budget and problem.key in BUDGET_KEYS:
         return problem._replace(key="--within", value=budget, typed="")
     if budget and problem.key == "launch.price" and problem.kind is Kind.MISSING:
-        return problem._replace(key="--price", fix="--price 32.77")
+        return problem._replace(key="--price", fix=Hint("--price PER_HOUR"))
     return problem
 
 

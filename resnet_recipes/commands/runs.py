@@ -17,6 +17,7 @@ from resnet_recipes.base.error_collector import ErrorCollector, collect
 from resnet_recipes.base.errors import (
     Command,
     ExitCode,
+    Hint,
     Kind,
     NotReadyError,
     Problem,
@@ -205,7 +206,7 @@ def read_price(text: str | None) -> float | None:
     except ValueError:
         price = -1.0
     if not 0 <= price < 1e6:
-        raise RecipeError.of("--price", text, "must be a price per hour", "--price 32.77")
+        raise RecipeError.of("--price", text, "must be a price per hour", Hint("--price PER_HOUR"))
     return price
 
 

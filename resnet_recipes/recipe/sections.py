@@ -208,7 +208,8 @@ class LaunchConfig(Section):
         yield from super().problems()
         if find_amount(self.budget) and not self.price:
             clause = f"an amount such as {self.budget} needs the price per hour"
-            yield Problem("price", None, clause, "launch.price=32.77", kind=Kind.MISSING)
+            form = Hint("launch.price=PRICE_PER_HOUR")
+            yield Problem("price", None, clause, form, kind=Kind.MISSING)
         for key, seconds in (
             ("max_wall", parse_time),
             ("budget", partial(parse_budget, price=self.price or 1.0)),

@@ -176,7 +176,7 @@ def test_candidates_within_too_little_suggest_the_flag(small_images, run_command
         run_command(f"{command} {fix} --csv candidates.csv")
     message = run_command(f"{command} $20", 2).err
     assert "error: --price is missing: an amount such as $20 needs" in message
-    assert "use:   --price 32.77" in message
+    assert "hint:  --price PER_HOUR" in message
 
 
 def test_wrong_setting_is_named_despite_a_damaged_recipe(small_images, run_command):

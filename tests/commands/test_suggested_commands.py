@@ -50,7 +50,7 @@ log.to=none | 'log.to=[]'
 --log.interval 5 | log.interval=5ba
 'epochs: 5' | epochs=5
 'data=images epochs=5' | data=images epochs=5
-budget=20$ | launch.price=32.77
+budget=20$ | launch.price=PRICE_PER_HOUR
 --data-path '/my images' | 'data=/my images'
 devices=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
 model.lr=1 | optimizer.lr=1
@@ -163,7 +163,7 @@ resnet-recipes job slurm mild data=/d | --for slurm
 resnet-recipes job --engine k8s mild data=/storage/d | --for kubernetes
 resnet-recipes estimate mild,hot data=/d | resnet-train -m recipe=mild,hot data=/d --dry-run
 resnet-recipes job --for slurm mild hot data=/d | job -m recipe=mild,hot data=/d --for slurm
-resnet-recipes estimate price=abc data=/d | --price 32.77
+resnet-recipes estimate price=abc data=/d | --price PER_HOUR
 resnet-recipes job --for slurm mild data=/d --exclusive | sbatch --exclusive job.sh
 resnet-recipes job --for torchx mild data=/d --mem 4 | set it in the file
 resnet-recipes eval --data --model first | resnet-recipes eval first
