@@ -18,6 +18,7 @@ from traceback import walk_tb
 from typing import NoReturn
 
 from resnet_recipes.base.errors import (
+    Change,
     Command,
     ExitCode,
     Hint,
@@ -170,6 +171,15 @@ def _format_lines(lines: Sequence[str], start: str) -> list[str]:
     return wrapped_lines
 
 
+def _suggest_command(problem: Problem, words: Sequence[str]) -> Problem:
+    """Return the problem of a run typed as a recipe, with the corrected command as its fix."""
+    fix = problem.fix
+    if problem.key != "recipe" or not isinstance(fix, Change) or fix.key != "recipe":
+        return problem
+    fixed = [fix.value if word == problem.value else word for word in words]
+    return problem if fixed == words else problem._replace(fix=Command.of(*fixed))
+
+
 def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str]) -> str:
     """Return an error as text for the user.
 
@@ -178,10 +188,13 @@ def format_error(error: RecipeError | TrainingError, starts: bool, argv: Sequenc
     """
     if isinstance(error, TrainingError):
         return "\n".join(_format_lines(error.lines(), "error: "))
-    count = len(error.problems)
-    lines = [] if count == 1 else [f"error: {count} problems", ""]
-    texts = [name_as_typed(problem, argv).lines() for problem in error.problems]
-    for problem, text, following in zip(error.problems, texts, [*texts[1:], []], strict=True):
+    problems = error.problems
+    if len(problems) == 1:
+        program = "resnet-train" if starts and argv[:1] != ["train"] else "resnet-recipes"
+        problems = (_suggest_command(problems[0], [program, *argv]),)
+    lines = [f"error: {len(problems)} problems", ""] if problems[1:] else []
+    texts = [name_as_typed(problem, argv).lines() for problem in problems]
+    for problem, text, following in zip(problems, texts, [*texts[1:], []], strict=True):
         is_same = text[1:] == following[1:] and (problem.fix or problem.valid)
         # the advice is printed once, below the last
         lines += _format_lines(text[:1] if is_same else text, "  " if lines else "error: ")

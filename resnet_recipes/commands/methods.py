@@ -8,6 +8,7 @@ from resnet_recipes.base.text import format_facts, wrap_text
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import get_page_width
 from resnet_recipes.command_line.usage import Usage, format_row
+from resnet_recipes.recipe.library import Library
 
 USAGE = Usage(
     "resnet-recipes methods [NAME]",
@@ -16,17 +17,24 @@ USAGE = Usage(
 )
 
 
-def check(arguments: Arguments) -> tuple[list[type]]:
-    """Return the methods and optimizers to show. Raises RecipeError if one of them is unknown."""
+def find_methods() -> dict[str, type]:
+    """Return the methods and optimizers by name."""
     from resnet_recipes.methods import ORDER
     from resnet_recipes.methods.optimizers import OPTIMIZERS
 
-    cards = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
+    return {item.name: item for item in (*ORDER, *OPTIMIZERS)}
+
+
+def check(arguments: Arguments) -> tuple[list[type]]:
+    """Return the methods and optimizers to show. Raises RecipeError if one of them is unknown."""
+    cards = find_methods()
     names = arguments.positional
     if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
         if named := [name for name in names if name in cards]:  # as in: methods show mixup
             problem = problem._replace(fix=Command.of("resnet-recipes", "methods", *named))
+        elif unknown[0] in Library().list_names():
+            problem = problem._replace(fix=Command.of("resnet-recipes", "show", unknown[0]))
         raise RecipeError([problem._replace(valid=() if problem.fix else problem.valid)])
     return ([cards[name] for name in names],)
 

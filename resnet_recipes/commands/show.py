@@ -5,9 +5,11 @@ import re
 import shutil
 import sys
 
+from resnet_recipes.base.errors import Command, RecipeError
 from resnet_recipes.base.text import escape_controls, wrap_text
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.usage import RECIPES, Usage
+from resnet_recipes.commands.methods import find_methods
 from resnet_recipes.recipe.library import Library, Link
 
 USAGE = Usage(
@@ -23,7 +25,13 @@ USAGE = Usage(
 def check(arguments: Arguments) -> tuple[list[Link]]:
     """Return the recipe and its parents. Raises RecipeError if one of them cannot be read."""
     name = arguments.flags.get("--describe") or arguments.positional[0].removeprefix("recipe=")
-    return (Library(arguments.recipes).read_valid_chain(name),)
+    try:
+        return (Library(arguments.recipes).read_valid_chain(name),)
+    except RecipeError:
+        if name not in find_methods():
+            raise
+        fix = Command.of("resnet-recipes", "methods", name)
+        raise RecipeError.of("recipe", name, "is a method, not a recipe", fix) from None
 
 
 def run(_: Arguments, chain: list[Link]) -> int:

@@ -205,7 +205,13 @@ resnet-recipes --completion zsh | resnet-train --completion zsh
 resnet-recipes completion bash | resnet-train --completion bash
 resnet-recipes plan mild --version | resnet-recipes --version
 resnet-recipes --verson | did you mean --version?
-resnet-recipes show 'my run' | 'recipe=my run/config.yaml'
+resnet-recipes show 'my run' | resnet-recipes show 'my run/config.yaml'
+resnet-recipes show first | resnet-recipes show runs/first/config.yaml
+resnet-recipes plan first seed=1 | resnet-recipes plan runs/first/config.yaml seed=1
+resnet-recipes train first | resnet-recipes train runs/first/config.yaml
+resnet-recipes show mixup | resnet-recipes methods mixup
+resnet-recipes show sgd | resnet-recipes methods sgd
+resnet-recipes methods mild | resnet-recipes show mild
 resnet-recipes convert images out.zip | resnet-recipes convert images out
 resnet-recipes convert images out max_resolution=500px | max_resolution=500
 resnet-recipes convert images out jpeg_quality=0.9 | jpeg_quality=90
