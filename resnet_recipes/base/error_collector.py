@@ -1,9 +1,10 @@
 """Run several checks and raise all of their problems at once."""
 
+import os
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Kind, Problem, RecipeError
 
 Given = TypeVar("Given")
 Read = TypeVar("Read")
@@ -25,12 +26,15 @@ class ErrorCollector:
 
     @property
     def problems(self) -> list[Problem]:
-        """All problems; of several with the same place, key, value and clause, the first."""
-        problems = list[Problem]()
+        """All problems; of several with the same place, key, value and clause, the best."""
+        problems = dict[tuple[str, ...], Problem]()
         for problem in (problem for error in self._errors for problem in error.problems):
-            if all((problem.where, *problem[:3]) != (old.where, *old[:3]) for old in problems):
-                problems.append(problem)
-        return problems
+            is_path = problem.kind is Kind.ABSENT
+            value = os.path.abspath(str(problem.value)) if is_path else str(problem.value)
+            same = problem.where, problem.key, value, problem.clause
+            old = problems.setdefault(same, problem)
+            problems[same] = old if old.fixes else problem._replace(value=old.value)
+        return [*problems.values()]
 
     def raise_if_any(self) -> None:
         """Raise one error with all problems, if there are any.

@@ -54,13 +54,14 @@ def train(argv: Sequence[str]) -> int:
     if argv[0] in _VERSION_ARGUMENTS or "--version" in argv:
         return _print_version()
     if "--list" in argv:
-        accepted = get_usage("ls").placeholders
-        others = [argument for argument in argv if argument != "--list"]
-        RecipeError.raise_if_any(
+        wrong = get_usage("train").placeholders.keys() - get_usage("ls").placeholders.keys()
+        others = [argument for argument in argv if argument not in wrong]
+        problems = [
             Problem(argument, None, "cannot be used with --list", kind=Kind.UNUSED)
-            for argument in others
-            if argument in get_usage("train").placeholders and argument not in accepted
-        )
+            for argument in argv
+            if argument in wrong and argument != "--list"
+        ]
+        RecipeError.raise_if_any(problems and [*problems, *_list_problems("ls", others)])
         return run(["ls", *others])
     if argv[0] not in Library().list_names():
         reject_foreign_command(argv, _list_problems)
@@ -165,12 +166,15 @@ def _check_other_settings(name: str, argv: Sequence[str], arguments: Arguments) 
         RecipeError.raise_if_any(find_network_setting_problems(name, arguments.positional))
     if not usage.takes_recipe or {"--describe", "--completion"} & arguments.flags.keys():
         return
+    # a recipe may be the value of an unknown flag
+    values = [argument for argument in argv if argument in Library().list_names()]
+    if values and arguments.recipes and not arguments.recipes.is_dir():
+        flags = {flag: text for flag, text in arguments.flags.items() if flag != "--recipes"}
+        arguments = replace(arguments, flags=flags)
     arguments = resolve_weights(replace_extend(name_recipe(arguments)))
     if "--resume" in arguments and "-m" not in arguments:
         check_resumed(arguments)
         return
-    # a recipe may be the value of an unknown flag
-    values = [argument for argument in argv if argument in Library().list_names()]
     if not (values or usage.needs_recipe or has_recipe(arguments)):
         return
     if not has_recipe(arguments) and values:

@@ -257,12 +257,14 @@ def _find_engine_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--for", None, "", "--for slurm", engines, Kind.MISSING)
     elif engine not in engines:
         torchrun = Hint("`resnet-train --help` shows how to train with torchrun")
-        fix = guess_flag_value("--for", engine, engines) or torchrun
+        likely = guess_flag_value("--for", engine, engines)
+        fix = likely or torchrun
         yield Problem("--for", engine, "unknown engine", fix, engines, Kind.UNKNOWN, engine)
+        engine = likely
+    if engine in ("slurm", None):
+        yield from _find_slurm_problems(arguments)
     if engine not in engines:
         return
-    if engine == "slurm":
-        yield from _find_slurm_problems(arguments)
     for flag in ("--time", "-m", "--parallel"):
         if engine != "slurm" and flag in arguments:
             yield Problem(

@@ -25,6 +25,7 @@ from resnet_recipes.base.errors import (
     format_advice,
 )
 from resnet_recipes.base.money import clean_price, format_amount
+from resnet_recipes.base.paths import EMPTY_CLAUSE
 from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
     find_closest,
@@ -223,6 +224,8 @@ def _check_filter(key: str, value: str) -> Problem | None:
         fix = f"{near}={meant}" if near and meant else ""
         valid = tuple(map("=".join, filters.items()))
         return Problem(key, value, "unknown filter", fix, valid, Kind.UNKNOWN)
+    if not value:
+        return Problem(key, value, EMPTY_CLAUSE)
     if key == "state" and value not in STATES:
         return Problem(key, value, "", guess_flag_value(key, value, STATES), STATES)
     return None

@@ -218,6 +218,18 @@ $ resnet-recipes job --for slurm mild data=/d run=last2 lr=-3 nodes=0 --time x
   nodes=0 must be a whole number from 1 to 9,999
   --time x must be a time limit as Slurm accepts it
   lr=-3 must be positive and below 10,000
+$ resnet-recipes job --for slrum mild data=/d --time x
+  unknown engine slrum; did you mean slurm?
+  --time x must be a time limit as Slurm accepts it
+$ resnet-recipes job mild data=/d --time x
+  --for is missing
+  --time x must be a time limit as Slurm accepts it
+$ resnet-train --list --verbose --jsn
+  --verbose cannot be used with --list
+  unknown flag --jsn; did you mean --json?
+$ resnet-train finetune data=no --recipes nodir
+  --recipes nodir is not a folder
+  data=no does not exist
 $ resnet-recipes job -m recipe=mild,midl data=/d
   --for is missing
   unknown recipe midl; did you mean mild?
@@ -260,6 +272,10 @@ $ resnet-recipes runs no --sort x foo=1 --price y --foo
   unknown flag --foo
   unknown filter foo=1
   `no` does not exist
+$ resnet-recipes runs state=foo name= recipe=
+  state=foo is not valid
+  name= is empty (is a shell variable unset?)
+  recipe= is empty (is a shell variable unset?)
 $ resnet-recipes runs rm no d --foo
   unknown flag --foo
   `no` does not exist
@@ -333,6 +349,20 @@ def test_same_mistake_in_two_files_is_two_problems(run_command):
     err = run_command("resnet-recipes validate a.yaml b.yaml", 2).err
     assert "a.yaml:2: batch.global_size=-1" in err
     assert "b.yaml:2: batch.global_size=-1" in err
+
+
+def test_recipe_in_a_missing_folder_is_one_problem(run_command):
+    err = run_command("resnet-train mine data=no --recipes nodir", 2).err
+    assert err.startswith("error: --recipes nodir is not a folder\n")
+
+
+def test_misspelled_teacher_is_one_problem(run_command):
+    create_random_images(Path("images"))
+    Path(create_run_folder(Path("runs"), "first"), "weights.safetensors").touch()
+    settings = "data=images bs=8 methods.distill.teacher=firts"
+    err = run_command(f"resnet-recipes teach demo {settings} --top x", 2).err
+    assert err.count("teacher=firts does not exist") == 1
+    assert "did you mean methods.distill.teacher=first?" in err
 
 
 def test_misspelled_recipe_is_checked_as_the_likely_one(run_command):
