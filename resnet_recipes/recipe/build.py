@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.errors import Change, Hint, Problem, RecipeError
+from resnet_recipes.base.errors import Change, Hint, Problem, RecipeError, Statement
 from resnet_recipes.base.field_types import (
     describe_type,
     find_dataclasses,
@@ -52,7 +52,7 @@ def fit_sections(tree: dict[str, Any], problems: list[Problem], prefix: str = ""
             and not isinstance(value, dict)
             and not (value is None and type(None) in get_args(field_type))
         ):
-            clause = "must be a section of settings, not a single value"
+            clause = Statement(f"{key} is a section of settings")
             names = ", ".join(get_field_types(sections[0]))
             fix = Hint(f"its settings: {names}; {{}} for their defaults" if names else "write {}")
             problems.append(Problem(key, value, clause, fix))

@@ -164,7 +164,7 @@ def test_rejected_command_prints_reason_and_writes_nothing(row, request, tmp_pat
         ("name: [mine", "recipes/mine.yaml:1 is not YAML"),
         ("name: &a mine", "recipes/mine.yaml:1: &a: anchors and aliases are not used"),
         ("# @package _global_\nname: mine", "recipes/mine.yaml:1: # @package _global_ is an"),
-        ("optimizer: 5", "recipes/mine.yaml:1: optimizer=5 must be a section"),
+        ("optimizer: 5", "recipes/mine.yaml:1: optimizer=5: optimizer is a section"),
         (
             "about: !!python/object/apply:os.system ['touch pwned']",
             "os.system: tags are not used in recipes",

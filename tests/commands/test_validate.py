@@ -71,7 +71,7 @@ def test_mistakes_of_a_file_are_reported_at_once(command, run_command, recipes):
     ("text", "wrong", "advice"),
     [
         ("defaults: mild", "1: defaults=mild must be a list", "use:   defaults: [mild]"),
-        ("optimizer: adam", "1: optimizer=adam must be", "use:   optimizer: {name: adamw}"),
+        ("optimizer: adam", "1: optimizer=adam: optimizer is", "use:   optimizer: {name: adamw}"),
         ("epochs: 30 epochs", "1: epochs: 30 epochs must be", "use:   epochs: 30ep"),
         ("epochs: 2h", "1: epochs: 2h must be", "use:   budget: 2h"),
         ("lr: '1,0'", "1: optimizer.lr=1,0 must be", "use:   lr: 2.048"),

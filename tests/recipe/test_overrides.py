@@ -86,10 +86,10 @@ def test_quotes_around_a_value_are_removed():
 epochs=-3 | must be a positive number of epochs | mild uses epochs=36
 lr=0,1 | must be one value | lr=0.1
 log.to=csv,mlflow | a list needs brackets | 'log.to=[csv,mlflow]'
-methods.mixup=true | must be a section of settings, not a single value | 'methods.mixup={}'
-methods.ema=off | must be a section of settings, not a single value | '~methods.ema'
-methods.label_smoothing=0.1 | must be a section of settings | methods.label_smoothing.smoothing=0.1
-model=resnet18 | must be a section of settings, not a single value | model.name=resnet18
+methods.mixup=true | methods.mixup is a section of settings | 'methods.mixup={}'
+methods.ema=off | methods.ema is a section of settings | '~methods.ema'
+methods.label_smoothing=0.1 | is a section of settings | methods.label_smoothing.smoothing=0.1
+model=resnet18 | model is a section of settings | model.name=resnet18
 data.flip={a:1} | must be true or false | mild uses data.flip=true
 lr=??? | ??? means a missing value | write the value out
 model.config=hot | unknown setting | recipe=hot

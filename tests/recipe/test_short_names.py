@@ -83,7 +83,7 @@ def test_setting_set_twice_is_rejected_with_both_lines(text, message):
         ("epochs: ten", "mine.yaml:2: epochs: ten must be a positive number of epochs"),
         ("bs: 1.5", "mine.yaml:2: batch.global_size=1.5 must be a whole number"),
         ("run: ../../outside", "mine.yaml:2: run.name=../../outside must consist of letters"),
-        ("optimizer: 5\nlr: 1", "mine.yaml:2: optimizer=5 must be a section of settings"),
+        ("optimizer: 5\nlr: 1", "mine.yaml:2: optimizer=5: optimizer is a section of settings"),
     ],
 )
 def test_wrong_short_value_is_reported_with_its_line(text, message, tmp_path, monkeypatch):
