@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Change, Command, Fix, Hint, Kind, Problem, Statement, Value
 from resnet_recipes.base.model_config import LIBRARY, NETWORKS
-from resnet_recipes.base.names import SHORT_NAMES, list_keys
+from resnet_recipes.base.names import SHORT_NAMES, find_short_name, list_keys
 from resnet_recipes.base.suggestions import (
     ARGUMENT_FLAGS,
     FLAGS,
@@ -182,6 +182,8 @@ def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
     if kind is Kind.UNKNOWN and not (valid and usage.takes_recipe) and {*fix} <= {SETTINGS_HELP}:
         fix = ()  # nothing is similar
         valid = (*usage.placeholders, "--help")
+    elif kind is Kind.UNKNOWN and not fix:
+        fix = (Hint(f"{find_short_name(problem.key)}=NAME"),)
     if kind is Kind.UNKNOWN or problem.fixes:
         kind, clause = Kind.UNKNOWN, "unknown flag"
     elif kind is not Kind.UNUSED:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value, to_text
 from resnet_recipes.base.field_types import find_dataclasses, get_field_types
+from resnet_recipes.base.model_config import LIBRARY, NETWORKS
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, get_full_name, list_keys
 from resnet_recipes.base.suggestions import (
     FOREIGN_VALUES,
@@ -251,6 +252,8 @@ def _read_malformed(argument: str, context: Context) -> Translation | None:
         if not method and argument[1:].startswith("methods."):
             return Translation((), describe_enabled_methods(context.name, context.methods))
         return _turn_off(method, context) if method not in ("", argument[1:]) else None
+    if argument in NETWORKS or LIBRARY.fullmatch(argument):
+        return _translate_to("model.name", argument)
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
         return _translate_to(key, value)
     if os.path.isdir(argument):

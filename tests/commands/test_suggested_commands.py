@@ -57,6 +57,10 @@ model.lr=1 | optimizer.lr=1
 data.train_size=48px | data.train_size=48
 data.crop_scale=0.1,1 | 'data.crop_scale=[0.1,1]'
 schedule.warmup=5 | schedule.warmup=5ep
+resnet18 | model.name=resnet18
+timm:resnet18 | model.name=timm:resnet18
+--config-name foo | recipe=NAME
+--opt foo | optimizer=NAME
 evaluation.interval=5 | evaluation.interval=5ep
 lr: 0.1 | lr=0.1
 bs=1e3 | bs=1000
@@ -400,6 +404,10 @@ def test_run_shorter_than_warm_up_suggests_settings(list_message_lines, run_comm
     line = "resnet-train mild data=images bs=4 batch.bn_size=4 lr=0.01 epochs=1"
     fix = next(text for text in list_message_lines(line) if text.startswith("schedule.warmup=0"))
     run_command(f"{line} {fix.partition(',')[0]} --dry-run")
+
+
+def test_unknown_flag_is_not_suggested_as_setting(run_command):
+    assert "foo=" not in run_command("resnet-recipes eval first --foo 3", 2).err
 
 
 def test_setting_typed_twice_is_reported(run_command):
