@@ -7,7 +7,7 @@ from resnet_recipes.base.errors import Command, Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_count
 from resnet_recipes.command_line.arguments import Arguments
-from resnet_recipes.command_line.output_files import is_ours
+from resnet_recipes.command_line.output_files import check_output_file, is_ours
 from resnet_recipes.command_line.printing import open_output
 from resnet_recipes.command_line.run_arguments import is_run, list_records
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
@@ -51,8 +51,7 @@ def check(arguments: Arguments) -> tuple[list[RunRecord], float | None]:
     with errors:
         price = read_price(flags.get("--price"))
     with errors:
-        if is_new:
-            parse_new_path("--out", flags.get("--out", _PAGE))
+        check_output_file("--out", flags.get("--out", _PAGE))
     with errors:
         if folder := flags.get("--png"):
             path = parse_path("--png", folder)

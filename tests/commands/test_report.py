@@ -202,6 +202,9 @@ def test_report_of_runs_has_plots_and_escaped_names(render_page):
 def test_report_replaces_only_an_older_report(run_command):
     for _ in range(2):
         run_command("resnet-recipes report --published")
+    Path("report.html").write_text("<html>mine")
+    message = run_command("resnet-recipes report --published", 2).err
+    assert "report.html already exists, and nothing is overwritten" in message
     Path("mine.html").write_text("<html>mine")
     message = run_command("resnet-recipes report --published --out mine.html", 2).err
     assert "already exists, and nothing is overwritten" in message
