@@ -26,14 +26,17 @@ class ErrorCollector:
 
     @property
     def problems(self) -> list[Problem]:
-        """All problems; of several with the same place, key, value and clause, the best."""
+        """All problems; of several with the same place, key, value and clause, the first.
+
+        A later one replaces it if only the later has a fix.
+        """
         problems = dict[tuple[str, ...], Problem]()
         for problem in (problem for error in self._errors for problem in error.problems):
             is_path = problem.kind is Kind.ABSENT
             value = os.path.abspath(str(problem.value)) if is_path else str(problem.value)
             same = problem.where, problem.key, value, problem.clause
-            old = problems.setdefault(same, problem)
-            problems[same] = old if old.fixes else problem._replace(value=old.value)
+            if same not in problems or (problem.fixes and not problems[same].fixes):
+                problems[same] = problem
         return [*problems.values()]
 
     def raise_if_any(self) -> None:
