@@ -25,13 +25,11 @@ USAGE = Usage(
 def check(arguments: Arguments) -> tuple[list[Link]]:
     """Return the recipe and its parents. Raises RecipeError if one of them cannot be read."""
     name = arguments.flags.get("--describe") or arguments.positional[0].removeprefix("recipe=")
-    try:
-        return (Library(arguments.recipes).read_valid_chain(name),)
-    except RecipeError:
-        if name not in find_methods():
-            raise
+    library = Library(arguments.recipes)
+    if name not in library.list_names() and name in find_methods():
         fix = Command.of("resnet-recipes", "methods", name)
-        raise RecipeError.of("recipe", name, "is a method, not a recipe", fix) from None
+        raise RecipeError.of("recipe", name, "is a method, not a recipe", fix)
+    return (library.read_valid_chain(name),)
 
 
 def run(_: Arguments, chain: list[Link]) -> int:

@@ -52,3 +52,10 @@ def test_valid_recipes_omit_unreadable_ones(command, run_command, recipes):
     assert "orphan" not in valid
     assert "circle" not in valid
     assert "broken.yaml:2 is not YAML" in run_command("resnet-recipes show broken", 2).err
+
+
+def test_show_prints_a_recipe_named_like_a_method(run_command, recipes):
+    (recipes / "mixup.yaml").write_text("defaults: [mild]\n")
+    assert "# mixup: " in run_command("resnet-recipes show mixup").out
+    (recipes / "mixup.yaml").write_text("defaults: [mild]\nlr: [\n")
+    assert "mixup.yaml:" in run_command("resnet-recipes show mixup", 2).err
