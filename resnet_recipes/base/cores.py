@@ -17,9 +17,13 @@ def count_cores() -> int:
 
 
 def count_threads(ranks: int) -> int:
-    """Return the threads of each of `ranks` processes: the user's setting, or its cores."""
-    setting = os.environ.get(THREADS_VARIABLE, "")
-    return int(setting) if setting.isdecimal() else max(1, count_cores() // ranks)
+    """Return the threads of each of `ranks` processes: the user's setting, or its cores.
+
+    Only the first level counts in a setting such as "4,2". 0 and other text count as unset.
+    """
+    setting = os.environ.get(THREADS_VARIABLE, "").partition(",")[0]
+    is_set = setting.isdecimal() and int(setting) > 0
+    return int(setting) if is_set else max(1, count_cores() // ranks)
 
 
 def count_training_cores(ranks: int) -> int:

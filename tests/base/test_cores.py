@@ -33,6 +33,10 @@ def test_rank_threads_split_cores_unless_set_by_user(monkeypatch):
     monkeypatch.setenv(cores.THREADS_VARIABLE, "7")
     assert cores.count_threads(3) == 7
     assert [cores.count_training_cores(ranks) for ranks in (1, 2, 3)] == [7, 14, 16]
+    monkeypatch.setenv(cores.THREADS_VARIABLE, "4,2")
+    assert cores.count_threads(1) == 4
+    monkeypatch.setenv(cores.THREADS_VARIABLE, "0")
+    assert cores.count_threads(2) == 8
 
 
 def test_estimate_speedup_adds_fifth_per_second_thread(monkeypatch, tmp_path):
