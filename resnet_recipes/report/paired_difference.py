@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from math import ceil, expm1
+from math import ceil, expm1, floor, log10
 from statistics import fmean, pvariance
 from typing import NamedTuple, Self
 
@@ -104,6 +104,12 @@ class PairedDifference(NamedTuple):
         return (expm1(z**2 * inverse) / inverse * total) ** 0.5
 
 
+def _round_up(number: float) -> float:
+    """Return a number of at least 1 rounded up to a whole number with at most two digits."""
+    unit = max(1, 10 ** (floor(log10(number)) - 1))
+    return unit * ceil(number / unit)
+
+
 def describe_pair(pair: str, difference: PairedDifference) -> Iterator[str]:
     """Yield sentences that compare two groups on the same images."""
     low, high = difference.interval
@@ -118,7 +124,7 @@ def describe_pair(pair: str, difference: PairedDifference) -> Iterator[str]:
         return
     yield "Not settled: they may be equally accurate."
     ways = [
-        f"{format_number(float(f'{ceil(times * getattr(difference, quantity)):.2g}'))} {name}"
+        f"{format_number(_round_up(times * getattr(difference, quantity)))} {name}"
         for quantity, name in (("images", "images"), ("seeds", "seeds of each"))
         if (times := difference.multiply_to_settle(quantity))
     ]

@@ -97,7 +97,7 @@ def test_read_all_reports_every_missing_folder(tmp_path):
     assert len(error.value.problems) == 2
 
 
-def test_labels_name_the_sections_of_all_settings(tmp_path):
+def test_labels_name_settings_as_users_type_them(tmp_path):
     for size in (32, 64):
         sections = {
             "data": {"eval_resize": size, "eval_size": size},
