@@ -20,22 +20,24 @@ class GradientComputer:
     def __init__(self, run: Run):
         self._run = run
         self._is_timed = run.rank.device.type == "cuda" or run.plan.recipe.precision.compile
+        size, rank_size = run.plan.micro_batch_size, run.plan.rank_size
+        smaller = next((n for n in range(size // 2, 0, -1) if rank_size % n == 0), 0)
+        hint = Hint("a smaller micro-batch needs less memory and barely changes the result")
+        self._memory_fix: Fix = Hint("use smaller images")
+        if smaller:
+            self._memory_fix = (f"batch.bn_size={smaller}", hint)
 
     def __call__(self, batch: Batch, sync: bool = True) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`."""
         if not self._is_timed:
             return self._compute(batch, sync)
         run, shape = self._run, batch.images.shape
-        with self._explain_lack_of_memory(shape[-1]), run.compilation.time_gradient(shape):
+        with self._explain_memory(shape[-1]), run.compilation.time_gradient(shape):
             return self._compute(batch, sync)
 
-    def _explain_lack_of_memory(self, image_size: int) -> AbstractContextManager[None]:
-        size, rank_size = self._run.plan.micro_batch_size, self._run.plan.rank_size
-        fix: Fix = Hint("use smaller images")
-        if smaller := next((n for n in range(size // 2, 0, -1) if rank_size % n == 0), 0):
-            hint = Hint("a smaller micro-batch needs less memory and barely changes the result")
-            fix = (f"batch.bn_size={smaller}", hint)
-        return explain_lack_of_memory(f"a micro-batch of {size} images of {image_size} px", fix)
+    def _explain_memory(self, image_size: int) -> AbstractContextManager[None]:
+        images = f"a micro-batch of {self._run.plan.micro_batch_size} images of {image_size} px"
+        return explain_lack_of_memory(images, self._memory_fix)
 
     def _compute(self, batch: Batch, sync: bool) -> Tensor:
         graphs = self._run.graphs
@@ -87,7 +89,7 @@ class GradientComputer:
             plan.rank_size, 3, loader_size, loader_size, dtype=torch.uint8, device=device
         )
         labels = torch.zeros(plan.rank_size, dtype=torch.int64, device=device)
-        with self._explain_lack_of_memory(image_size):
+        with self._explain_memory(image_size):
             with torch.no_grad():
                 images = normalize(pixels, plan.recipe.data.mean, plan.recipe.data.std)
                 batch = Batch.of(images, labels, plan.num_classes)
