@@ -69,7 +69,7 @@ class Checkpoints:
         self.keep = keep
         self.stable_step = stable_step
         self._note = note
-        self._good: set[int] = set()  # steps that this process has written or verified
+        self._newest: int | None = None  # newest step that this process has written or verified
         self._bad: set[int] = set()  # steps that load_newest() found damaged
         self._staging: dict[str, Tensor] = {}  # host buffers, reused by every save
         self._failures = 0  # failed saves in a row
@@ -141,7 +141,7 @@ class Checkpoints:
             except OSError as error:  # the error may be temporary, so the file is kept
                 reason = f"it cannot be read ({error.strerror})"
             else:
-                self._good.add(step)
+                self._newest = step
                 for text in skipped:
                     self._note(text)
                 return SavedState(step, state)
@@ -230,7 +230,7 @@ class Checkpoints:
         }
         atomic.write_text(path.with_suffix(".json"), json.dumps(manifest))
         atomic.sync_folder(self.folder)
-        self._good.add(step)
+        self._newest = step
         self._bad.discard(step)
         self._delete_old(step)
 
@@ -246,7 +246,6 @@ class Checkpoints:
         for step in {*older[self.keep :]} - {self.stable_step} | self._bad:
             self._path(step).with_suffix(".json").unlink(missing_ok=True)
             self._path(step).unlink(missing_ok=True)
-            self._good.discard(step)
         self._bad.clear()
 
     def _finish(self, training_continues: bool = True) -> None:
@@ -269,9 +268,9 @@ class Checkpoints:
             )
 
     def _describe_newest(self) -> str:
-        if not self._good:
+        if self._newest is None:
             return "there is no checkpoint yet"
-        return f"the newest checkpoint is from step {max(self._good):,}"
+        return f"the newest checkpoint is from step {self._newest:,}"
 
 
 def _open_file(path: Path, max_bytes: int) -> FileIO:
