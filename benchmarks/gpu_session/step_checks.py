@@ -122,7 +122,7 @@ def _check_overflow(device: torch.device) -> dict:
     optimizer = DecoupledSGDW(lr=0.1).build(model)
     floats = {name: v for name, v in model.state_dict().items() if v.is_floating_point()}
     copies = {name: value.clone() for name, value in floats.items()}
-    precision.save_statistics()
+    precision.copy_statistics()
     with precision.autocast():
         squares = model(torch.full((2, 3, 8, 8), 6e4, device=device)).float().square()
     precision.backward(squares.sum() * float("inf"))

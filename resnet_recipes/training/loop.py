@@ -77,7 +77,7 @@ def train(run: Run, reporter: StepReporter, first: int = 0, end: int | None = No
             batch = Batch.of(images, raw.labels, plan.num_classes, raw.soft_labels)
             batch = methods.transform_batch(batch, now)
 
-        precision.save_statistics()
+        precision.copy_statistics()
         losses = methods.gradient(partial(compute_gradient, batch), params, now)
         precision.step_optimizer(run.optimizer, plan.recipe.optimizer.clip_norm)
         run.optimizer.zero_grad(set_to_none=True)

@@ -61,8 +61,8 @@ class Precision:
         """Add the gradient of `loss` to `.grad`, scaled if the dtype needs it."""
         self.scaler.scale(loss).backward()
 
-    def save_statistics(self) -> None:
-        """Save the running statistics, before the first forward pass of a step."""
+    def copy_statistics(self) -> None:
+        """Copy the running statistics before the first forward pass of a step, only for float16."""
         if self._statistics:
             torch.cat([b.flatten() for b in self._statistics], out=self._copy)
 

@@ -23,7 +23,7 @@ def make_batch_norm_network() -> nn.Module:
 def take_scaled_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, images: torch.Tensor
 ) -> None:
-    precision.save_statistics()
+    precision.copy_statistics()
     with precision.autocast():
         loss = model(images).float().square().mean()
     precision.backward(loss)
@@ -62,7 +62,7 @@ def test_restoring_statistics_takes_constant_number_of_operations():
         optimizer = DecoupledSGDW(lr=0.1).build(model)
         precision = Precision(CPU, torch.float16, model)
         with profile(activities=[ProfilerActivity.CPU]) as trace:
-            precision.save_statistics()
+            precision.copy_statistics()
             precision.step_optimizer(*set_gradients(precision, optimizer, model))
         called = {event.key: event.count for event in trace.key_averages()}
         counts.append((called["aten::where"], called["aten::cat"]))
