@@ -35,7 +35,11 @@ Steps = Callable[[int], None]
 
 def find_gpu(device: torch.device) -> roofline.GpuDatasheet | None:
     """Return the datasheet of a device, if there is one."""
-    return roofline.find_gpu(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    return (
+        roofline.find_datasheet(torch.cuda.get_device_name(device))
+        if device.type == "cuda"
+        else None
+    )
 
 
 def choose_dtype(device: torch.device) -> torch.dtype:

@@ -13,7 +13,7 @@ from resnet_recipes.base.text import format_bytes, get_first_line
 from resnet_recipes.cuda import DRIVER, is_usable
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.doctor.unused_gpu import find_untested_machine, find_unused_gpu
-from resnet_recipes.planning.roofline import find_gpu
+from resnet_recipes.planning.roofline import find_datasheet
 from resnet_recipes.run_folder.ending import make_ending
 
 _MIN_MEMORY_BYTES = 10e9  # bytes for a micro-batch of 256 images at 176 px in bfloat16
@@ -126,7 +126,7 @@ def check_operations(device: torch.device, dtype: torch.dtype) -> Finding:
 
 def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
     """Compare memory bandwidth and matrix products with the GPU's datasheet."""
-    gpu = find_gpu(name)
+    gpu = find_datasheet(name)
     if gpu is None:
         yield Finding(
             "ok", f"GPU {device.index}: no datasheet for {name}, so its speed was not checked"

@@ -43,16 +43,16 @@ class GpuDatasheet:
 #: from PyTorch and timm; convolutions of A100, H100 and L40S from MLPerf logs; the others are
 #: guesses (docs/lab/predictions.md).
 with Path(__file__).with_name("datasheet.csv").open(encoding="utf-8", newline="") as _file:
-    GPUS = tuple(parse_texts(GpuDatasheet, row) for row in csv.DictReader(_file))
+    DATASHEETS = tuple(parse_texts(GpuDatasheet, row) for row in csv.DictReader(_file))
 
 
-def find_gpu(name: str) -> GpuDatasheet | None:
+def find_datasheet(name: str) -> GpuDatasheet | None:
     """Return the GPU that the driver reports as `name`, as in "NVIDIA A100-SXM4-80GB".
 
     None if it is not in the table.
     """
     bare = re.sub(r"^(NVIDIA|Tesla)\s+", "", re.sub(r"^NVIDIA\s+", "", name.strip()))
-    return next((gpu for gpu in GPUS if re.fullmatch(gpu.pattern, bare)), None)
+    return next((gpu for gpu in DATASHEETS if re.fullmatch(gpu.pattern, bare)), None)
 
 
 BYTES_PER_ACTIVATION = 2  # bf16 or fp16

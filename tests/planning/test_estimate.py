@@ -19,7 +19,7 @@ from resnet_recipes.planning.estimate import (
     sample_epochs,
 )
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.roofline import GPUS, Work, predict_speed
+from resnet_recipes.planning.roofline import DATASHEETS, Work, predict_speed
 from tests.shared.plans import plan_imagenet
 from tests.shared.tables import parse_values
 
@@ -150,7 +150,7 @@ def test_sampled_estimate_counts_first_epoch_as_second(sizes, timed, seconds):
 
 
 FIXED = "~methods.progressive_resizing data.train_size=224"
-H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
+H200 = next(gpu for gpu in DATASHEETS if gpu.name == "H200")
 
 
 def plan_mild(arguments: str = "", ranks: int = 1) -> Plan:

@@ -17,14 +17,14 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.planning.layers import count_flops, iterate_convolutions
 from resnet_recipes.planning.roofline import (
+    DATASHEETS,
     FUSED_BANDWIDTH_FRACTION,
-    GPUS,
     POOL_BYTES_PER_SECOND,
     Work,
     count_kept_bytes,
     count_memory,
     count_traffic,
-    find_gpu,
+    find_datasheet,
     predict_speed,
 )
 from tests.shared.tables import parse_rows, parse_values
@@ -155,7 +155,7 @@ H200 | 176 | true | false | 6126
 def test_predicted_speed_is_within_10_percent_of_measured(
     name, image_size, blur, fused, images_per_second
 ):
-    gpu = next(gpu for gpu in GPUS if gpu.name == name)
+    gpu = next(gpu for gpu in DATASHEETS if gpu.name == name)
     work = Work("resnet50", image_size, 256, blur, fused)
     seconds = 1 / predict_speed(gpu, work).images_per_second
     if fused:  # measured before the fused pool existed
@@ -165,7 +165,7 @@ def test_predicted_speed_is_within_10_percent_of_measured(
 
 
 def test_launch_bound_speed_matches_measured_loops():
-    gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
+    gpu = next(gpu for gpu in DATASHEETS if gpu.name == "H200")
     speeds = [predict_speed(gpu, Work("resnet50", 88, 256, blur)) for blur in (False, True)]
     assert {speed.limit for speed in speeds} == {"kernel launches"}
     assert all(12565 < speed.images_per_second < 15466 for speed in speeds)  # without and with blur
@@ -183,7 +183,7 @@ MLPERF = {
 
 @pytest.mark.parametrize("name", MLPERF)
 def test_convolution_speed_matches_mlperf_logs(name):
-    gpu = next(gpu for gpu in GPUS if gpu.name == name)
+    gpu = next(gpu for gpu in DATASHEETS if gpu.name == name)
     work = Work("resnet50", 224, 400, fused=True)
     images_per_second, megabytes = MLPERF[name]
     saved = (sum(count_traffic(work).values()) - 1e6 * megabytes) / (
@@ -194,7 +194,7 @@ def test_convolution_speed_matches_mlperf_logs(name):
 
 
 def test_predicted_speed_names_its_limit():
-    gpus = {gpu.name: gpu for gpu in GPUS}
+    gpus = {gpu.name: gpu for gpu in DATASHEETS}
     work = Work("resnet50", 224, 256)
     slow = replace(gpus["A100 80GB"], teraflops=20)
     assert predict_speed(gpus["A100 80GB"], work).limit == "memory traffic"
@@ -204,7 +204,7 @@ def test_predicted_speed_names_its_limit():
 
 def test_predictions_page_lists_every_gpu():
     page = (Path(__file__).parents[2] / "docs/lab/predictions.md").read_text()
-    for gpu in GPUS:
+    for gpu in DATASHEETS:
         rows = [
             predict_speed(gpu, Work("resnet50", image_size, 256, True, fused))
             for image_size, fused in (
@@ -245,7 +245,7 @@ NVIDIA A100-SXM4-40GB MIG 1g.5gb |
     ),
 )
 def test_find_gpu_matches_names_of_drivers_exactly(driver, name):
-    gpu = find_gpu(driver)
+    gpu = find_datasheet(driver)
     assert (gpu.name if gpu else "") == name
 
 

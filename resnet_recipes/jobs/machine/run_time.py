@@ -30,7 +30,7 @@ from resnet_recipes.planning.estimate import (
 )
 from resnet_recipes.planning.measurement_cache import make_key, read_measurement, write_measurement
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.roofline import find_gpu
+from resnet_recipes.planning.roofline import find_datasheet
 from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
@@ -49,7 +49,7 @@ def predict_time(plan: Plan) -> RunForecast | None:
     if measurement := read_measurement(make_speed_key(plan)):
         return make_forecast(plan, *measurement)
     ranks = plan.world_size
-    if gpu := _has_roofline(plan) and find_gpu(cuda.find_gpus().name):
+    if gpu := _has_roofline(plan) and find_datasheet(cuda.find_gpus().name):
         speeds = add_loading(plan, predict_gpu_speeds(plan, gpu))
         loading = "" if speeds.loader_images_per_second else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
