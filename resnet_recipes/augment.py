@@ -1,4 +1,4 @@
-"""The type of functions that augment an image: methods define them, loaders call them."""
+"""Types of functions that augment an image: methods define them, loaders call them."""
 
 from collections.abc import Callable
 

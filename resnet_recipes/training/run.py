@@ -24,7 +24,7 @@ class RunStatus(Enum):
     """The state of a run after a step."""
 
     CONTINUE = "continue"
-    FINISHED = "finished"  # all steps are done, or the target is reached
+    FINISHED = "finished"  # the last step is done, or the target is reached
     INTERRUPTED = "interrupted"  # a stop was requested; the run can be resumed
 
 

@@ -65,7 +65,7 @@ def test_notes_name_settings_that_rarely_help(line, expected):
     assert not re.search(r"\.$|^[A-Z][a-z]", notes, re.MULTILINE)
 
 
-def test_trained_weights_note_an_absurd_lr():
+def test_trained_weights_note_a_high_lr():
     notes = format_plan_notes("finetune lr=1 gpus=1")
     assert notes == (
         "lr=1 is 100 times the usual learning rate of finetune for a batch of 16\nlr=0.01"

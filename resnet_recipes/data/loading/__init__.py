@@ -60,7 +60,10 @@ class Loader:
 
 
 class EvalLoader(Loader):
-    """The evaluation set. All ranks together cover each example exactly once, in a fixed order."""
+    """This rank's part of the evaluation set.
+
+    All ranks together cover each example exactly once, in a fixed order.
+    """
 
     def batches(self) -> Iterator[RawBatch]:
         """Yield this rank's evaluation batches; the last one may be shorter.

@@ -74,7 +74,7 @@ class Interruption:
             signal.signal(number, lambda number, _: self.receive(number))
 
     def is_requested(self) -> bool:
-        """Whether a stop is requested; cheap enough for every step."""
+        """Return whether a stop is requested; cheap enough for every step."""
         if not self._code and time.monotonic() >= self._deadline:
             self.request(f"launch.max_wall={self._max_wall} is about to expire")
         return self._code != ExitCode.DONE
