@@ -63,6 +63,12 @@ def test_budget_reserves_time_for_evaluations_and_checkpoints(run_command, run_f
     assert read_duration("a") == f"{int((training_seconds + 1e-9) / 1.28)}ep"
 
 
+@pytest.mark.parametrize(("budget", "is_long"), [("2m", False), ("20m", True)])
+def test_long_budget_names_the_duration_of_the_recipe(run_command, run_folders, budget, is_long):
+    message = run_command(f"resnet-train {ARGUMENTS} run=a budget={budget}", 75).err
+    assert ("\n    without budget=, mild trains 36 epochs\n" in message) == is_long
+
+
 @pytest.fixture
 def slow_evaluations(monkeypatch):
     """Evaluations of five seconds; an epoch trains for 1.28 seconds."""

@@ -47,11 +47,13 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     is_same = fitted.recipe.evaluation == plan.recipe.evaluation
     also = "" if is_same else f", and evaluation.interval={END} to save time"
     other = "" if expected.other_minutes is None else ", checkpoints and startup"
+    usual = f"\n    without budget=, {plan.recipe.name} trains {describe_duration(plan)}"
+    usual = usual if fitted.epochs > 4 * plan.epochs else ""
     most = f", at most {format_clock(60 * expected.max_minutes)}" if forecast.when else ""
     say(
         f"budget={launch.budget} sets {describe_duration(fitted)}{also}"
         f"\n    {forecast.format_time(60 * expected.total_minutes)}{most}, with evaluations{other}"
-        f"\n    {forecast.source}"
+        f"\n    {forecast.source}{usual}"
     )
     return fitted
 
