@@ -75,7 +75,7 @@ model=vit_base | model.name=timm:vit_base_mci_224
 -methods.ema | '~methods.ema'
 foo.mode=min | remove it: resnet-train trains image classifiers
 methods.randaugment=9 | its other settings: severity, augmentation_set
-gpus=2 | resnet-train --dry-run plans for another machine
+gpus=2 | resnet-recipes plan NAME gpus=2   plans for another machine
 --cfg all | resnet-train mild --cfg   prints every setting
 --run | run=VALUE
 --max_duration 5ep | max_duration=5ep
