@@ -176,7 +176,7 @@ def _explain_missing(root: Path) -> Problem:
     if not is_here and (rest or there == Path(there.anchor)):  # do not list a distant parent folder
         fix = Hint(f"there is no folder {there / wrong}") if rest else ()
     if root.match("data/demo"):
-        fix = Command("resnet-train demo")
+        fix = Hint("`resnet-train demo` generates these images")
     elif "\\" in wrong or wrong.endswith(":"):
         fix = WINDOWS_HINT
     return Problem("data.root", str(root), "", fix, kind=Kind.ABSENT)

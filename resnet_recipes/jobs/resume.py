@@ -330,7 +330,7 @@ def _find_missing_data_problem(recipe: Recipe, folder: Path) -> Problem | None:
     if problem is None or problem.fixes:
         return problem
     command = format_resume(folder, " data=PATH")
-    return problem._replace(fix=Hint(f"if the images were moved: {command}"))
+    return problem._replace(fix=(*problem.advice, Hint(f"if the images were moved: {command}")))
 
 
 def iterate_unfinished_runs(root: Path) -> Iterator[Path]:

@@ -241,6 +241,7 @@ def test_eval_of_moved_images_names_their_folder(folder_with_weights, run_comman
     Path("images").rename("moved")
     message = run_command("resnet-recipes eval mine", 3).err
     assert "error: data=images does not exist\n      hint:  the current folder" in message
+    assert "hint:  if the images were moved: data=PATH\n" in message
 
 
 def test_eval_suggests_to_delete_damaged_facts(folder_with_weights, run_command):

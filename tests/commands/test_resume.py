@@ -81,6 +81,10 @@ def test_resume_rejects_moved_images_until_data_is_set(
     assert "hint: if the images were moved: resnet-train --resume runs/mine data=PATH" in message
     message = explain_rejected_resume(f"data={tmp_path}/photo", 3)
     assert "/photo does not exist; did you mean data=photos?" in message
+    config = Path("runs/mine/config.yaml")
+    config.write_text(config.read_text().replace(f"{tmp_path}/images", f"{tmp_path}/data/demo"))
+    message = explain_rejected_resume("", 3)
+    assert "hint: `resnet-train demo` generates these images hint: if the images were" in message
     run_command(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
     assert read(CONFIG).data.root == f"{tmp_path}/photos"
 
