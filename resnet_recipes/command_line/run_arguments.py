@@ -153,9 +153,10 @@ def find_missing_network_problem(arguments: Sequence[str], example: str) -> Prob
     if arguments and not is_setting(arguments[0]):
         return None
     clause = "a run folder, a checkpoint or a weights file"
-    runs = (name for name in list_choices("RUN|FILE") if (find_run(name) / WEIGHTS).exists())
-    run = next(runs, "")
-    works = run and "~" not in example  # needs no images, and there are finished runs
+    runs = list_choices("RUN|FILE")
+    finished = [name for name in runs if (find_run(name) / WEIGHTS).exists()]
+    run = next(iter(finished or runs), "")
+    works = run and "~" not in example  # needs no images, and there are runs
     fix = (Command if works else Hint)(example.replace(LAST, run or "RUN", 1))
     return Problem("RUN|FILE", None, clause, fix, kind=Kind.MISSING)
 
