@@ -174,10 +174,11 @@ def _make_headline(
     """Return the first section; `rows` has the finished runs, grouped by seed."""
     front = charts.find_pareto(rows, "minutes")
     has_means = any(row["seeds"] > 1 for row in rows)
-    lead = "Best settings by mean top-1 over seeds: " if has_means else "Best finished run: "
-    best = _describe_best(front[-1:], price, lead if len(rows) > 1 else "")
     tables = [_make_front_table(front, price)] if has_means and len(front) > 1 else []
-    text = [*best, *conclusion, *_iterate_facts(runs)]
+    text = [*conclusion, *_iterate_facts(runs)]
+    if front:
+        lead = "Best settings by mean top-1 over seeds: " if has_means else "Best finished run: "
+        text.insert(0, (lead if len(rows) > 1 else "") + _describe_best(front[-1], price))
     return PageSection(_name_data(runs[0]) or "Runs", text, tables=tables)
 
 
@@ -193,14 +194,16 @@ def _iterate_facts(runs: Sequence[RunRecord]) -> Iterator[str]:
 
 
 def _advise_next(runs: Sequence[RunRecord], ranked: Sequence[SeedGroup]) -> Iterator[str]:
-    """Yield the commands that resume unfinished runs, and a command that uses the best run."""
+    """Yield the commands that resume unfinished runs, and one that uses the best settings."""
     resumable = [run for run in runs if run.resumable]
     for run in resumable[:MAX_RESUMABLE]:
         yield f"Next: {run.resume} ({run.state} at {run.progress})"
     if len(resumable) > MAX_RESUMABLE:
         yield f"{len(resumable) - MAX_RESUMABLE} more runs can be resumed: resnet-recipes runs"
-    for group in ranked[:1]:
-        best = max(group.runs, key=lambda run: (run.state == "finished", run.top1_percent or 0.0))
+    if ranked:
+        best = max(
+            ranked[0].runs, key=lambda run: (run.state == "finished", run.top1_percent or 0.0)
+        )
         yield f"Next: resnet-recipes predict {shlex.quote(str(best.folder))} IMAGES"
 
 
@@ -218,16 +221,15 @@ def _judge_best(ranked: Sequence[tuple[SeedGroup, str]]) -> Iterator[str]:
         yield " ".join(describe_pair(pair, difference))
 
 
-def _describe_best(rows: Sequence[dict[str, Any]], price: float | None, lead: str) -> Iterator[str]:
-    for best in rows:
-        cost = "" if price is None else f", {format_amount(best['cost'])} in total"
-        source = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
-        if best["seeds"] == 1 and best["low"] < best["high"]:
-            source = f" (1 run, 95% interval {best['low']:.1f} to {best['high']:.1f}%)"
-        yield (
-            f"{lead}{best['title']}, {best['top1_percent']:.2f}% top-1{source} in "
-            f"{format_clock(60 * best['minutes'])} of training{cost}."
-        )
+def _describe_best(best: dict[str, Any], price: float | None) -> str:
+    cost = "" if price is None else f", {format_amount(best['cost'])} in total"
+    source = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
+    if best["seeds"] == 1 and best["low"] < best["high"]:
+        source = f" (1 run, 95% interval {best['low']:.1f} to {best['high']:.1f}%)"
+    return (
+        f"{best['title']}, {best['top1_percent']:.2f}% top-1{source} in "
+        f"{format_clock(60 * best['minutes'])} of training{cost}."
+    )
 
 
 def _make_front_table(front: Sequence[dict[str, Any]], price: float | None) -> Table:

@@ -185,11 +185,12 @@ def find_pareto(rows: Iterable[ChartRow], x: str, ratio: float = 1.1) -> list[Ch
     least = inf
     least_by_pflops = defaultdict[float, float](lambda: inf)
     for row in sorted(rows, key=lambda row: (-row["top1_percent"], row[x])):
-        pflops = row.get("pflops") or id(row)  # rows of unknown PFLOPs have different ones
-        if ratio * row[x] < least and 2 * row[x] <= least_by_pflops[pflops]:
+        pflops = row.get("pflops")
+        if ratio * row[x] < least and (not pflops or 2 * row[x] <= least_by_pflops[pflops]):
             front.append(row)
         least = min(least, row[x])
-        least_by_pflops[pflops] = min(least_by_pflops[pflops], row[x])
+        if pflops:
+            least_by_pflops[pflops] = min(least_by_pflops[pflops], row[x])
     return front[::-1]
 
 
