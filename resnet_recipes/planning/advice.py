@@ -59,7 +59,7 @@ def _advise_on_duration(
     yield from _advise_on_milestones(recipe, horizon)
     size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, MIN_RANK_SIZE * ranks)
     if horizon.steps_per_epoch < 8 and size < recipe.batch.global_size:
-        changes = f"bs={size} lr={scale_lr(recipe, size, origin):.3g}"
+        changes = scale_batch(recipe, size, origin)
         steps = format_count(horizon.steps_per_epoch, "step")
         yield Note(f"an epoch has only {steps}; a smaller batch gives more", changes)
 
@@ -77,8 +77,8 @@ def _advise_on_milestones(recipe: Recipe, horizon: Horizon) -> Iterator[Note]:
         )
 
 
-def scale_lr(recipe: Recipe, size: int, origin: Origin) -> float:
-    """Return the learning rate for a batch of `size`.
+def scale_batch(recipe: Recipe, size: int, origin: Origin) -> str:
+    """Return the settings of a batch of `size`, with its learning rate.
 
     A typed learning rate is for the batch size of this run, any other for the batch size in the
     recipe's files.
@@ -86,7 +86,7 @@ def scale_lr(recipe: Recipe, size: int, origin: Origin) -> float:
     is_typed = "optimizer.lr" in origin.settings
     typed_for = 0 if is_typed else origin.batch_size
     ratio = size / (typed_for or recipe.batch.global_size)
-    return recipe.optimizer.lr * ratio**recipe.optimizer.lr_power
+    return f"bs={size} lr={recipe.optimizer.lr * ratio**recipe.optimizer.lr_power:.3g}"
 
 
 def _advise_on_batch(recipe: Recipe, rank_size: int, origin: Origin) -> Iterator[Note]:

@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import Change, Fix, Hint, NotReadyError, Problem
 from resnet_recipes.base.text import format_count
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_lr
+from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_batch
 from resnet_recipes.planning.network_facts import make_network_facts
 from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan, make_stack
 from resnet_recipes.planning.teachers import add_teachers
@@ -113,8 +113,7 @@ def _find_batch_problems(
         unit = world_size * batch.get_micro_batch_size(max(size // world_size, 1))
         lower = max(size - size % unit, unit)
         rule = f"must be divisible by {world_size}, the number of devices"
-        changes = f"bs={lower} lr={scale_lr(recipe, lower, origin):.3g}"
-        yield Problem("batch.global_size", size, rule, changes)
+        yield Problem("batch.global_size", size, rule, scale_batch(recipe, lower, origin))
     elif (rank_size := size // world_size) % (micro_batch := batch.get_micro_batch_size(rank_size)):
         divisor = max(n for n in range(1, micro_batch + 1) if rank_size % n == 0)
         devices = format_count(world_size, "device")
@@ -188,7 +187,7 @@ def _suggest_batch(recipe: Recipe, examples: int, world_size: int, origin: Origi
     size = rank_size * world_size
     if size > examples and world_size > 1:
         return f"gpus=1 {_suggest_batch(recipe, examples, 1, origin)}"
-    changes = [f"bs={size}", f"lr={scale_lr(recipe, size, origin):.3g}"]
+    changes = [scale_batch(recipe, size, origin)]
     if rank_size % recipe.batch.get_micro_batch_size(rank_size):
         changes.append(f"batch.bn_size={rank_size}")
     horizon = replace(recipe, batch=replace(recipe.batch, global_size=size)).horizon(examples)
