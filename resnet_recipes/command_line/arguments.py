@@ -23,8 +23,8 @@ from resnet_recipes.command_line.unknown_flags import (
     explain_missing_value,
     explain_settings,
     find_plain_flag,
-    format_setting,
     is_argument,
+    name_setting,
     to_key,
 )
 from resnet_recipes.command_line.usage import Usage
@@ -166,10 +166,10 @@ def _separate_flags(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mist
                 if flag in usage.placeholders:
                     flags[flag] = flags.get(flag) or " ".join(words)
             else:
-                positional.append(format_setting(name, values, usage))
+                positional.append(name_setting(name, values, usage))
                 mistakes.settings[positional[-1]] = typed
         elif usage.placeholders[name]:
-            is_next = not equals and ahead and not re.match("-[^0-9.]", ahead[0])
+            is_next = not equals and ahead and not _is_flag(ahead[0])
             flags[name] = (ahead.popleft() if is_next else value) or flags.get(name, "")
         elif equals:
             mistakes.problems.append(Problem(argument, None, f"takes no value: {name}"))
@@ -248,9 +248,14 @@ def _find_position(key: str, argv: Sequence[str]) -> int:
     return argv.index(word) if word in argv else len(argv)
 
 
+def _is_flag(text: str) -> bool:
+    """Return whether an argument is a flag, and not a negative number."""
+    return bool(re.match("-[^0-9.]", text))
+
+
 def _take_values(ahead: deque[str]) -> list[str]:
     """Take the value of an unknown flag, or several numbers, from the next arguments, or [""]."""
-    if not ahead or re.match("-[^0-9.]", ahead[0]) or "=" in ahead[0]:
+    if not ahead or _is_flag(ahead[0]) or "=" in ahead[0]:
         return [""]
     values = [ahead.popleft()]
     while ahead and _SIGNED_NUMBER.fullmatch(values[-1]) and _SIGNED_NUMBER.fullmatch(ahead[0]):

@@ -26,8 +26,8 @@ from resnet_recipes.base.suggestions import (
 from resnet_recipes.command_line.usage import Usage
 from resnet_recipes.jobs.lookup import LIST, list_choices
 
-#: Settings without a section.
-KNOWN = (*SHORT_NAMES, "max_duration", "optimizer", "recipe", "schedule", "seed")
+#: Names without a dot that a recipe accepts.
+_PLAIN_NAMES = (*SHORT_NAMES, "max_duration", "optimizer", "recipe", "schedule", "seed")
 
 WRITTEN = Statement("settings are written key=value")
 
@@ -136,7 +136,7 @@ def _find_similar_flag(flag: str, value: str, usage: Usage) -> str:
 def _explain_foreign(unknown: Problem, key: str, value: str, usage: Usage) -> Problem | None:
     """Return a problem with the meaning of another tool's flag.
 
-    None if only composing the recipe can check its value.
+    None if it has none, if only composing a recipe can check its value, or without a recipe.
     """
     template = TRANSLATIONS.get(key, Translation(("recipe={}",)))
     is_flag = any(word in usage.placeholders for word in template.words[:1])
@@ -146,12 +146,14 @@ def _explain_foreign(unknown: Problem, key: str, value: str, usage: Usage) -> Pr
     return translation and apply_translation(unknown, translation)
 
 
-def format_setting(flag: str, values: Sequence[str], usage: Usage) -> str:
+def name_setting(flag: str, values: Sequence[str], usage: Usage) -> str:
     """Return the setting that an unknown flag means."""
     key = to_key(flag)
     text = TRANSLATIONS[key].text if key in TRANSLATIONS else ""
-    form = r"(?!model\.weights)[\w.]+={}" if usage.takes_recipe else "data={}"
-    return (text if re.fullmatch(form, text) else f"{key}={{}}").format(",".join(values))
+    form = r"[\w.]+={}" if usage.takes_recipe else "data={}"
+    # weights keep their flag: a resumed run has its own, and a missing file would count twice
+    is_setting = re.fullmatch(form, text) and not text.startswith("model.weights")
+    return (text if is_setting else f"{key}={{}}").format(",".join(values))
 
 
 def explain_settings(
@@ -214,7 +216,7 @@ def _suggest_setting(argument: str, flag: str, usage: Usage) -> Problem:
     name = argument.partition("=")[0]
     has_settings = usage.takes_recipe or usage.opens_network
     # the settings of a run that does not exist were not checked
-    is_known = not has_settings or "." in name or name in KNOWN
+    is_known = not has_settings or "." in name or name in _PLAIN_NAMES
     valid = () if is_known else (*usage.placeholders, "--help")
     advice = (fix, Hint(translation.note)) if is_known else ()
     return Problem(flag, None, "unknown flag", advice, valid, Kind.UNKNOWN)
@@ -224,7 +226,7 @@ def is_argument(key: str, usage: Usage) -> bool:
     """Return whether a foreign flag means an argument: RUN, its images, SRC or DST."""
     is_target = key in FLAGS and "--out" in FLAGS[key].words
     if "DST" in usage.line:
-        return is_target or key in IMAGE_FLAGS or format_setting(key, [], usage) == "data="
+        return is_target or key in IMAGE_FLAGS or name_setting(key, [], usage) == "data="
     names = RUN_FLAGS if usage.opens_network else ARGUMENT_FLAGS
     takes_run = usage.opens_network or ("RUN" in usage.line and not usage.settings)
     return (takes_run and key in names) or (usage.takes_images and key in IMAGE_FLAGS)
