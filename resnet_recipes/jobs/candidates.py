@@ -71,7 +71,7 @@ class Candidates(NamedTuple):
     """The result of `find_candidates`."""
 
     candidates: list[Candidate]  # candidates, best first or by recipe
-    reason: str  # why the first candidate is the best; empty if it is not known to be
+    reason: str  # why the first candidate, or else suitable[0], is the best; empty if it is not
     suitable: tuple[str, ...]  # recipes to prefer for these images, best first; none for ImageNet
     skipped: dict[str, Problem]  # recipes that do not fit
     untimed: set[str]  # recipes without candidates: with a budget, their time is unknown
@@ -129,21 +129,28 @@ def find_candidates(
     missing = {problem.key for problem in skipped.values() if problem.kind is Kind.MISSING}
     if errors and (len(skipped) == len(names) or "data.root" in missing):
         raise next(errors[name] for name in (*best, "mild", *names) if name in errors)
-    _sort(candidates, [*best, *names], min_top1_percent is not None)
-    for first in candidates[:1]:
-        is_best = first.plan.recipe.name == best[0] if best else first.accuracy
+    by_accuracy = _sort_candidates(candidates, [*best, *names], min_top1_percent is not None)
+    if candidates:
+        first = candidates[0]
+        is_best = first.plan.recipe.name == best[0] if best else by_accuracy and first.accuracy
         reason = reason if is_best else ""
     untimed = {*names} - {*skipped} - {option.plan.recipe.name for option in candidates}
     return Candidates(candidates, reason, best, skipped, untimed, weights_problems)
 
 
-def _sort(candidates: list[Candidate], order: Sequence[str], by_time: bool) -> None:
-    """Sort candidates by time, or else by recipe and, with a budget, by accuracy."""
+def _sort_candidates(candidates: list[Candidate], order: Sequence[str], by_time: bool) -> bool:
+    """Sort candidates by time, or else by recipe and, with a budget, by accuracy.
+
+    Returns whether they are sorted by accuracy.
+    """
     candidates.sort(key=lambda option: order.index(option.plan.recipe.name))
     if by_time:
         candidates.sort(key=lambda option: option.estimate.max_minutes if option.estimate else inf)
-    elif candidates and "launch.budget" in candidates[0].plan.origin.settings:
+        return False
+    has_budget = any("launch.budget" in option.plan.origin.settings for option in candidates)
+    if has_budget:
         candidates.sort(key=lambda option: -option.accuracy.top1 if option.accuracy else 0.0)
+    return has_budget
 
 
 def _find_durations(

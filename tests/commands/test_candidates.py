@@ -357,3 +357,10 @@ def test_budget_on_imagenet_chooses_by_published_accuracy(imagenet, run_folders,
     message = run_command(f"resnet-train {ON_IMAGENET} budget=3000h --dry-run").err
     assert "the most accurate according to published results; next: " in message
     assert "recipe is missing" in run_command("resnet-train data=/data/imagenet --dry-run", 2).err
+
+
+@pytest.mark.parametrize("flag", ["", "--reach 76"])
+def test_only_a_budget_names_the_most_accurate_recipe(imagenet, run_command, flag):
+    out = run_command(f"resnet-recipes estimate {ON_IMAGENET} {flag}").out
+    assert "TOP-1" in out
+    assert "most accurate according to" not in out

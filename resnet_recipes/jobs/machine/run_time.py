@@ -1,4 +1,4 @@
-"""Predict the time of a run on this machine: measured, from a datasheet, or guessed."""
+"""Predict or measure the time of a run on this machine."""
 
 import json
 import time
@@ -44,7 +44,7 @@ UNKNOWN_TIME = Statement(f"the time is unknown; {MEASURES}")
 def predict_time(plan: Plan) -> RunForecast | None:
     """Return the time of a run from the best source: measured here, datasheet, or guess.
 
-    None if there is no source, as for GPUs without a known datasheet.
+    None if there is no source, as for GPUs without a known datasheet, or several CPU ranks.
     """
     if measurement := read_measurement(make_speed_key(plan)):
         return make_forecast(plan, *measurement)
