@@ -21,8 +21,8 @@ def advise(
 ) -> Iterator[Note]:
     """Yield a note for each setting that works but may not be intended.
 
-    `stack` has the methods that act on the images of the recipe, `origin` the settings that the
-    user set.
+    `stack` has the methods that act on the images of the recipe. `origin` has the settings that the
+    user set, and the learning rate and batch size of the recipe's files.
     """
     for name in get_enabled(recipe.methods):
         if name not in stack.methods:
@@ -30,7 +30,8 @@ def advise(
     yield from _advise_on_duration(recipe, horizon, recipe.batch.global_size // rank_size, origin)
     for method in stack:
         yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
-    yield from _advise_on_batch(recipe, rank_size, origin)
+    yield from _advise_on_batch(recipe, rank_size)
+    yield from _advise_on_lr(recipe, origin)
     optimizer = recipe.optimizer
     if "optimizer.name" in origin.settings and "optimizer.weight_decay" not in origin.settings:
         yield Note(
@@ -84,13 +85,13 @@ def scale_batch(recipe: Recipe, size: int, origin: Origin) -> str:
     recipe's files.
     """
     is_typed = "optimizer.lr" in origin.settings
-    typed_for = 0 if is_typed else origin.batch_size
-    ratio = size / (typed_for or recipe.batch.global_size)
+    lr_batch_size = 0 if is_typed else origin.batch_size
+    ratio = size / (lr_batch_size or recipe.batch.global_size)
     return f"bs={size} lr={recipe.optimizer.lr * ratio**recipe.optimizer.lr_power:.3g}"
 
 
-def _advise_on_batch(recipe: Recipe, rank_size: int, origin: Origin) -> Iterator[Note]:
-    batch, optimizer = recipe.batch, recipe.optimizer
+def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[Note]:
+    batch = recipe.batch
     if batch.bn_size == AUTO:
         yield Note(
             "batch.bn_size=auto finds the largest size that fits in GPU memory at the start; "
@@ -101,16 +102,21 @@ def _advise_on_batch(recipe: Recipe, rank_size: int, origin: Origin) -> Iterator
             f"batch.bn_size={batch.bn_size} is more than the {rank_size} images of a step on each "
             f"device, so BatchNorm uses {rank_size}"
         )
-    is_own = origin.lr and not {"optimizer", "optimizer.name"} & origin.settings.keys()
-    if recipe.model.weights and not is_own:  # the usual one assumes random weights
-        return
-    lr, size = (origin.lr, origin.batch_size) if is_own else (optimizer.usual_lr, 2048)
-    lr *= (batch.global_size / size) ** optimizer.lr_power
-    ratio = optimizer.lr / lr
+
+
+def _advise_on_lr(recipe: Recipe, origin: Origin) -> Iterator[Note]:
+    """Compare the learning rate with that of the recipe's files, or else of the optimizer."""
+    optimizer, size = recipe.optimizer, recipe.batch.global_size
+    name, usual, usual_size = recipe.name, origin.lr, origin.batch_size
+    if not (usual and usual_size) or {"optimizer", "optimizer.name"} & origin.settings.keys():
+        if recipe.model.weights:  # the usual one assumes random weights
+            return
+        name, usual, usual_size = f"the optimizer {optimizer.name}", optimizer.usual_lr, 2048
+    usual *= (size / usual_size) ** optimizer.lr_power
+    ratio = optimizer.lr / usual
     if ratio > 5 or (ratio < 0.2 and not recipe.model.weights):
-        name = recipe.name if is_own else f"the optimizer {optimizer.name}"
         yield Note(
             f"lr={optimizer.lr:g} is {format_number(ratio)} times the usual learning rate of "
-            f"{name} for a batch of {batch.global_size}",
-            f"lr={lr:.3g}",
+            f"{name} for a batch of {size}",
+            f"lr={usual:.3g}",
         )

@@ -70,7 +70,7 @@ class Plan:
     network: NetworkFacts
     teachers: tuple[Teacher, ...] = ()  # see planning.teachers
     start: InitialWeights | None = None  # None: random weights, generated from the seed
-    origin: Origin = PYTHON_ORIGIN  # advice does not contradict settings that the user typed
+    origin: Origin = PYTHON_ORIGIN  # what the recipe was composed from, for advice
 
     @property
     def total_steps(self) -> int:

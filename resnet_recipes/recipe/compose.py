@@ -91,6 +91,12 @@ def _make_context(name: str, links: Links, recipe: Recipe) -> Context:
     return Context(name, before if links else {}.get, methods, (), translations, chosen)
 
 
+def _read_number(links: Links, key: str) -> float:
+    """Return the number of a setting in the files of a recipe; 0 if it is a reference."""
+    value = _read_setting(links, key)
+    return value if isinstance(value, int | float) else 0
+
+
 def _read_setting(links: Links, key: str) -> object:
     """Return the value of a setting in the files of a recipe, or its default."""
     if key == "epochs":
@@ -142,9 +148,9 @@ def _compose_links(
     typed = dict.fromkeys(override.typed for override in changed)
     arguments = tuple(text for text in typed if text in last.values())  # not epochs=5 epochs=6
     full = {override.key: str(override) for override in changed}
-    values = [_read_setting(links, key) for key in ("batch.global_size", "optimizer.lr")]
-    numbers: Any = values if all(isinstance(value, int | float) for value in values) else ()
-    return ComposedRecipe(recipe, Origin(entry, digests, arguments, full, *numbers))
+    lr, size = (_read_number(links, key) for key in ("optimizer.lr", "batch.global_size"))
+    origin = Origin(entry, digests, arguments, full, batch_size=int(size), lr=lr)
+    return ComposedRecipe(recipe, origin)
 
 
 def from_config(config: Mapping[str, Any]) -> Recipe:

@@ -71,8 +71,8 @@ class Origin:
     files: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()  # changes, as the user typed them
     settings: dict[str, str] = field(default_factory=dict)  # changed settings, by full name
-    batch_size: int = 0  # the global batch size in the files; 0 if there are none
-    lr: float = 0.0  # the learning rate in the files; 0 if there are none
+    batch_size: int = 0  # the global batch size in the files; 0 if they have no number
+    lr: float = 0.0  # the learning rate in the files; 0 if they have no number
 
 
 class Link(NamedTuple):

@@ -488,3 +488,9 @@ def test_method_that_weights_enable_can_be_removed():
 def test_argument_removes_method_of_earlier_argument():
     changes = [DATA, "methods.cutmix.alpha=1", "~methods.cutmix"]
     assert compose("demo", changes).recipe.methods.cutmix is None
+
+
+def test_origin_has_batch_size_beside_a_referenced_lr(tmp_path):
+    (tmp_path / "mine.yaml").write_text("defaults: [mild]\noptimizer: {lr: '${seed}'}\n")
+    origin = compose("mine", [DATA], tmp_path).origin
+    assert (origin.batch_size, origin.lr) == (2048, 0)
