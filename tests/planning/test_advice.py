@@ -53,6 +53,7 @@ mild bs=256 gpus=1 | is 8 times the usual learning rate of mild for a batch of 2
 demo lr=0.8 gpus=1 | lr=0.8 is 8 times the usual learning rate of demo for a batch of 32\\nlr=0.1
 pytorch_v1 epochs=45 | falls less often\\n'schedule.milestones=[0.333dur,0.667dur]'
 mild optimizer.name=sgd | such as weight_decay=0.0005; optimizer=sgd sets its own\\noptimizer=sgd
+mild optimizer.name=sgd lr=30 | of the optimizer sgd for a batch of 2048\\nlr=2.05
 mild optimizer=lamb lr=1.7 | of the optimizer lamb for a batch of 2048\\nlr=0.005
 mild optimizer=adamw lr=1.7 | of the optimizer adamw for a batch of 2048\\nlr=0.001
 mild optimizer=lars lr=0.5 | of the optimizer lars for a batch of 2048\\nlr=8.3
@@ -66,9 +67,9 @@ def test_notes_name_settings_that_rarely_help(line, expected):
 
 
 def test_trained_weights_note_a_high_lr():
-    notes = format_plan_notes("finetune lr=1 gpus=1")
+    notes = format_plan_notes("finetune lr=1 bs=64 gpus=1")
     assert notes == (
-        "lr=1 is 100 times the usual learning rate of finetune for a batch of 16\nlr=0.01"
+        "lr=1 is 50 times the usual learning rate of finetune for a batch of 64\nlr=0.02"
     )
 
 
