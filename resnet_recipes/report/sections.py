@@ -222,7 +222,8 @@ def _judge_best(ranked: Sequence[tuple[SeedGroup, str]]) -> Iterator[str]:
 
 
 def _describe_best(best: dict[str, Any], price: float | None) -> str:
-    cost = "" if price is None else f", {format_amount(best['cost'])} in total"
+    scope = "per run" if best["seeds"] > 1 else "in total"
+    cost = "" if price is None else f", {format_amount(best['cost'])} {scope}"
     source = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
     if best["seeds"] == 1 and best["low"] < best["high"]:
         source = f" (1 run, 95% interval {best['low']:.1f} to {best['high']:.1f}%)"
