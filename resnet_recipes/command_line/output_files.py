@@ -11,22 +11,8 @@ from resnet_recipes.base.errors import Command, NotReadyError, Problem, RecipeEr
 from resnet_recipes.base.paths import find_free_path, parse_new_path, parse_path
 from resnet_recipes.report.page import GALLERY_HEAD, REPORT_HEAD
 
-#: How the output files of each flag start; a later command replaces them.
-_HEADS = {
-    "--csv": (
-        "class,images,correct,",  # eval
-        "network,data,eval_size,",
-        "file,class_1,",  # predict
-        "name,folder,recipe,",  # runs
-        "name,epochs,about,",  # ls
-        "kind,name,A,B",  # compare
-        "recipe,epochs,minutes,",  # estimate
-        "pixels,epochs,low,",
-    ),
-    "--images": ("path,label,prediction,",),
-    "--gallery": (GALLERY_HEAD,),
-    "--out": (REPORT_HEAD,),
-}
+#: How the pages of each flag start; a later command replaces them.
+_HEADS = {"--gallery": GALLERY_HEAD, "--out": REPORT_HEAD}
 
 
 def find_ending_problems(flag: str, name: str, ending: str) -> Iterator[Problem]:
@@ -45,16 +31,17 @@ def is_stream(path: Path) -> bool:
 
 
 def is_ours(flag: str, path: Path) -> bool:
-    """Return whether a file is an earlier output of a flag."""
-    with suppress(OSError), path.open("rb") as file:
-        return file.read(999).startswith(tuple(map(str.encode, _HEADS.get(flag, ()))))
+    """Return whether a file is an earlier page of a flag."""
+    if flag in _HEADS:
+        with suppress(OSError), path.open("rb") as file:
+            return file.read(999).startswith(_HEADS[flag].encode())
     return False
 
 
 def check_output_file(flag: str, name: str) -> None:
     """Raise NotReadyError if an output file cannot be created in its folder, before the work.
 
-    Raises RecipeError if it exists, has content and is not ours.
+    Raises RecipeError if it exists and has content, unless it is an earlier page.
     """
     path = parse_path(flag, name)
     if not path.parent.is_dir():

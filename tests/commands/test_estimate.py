@@ -58,8 +58,8 @@ def received_jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
 
 def test_estimate_is_measured_once_and_reused(measurements, run_command):
     outputs = [
-        run_command(f"resnet-recipes estimate {ARGUMENTS} --price 36/h --csv phases.csv").out
-        for _ in range(2)
+        run_command(f"resnet-recipes estimate {ARGUMENTS} --price 36/h --csv phases{n}.csv").out
+        for n in range(2)
     ]
     assert len(measurements) == 1
     assert "Measured on this machine" in outputs[0]

@@ -1,9 +1,12 @@
-"""Output files: a command replaces an earlier output, and no other file."""
+"""Output files: a command replaces an earlier page, and no other file."""
 
 from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.command_line.output_files import check_output_file
+from resnet_recipes.report.page import REPORT_HEAD
 from tests.shared.run_folders import create_run_folder
 
 
@@ -21,12 +24,9 @@ def test_table_never_overwrites_a_file_of_the_user(command, run_command):
     assert Path("notes.csv").read_text() == "notes\n"
 
 
-@pytest.mark.parametrize("command", ["ls", "runs", "compare first second"])
-def test_table_replaces_an_earlier_table(command, run_command):
-    for name in ("first", "second"):
-        create_run_folder(Path("runs"), name)
-    for _ in range(2):
-        assert "saved a.csv" in run_command(f"resnet-recipes {command} --csv a.csv").err
+def test_table_never_overwrites_an_earlier_table(run_command):
+    assert "saved a.csv" in run_command("resnet-recipes ls --csv a.csv").err
+    assert "--csv a.csv already exists" in run_command("resnet-recipes ls --csv a.csv", 2).err
 
 
 def test_plot_never_overwrites_a_picture(run_command):
@@ -35,11 +35,13 @@ def test_plot_never_overwrites_a_picture(run_command):
     assert "--png photo.png already exists, and nothing is overwritten" in message
 
 
-def test_unreadable_output_file_is_not_overwritten(run_command, monkeypatch):
-    Path("a.csv").write_text("name,epochs,about,\n")
+def test_unreadable_page_is_not_overwritten(monkeypatch):
+    Path("a.html").write_text(REPORT_HEAD)
+    check_output_file("--out", "a.html")
 
     def fail(*_: object) -> None:
         raise PermissionError
 
     monkeypatch.setattr(Path, "open", fail)
-    assert "already exists" in run_command("resnet-recipes ls --csv a.csv", 2).err
+    with pytest.raises(RecipeError, match="already exists"):
+        check_output_file("--out", "a.html")

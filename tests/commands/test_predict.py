@@ -80,7 +80,7 @@ def test_predict_reports_unreadable_images_and_classifies_others(folder_with_wei
     assert message.endswith("\n\n[exit 3]\n")
 
 
-def test_predict_replaces_only_its_own_files(folder_with_weights, run_command):
+def test_predict_replaces_only_its_own_pages(folder_with_weights, run_command):
     table, page = "path,label\n1.jpg,ants\n", "<!doctype html>\n"
     Path("labels.csv").write_text(table)
     Path("mine.html").write_text(page)
@@ -92,7 +92,7 @@ def test_predict_replaces_only_its_own_files(folder_with_weights, run_command):
     assert "--gallery mine2.html" in err.err
     assert (Path("labels.csv").read_text(), Path("mine.html").read_text()) == (table, page)
     Path("own.csv").touch()
-    for name in ("labels2", "own", "labels2"):
+    for name in ("labels2", "own", "labels3"):
         run_command(
             f"resnet-recipes predict mine {READABLE_IMAGE} --csv {name}.csv --gallery mine2.html"
         )
