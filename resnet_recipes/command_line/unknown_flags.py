@@ -153,7 +153,8 @@ def name_setting(flag: str, values: Sequence[str], usage: Usage) -> str:
     form = r"[\w.]+={}" if usage.takes_recipe else "data={}"
     # weights keep their flag: a resumed run has its own, and a missing file would count twice
     is_setting = re.fullmatch(form, text) and not text.startswith("model.weights")
-    return (text if is_setting else f"{key}={{}}").format(",".join(values))
+    value = ",".join(values)
+    return text.format(value) if is_setting else f"{key}={value}"
 
 
 def explain_settings(

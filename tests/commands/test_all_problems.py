@@ -135,6 +135,9 @@ $ resnet-train --resume a demo seed=3 workers=2 --foo foo=1
   `demo`: --resume names the run, and a run keeps its recipe
   unknown setting foo=1
   seed=3 differs from the run, which uses 1
+$ resnet-train mild data=images --a{b} 3 --{} {0}
+  unknown flag --a{b} 3
+  unknown flag --{} {0}
 $ resnet-train --resume no --foo --lr
   --resume no does not exist
   unknown flag --foo
