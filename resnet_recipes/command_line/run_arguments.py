@@ -220,6 +220,7 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
         fix: str = ""
         if likely_run:
             flags = {**arguments.flags, "--resume": likely_run}
+            flags.pop("--parallel", None)  # for sweeps
             fix = format_command("resnet-train", (), replace(arguments, flags=flags))
         errors = ErrorCollector()
         changes = drop_arguments(positional, "recipe", *_NAMING)

@@ -217,7 +217,9 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
     if can_resume(folder):
         advice = (format_resume(folder), Hint(f"or start a new run: {advice}"))
     elif (folder / SUMMARY).exists():
-        advice = Command.of("resnet-train", str(config), f"model.weights={folder}", *settings)
+        has_weights = any(argument.startswith("model.weights=") for argument in settings)
+        weights = () if has_weights else (f"model.weights={folder}",)
+        advice = Command.of("resnet-train", str(config), *weights, *settings)
     changed = find_setting_problems(asdict(original), recipe)
     for problem in wrong:  # the suggestion may also be a setting that a run keeps
         others = [_apply_changes(original, [change])[0] for change in problem.changes]

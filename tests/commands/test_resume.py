@@ -261,6 +261,8 @@ def test_resume_of_finished_run_trains_nothing(started_runs, run_command):
     assert "lr=1 differs from the run, which uses 0.05" in message
     command = "resnet-train runs/mine/config.yaml model.weights=runs/mine lr=1\n"
     assert f"try:   {command}" in message
+    message = run_command("resnet-train --resume runs/mine model.weights=last lr=1", 2).err
+    assert f"try:   {command}" in message
     message = run_command(f"{START_COMMAND} lr=1 run=mine --resume auto", 2).err
     assert "\n      use:   run=another\n" in message
     assert "try:" not in message
@@ -309,6 +311,8 @@ def test_resume_rejects_other_run_or_recipe(started_runs, explain_rejected_resum
     message = explain_rejected_resume(argument)
     assert f"{typed}: --resume names the run, and a run keeps its recipe" in message
     assert "try: resnet-train --resume runs/mine Nothing was started" in message
+    message = explain_rejected_resume(f"{argument} --parallel 2")
+    assert "--resume runs/mine --parallel" not in message
 
 
 def test_resume_of_missing_run_suggests_no_resume(run_command, tmp_path):
