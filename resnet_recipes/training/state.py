@@ -225,7 +225,8 @@ def _describe_value(key: str, recipe: State) -> str:
             base = duration.Duration.parse(recipe["max_duration"])
             ratio = duration.parse_fraction(recipe["scale_schedule_ratio"])
             return f"trains for {base.scale(ratio).to_words()}"
-    return "does not set it" if recipe.get(key) is None else f"uses {to_text(recipe[key])}"
+    value = recipe.get(key)
+    return "does not set it" if value in (None, "") else f"uses {to_text(value)}"
 
 
 def flatten_recipe(recipe: State) -> State:

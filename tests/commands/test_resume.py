@@ -262,6 +262,7 @@ def test_resume_of_finished_run_trains_nothing(started_runs, run_command):
     command = "resnet-train runs/mine/config.yaml model.weights=runs/mine lr=1\n"
     assert f"try:   {command}" in message
     message = run_command("resnet-train --resume runs/mine model.weights=last lr=1", 2).err
+    assert "model.weights=last differs from the run, which does not set it\n" in message
     assert f"try:   {command}" in message
     message = run_command(f"{START_COMMAND} lr=1 run=mine --resume auto", 2).err
     assert "\n      use:   run=another\n" in message
