@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from resnet_recipes.planning.published_results import read_published
+from resnet_recipes.planning.published_results import list_published_results
 from resnet_recipes.report.page.charts import ChartRow, find_pareto, plot_accuracy, write_pictures
 
 ROOT = Path(__file__).parents[1]
@@ -23,8 +23,6 @@ DOCS = ROOT / "docs"
 
 #: Recipes whose published results are filled points; baselines are open points behind.
 RECIPES = ("mild", "hot")
-#: Recipe without a point: its source prints 79.4% with 60.4 min, but 78.4% in its summary.
-AMBIGUOUS = "medium"
 
 #: Our experiments, accuracy against cost: the picture, its recipes, and the location of runs.
 PROOF = ROOT / "benchmarks" / "proof"
@@ -63,15 +61,13 @@ def draw_terminal(command: str) -> str:
 
 
 def iterate_results() -> Iterator[ChartRow]:
-    """Yield the published results on 8x A100 by training time, without prototypes and Medium."""
-    for result in read_published():
-        is_clear = result.recipe != AMBIGUOUS and not result.note.startswith("prototype")
-        is_final = result.minutes and is_clear
-        if is_final and result.clock == "steady" and "8x A100" in result.hardware:
+    """Yield the published results on 8x A100 by training time."""
+    for result in list_published_results():
+        if result["minutes"] and not result["clock"] and "8x A100" in result["hardware"]:
             yield {
-                "series": result.recipe,
-                "top1_percent": result.top1_percent,
-                "minutes": result.minutes,
+                "series": result["recipe"],
+                "top1_percent": result["top1"],
+                "minutes": result["minutes"],
             }
 
 

@@ -52,17 +52,6 @@ def convert(value: Any, field_type: Any) -> Any:
     return converter(value, field_type)
 
 
-def parse_texts(cls: type, texts: Mapping[str, str]) -> Any:
-    """Return a dataclass parsed from texts; "" becomes None for an optional number."""
-
-    def parse(text: str, field_type: Any) -> Any:
-        option = (get_args(field_type) or (field_type,))[0]
-        return None if option is not str and not text else option(text)
-
-    types_by_name = get_field_types(cls).items()
-    return cls(**{name: parse(texts[name], field_type) for name, field_type in types_by_name})
-
-
 def describe_type(field_type: Any) -> str:
     """Describe a type for a message."""
     if field_type in _DESCRIPTIONS:

@@ -14,7 +14,7 @@ from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import format_table, get_width, show
 from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, Usage
 from resnet_recipes.recipe.library import Entry, Library
-from resnet_recipes.run_folder.facts import Published, find_nearest
+from resnet_recipes.run_folder.facts import PublishedResult, find_nearest
 
 USAGE = Usage(
     "resnet-recipes ls",
@@ -137,7 +137,7 @@ def _find_length(head: dict[str, Any]) -> str:
 def _find_result(results: object, epochs: str) -> dict[str, Any] | None:
     """Return the published result with the closest duration; None if there are no results."""
     try:
-        published = convert(results, list[Published])
+        published = convert(results, list[PublishedResult])
     except BrokenRuleError:
         return None
     result = find_nearest(published, float(epochs) if epochs.isdigit() else inf)

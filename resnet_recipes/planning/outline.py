@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import LabeledText
 from resnet_recipes.base.text import format_bytes, format_count, format_facts, format_number
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.run_folder.facts import Published, find_nearest
+from resnet_recipes.run_folder.facts import PublishedResult, find_nearest
 
 LABEL_COLUMNS = 13  # columns for the label of a row
 
@@ -56,7 +56,7 @@ def describe_essentials(plan: Plan, machine: Iterable[LabeledText] = ()) -> Iter
         yield "published", clause
 
 
-def find_published_time(plan: Plan) -> Published | None:
+def find_published_time(plan: Plan) -> PublishedResult | None:
     """Return the published result with a time whose duration is nearest, or None."""
     results = [result for result in plan.published if result.minutes and result.epochs]
     return find_nearest(results, plan.epochs)
@@ -157,7 +157,7 @@ def format_sizes(sizes: tuple[int, ...]) -> str:
     return ", ".join(parts)
 
 
-def format_published(result: Published, epochs: float | None = None) -> str:
+def format_published(result: PublishedResult, epochs: float | None = None) -> str:
     """Return a published result in one line; name the epochs of this run if they differ."""
     parts = [f"{result.top1:g}% top-1"]
     if result.epochs:

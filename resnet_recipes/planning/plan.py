@@ -19,7 +19,7 @@ from resnet_recipes.planning.network_facts import NetworkFacts, Teacher, count_t
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import PYTHON_ORIGIN, Origin
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.facts import Published
+from resnet_recipes.run_folder.facts import PublishedResult
 
 #: Starts of the settings that change how a network is trained; not its duration or seed.
 _TRAINING_SETTINGS = (
@@ -303,7 +303,7 @@ class Plan:
         return Recurrence(steps, self.total_steps, offset)
 
     @property
-    def published(self) -> list[Published]:
+    def published(self) -> list[PublishedResult]:
         """Results of the recipe's authors; empty if they used other images or another network."""
         if self.facts.train_examples != IMAGENET_FACTS.train_examples:
             return []

@@ -1,15 +1,14 @@
-"""Published results of recipes and baselines, and interpolated accuracies."""
+"""Published results of the recipes, and interpolated accuracies."""
 
-import csv
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from fractions import Fraction
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from resnet_recipes.base.field_types import parse_texts
-from resnet_recipes.run_folder.facts import Published
+from resnet_recipes.base.field_types import convert
+from resnet_recipes.recipe.library import find_packaged_folder
+from resnet_recipes.recipe.strict_yaml import load
+from resnet_recipes.run_folder.facts import PublishedResult
 
 #: Number of ImageNet-1k training images; all results use them.
 IMAGENET_IMAGES = 1_281_167
@@ -18,41 +17,14 @@ IMAGENET_IMAGES = 1_281_167
 #: recipe, compared with the value interpolated without it.
 INTERPOLATION_ERROR = 0.16
 
-#: Contradictions between the sources, and the displayed values.
-CONTRADICTIONS = (
-    "Medium at 60.4 min is printed as 79.4% in the body of the Mosaic ResNet deep dive and as "
-    "78.4% in its summary; 78.4% is shown, since the text calls it equal to FFCV's 78.4%.",
-    "Hot's 81.0% is printed with 880 min in the text and as 81.03% with 980 min (810 epochs) in "
-    "Table 6; both are shown.",
-    "timm A3 on AWS is printed with 334 min, and with 3.8 times Mild's 56 min; 334 min is shown.",
-    "Table 5 of the deep dive prints 76.033% where its text has 76.33%; the text is shown.",
-    "Mild's 23.8 min include evaluations and a cold first epoch (MLPerf's clock). Its 25.3 min are "
-    "steady-state training time. Do not subtract the two. DAWNBench uses a third clock.",
-    "FFCV's times are given on both clocks: wall time includes an evaluation after every epoch.",
-)
 
-
-@dataclass(frozen=True)
-class PublishedResult:
-    """A published accuracy with its time or speed; None or "" if the source does not give it."""
-
-    recipe: str  # a recipe, its prototype, nvidia_mlperf (closed division) or composer_2021
-    label: str  # variant, if the recipe is ambiguous
-    epochs: int | None
-    top1_percent: float | None
-    minutes: float | None
-    clock: str  # clock of the minutes: steady | mlperf | wall | dawnbench
-    images_per_second: float | None
-    hardware: str
-    source: str
-    note: str
-
-
-@cache
-def read_published() -> tuple[PublishedResult, ...]:
-    """Return all published results, in order of recipe and duration."""
-    with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(parse_texts(PublishedResult, row) for row in csv.DictReader(file))
+def list_published_results() -> list[dict[str, Any]]:
+    """Return the published results of all packaged recipes, each with its recipe."""
+    return [
+        {"recipe": path.stem} | asdict(result)
+        for path in sorted(find_packaged_folder().glob("*.yaml"))
+        for result in convert(load(path).tree.get("published", []), list[PublishedResult])
+    ]
 
 
 class Accuracy(NamedTuple):
@@ -62,7 +34,7 @@ class Accuracy(NamedTuple):
     source: str  # for example, "published", or "interpolated, within 0.16"
 
 
-def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy | None:
+def estimate_accuracy(results: Sequence[PublishedResult], epochs: float) -> Accuracy | None:
     """Return the published accuracy for a number of epochs, or interpolate it.
 
     The interpolation is linear in 1 / epochs, which fits the published curves better than epochs or
@@ -82,7 +54,7 @@ def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy |
 
 
 def find_epochs_for_accuracy(
-    results: Sequence[Published], top1: float, excluded: Container[Fraction]
+    results: Sequence[PublishedResult], top1: float, excluded: Container[Fraction]
 ) -> int | None:
     """Return the fewest epochs, not `excluded`, with at least this accuracy; None if unknown."""
     durations = [result.epochs for result in results if result.epochs]

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.field_types import parse_texts
 from resnet_recipes.planning.layers import Convolution, count_backbone_weights, iterate_convolutions
 
 
@@ -43,7 +42,11 @@ class GpuDatasheet:
 #: from PyTorch and timm; convolutions of A100, H100 and L40S from MLPerf logs; the others are
 #: guesses (docs/lab/predictions.md).
 with Path(__file__).with_name("datasheet.csv").open(encoding="utf-8", newline="") as _file:
-    DATASHEETS = tuple(parse_texts(GpuDatasheet, row) for row in csv.DictReader(_file))
+    next(_file)  # the names of the columns
+    DATASHEETS = tuple(
+        GpuDatasheet(name, pattern, *map(float, figures))
+        for name, pattern, *figures in csv.reader(_file)
+    )
 
 
 def find_datasheet(name: str) -> GpuDatasheet | None:

@@ -25,7 +25,7 @@ from resnet_recipes.recipe.sections import (
     RunConfig,
     ScheduleConfig,
 )
-from resnet_recipes.run_folder.facts import Published
+from resnet_recipes.run_folder.facts import PublishedResult
 
 _STRETCH = Bounds(above=0, most=1000, fix=Value("1"))
 
@@ -58,7 +58,7 @@ class Recipe(Section):
     log: LogConfig = field(default_factory=LogConfig)
     launch: LaunchConfig = field(default_factory=LaunchConfig)
     run: RunConfig = field(default_factory=RunConfig)
-    published: list[Published] = field(default_factory=list)
+    published: list[PublishedResult] = field(default_factory=list)
 
     @property
     def ratio(self) -> Fraction:

@@ -8,7 +8,7 @@ from resnet_recipes.base.duration import Recurrence
 
 
 @dataclass
-class Published:
+class PublishedResult:
     """A result that the authors of a recipe published."""
 
     top1: float  # percent
@@ -26,7 +26,7 @@ class Published:
         return f"{self.minutes:g} min{on}" if self.minutes else ""
 
 
-def find_nearest(results: Sequence[Published], epochs: float) -> Published | None:
+def find_nearest(results: Sequence[PublishedResult], epochs: float) -> PublishedResult | None:
     """Return the published result whose number of epochs is nearest, or None."""
     return min(
         results,
@@ -58,7 +58,9 @@ class RunFacts:
     flops: tuple[int, ...]  # training FLOPs by epoch, over all devices
     evaluations: Recurrence
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
-    published: tuple[Published, ...] = ()  # published results; empty if the run uses other data
+    published: tuple[
+        PublishedResult, ...
+    ] = ()  # published results; empty if the run uses other data
     estimated_seconds: float | None = None  # training time, if this machine was measured before
     price_per_hour: float | None = None  # `launch.price`
     has_top5: bool = True  # whether there are more than five classes, so that top-5 varies

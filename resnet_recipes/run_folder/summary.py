@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.money import compute_cost
-from resnet_recipes.run_folder.facts import Published, RunFacts, find_nearest
+from resnet_recipes.run_folder.facts import PublishedResult, RunFacts, find_nearest
 from resnet_recipes.run_folder.metrics import Metrics, Record, filter_kind, get_top1
 
 
@@ -46,7 +46,7 @@ class Summary:
     images_per_second: float  # number of training images divided by the training seconds
     images_per_second_by_pixels: dict[int, float]  # excludes the first logged interval at a size
     data_wait_share: float  # fraction of the training time spent waiting for data, 0 to 1
-    published: Published | None  # published result with the nearest number of epochs
+    published: PublishedResult | None  # published result with the nearest number of epochs
 
     def as_json(self) -> Record:
         """Return the contents of summary.json; keys include units."""

@@ -9,7 +9,7 @@ import yaml
 
 from resnet_recipes.base.duration import Recurrence
 from resnet_recipes.report.console import LiveConsole
-from resnet_recipes.run_folder.facts import Published, RunFacts
+from resnet_recipes.run_folder.facts import PublishedResult, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import Summary
 from tests.commands.golden import run_line, work_in
@@ -57,7 +57,7 @@ def show_summary() -> str:
     values |= {
         "ema": Metrics(76.5, 93.2, 1.0, 50_000),
         "raw": Metrics(78.1, 94.0, 1.0, 50_000),
-        "published": Published(76.6, 32, 25.3, "8x A100 40GB", "MosaicML, Mosaic ResNet"),
+        "published": PublishedResult(76.6, 32, 25.3, "8x A100 40GB", "MosaicML, Mosaic ResNet"),
     }
     facts = RunFacts("mild", Path(), 40, 10, 100, (1,) * 4, Recurrence(10, 40), "CPU")
     console = LiveConsole(facts, err, out)

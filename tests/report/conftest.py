@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes.base.duration import Recurrence
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.facts import Published, RunFacts
+from resnet_recipes.run_folder.facts import PublishedResult, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import WeightFiles
 
@@ -17,9 +17,9 @@ from resnet_recipes.run_folder.summary import WeightFiles
 def facts(tmp_path):
     """Facts of four epochs of ten steps of 100 images, two at 64 px and two at 128 px."""
     published = (
-        Published(70.0, 2),
-        Published(76.6, 5, 27, "8 x A100", "the paper"),
-        Published(80.0),
+        PublishedResult(70.0, 2),
+        PublishedResult(76.6, 5, 27, "8 x A100", "the paper"),
+        PublishedResult(80.0),
     )
     return RunFacts(
         recipe="mild",

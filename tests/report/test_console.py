@@ -10,7 +10,7 @@ import pytest
 
 from resnet_recipes.report.console import LiveConsole, PlainConsole, open_console
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.facts import Published
+from resnet_recipes.run_folder.facts import PublishedResult
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import WeightFiles
 from tests.report.terminals import TerminalStream
@@ -157,7 +157,7 @@ def test_full_bar_has_another_color_than_empty_bar(facts, simulator, monkeypatch
 
 @each_console
 def test_console_escapes_control_characters(kind, facts, simulator):
-    published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
+    published = (PublishedResult(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
     hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\u202e", published=published)
     console = make_console(kind, hostile)
     _, page = show_run(hostile, simulator, console)

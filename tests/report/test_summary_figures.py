@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.summary_text import describe_run
-from resnet_recipes.run_folder.facts import Published, find_nearest
+from resnet_recipes.run_folder.facts import PublishedResult, find_nearest
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import (
     WeightFiles,
@@ -84,7 +84,7 @@ def test_nearest_published_result_is_chosen_by_epochs(facts, summary):
     assert summary.published.top1 == 76.6
     assert find_nearest(facts.published, 2).top1 == 70.0
     assert find_nearest((), 2) is None
-    assert find_nearest((Published(80.0),), 2).top1 == 80.0
+    assert find_nearest((PublishedResult(80.0),), 2).top1 == 80.0
 
 
 def make_records(*written: tuple[str, float, dict]) -> list[dict]:

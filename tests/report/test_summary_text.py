@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.summary_text import describe_run, format_title
-from resnet_recipes.run_folder.facts import Published
+from resnet_recipes.run_folder.facts import PublishedResult
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import WeightFiles
 
@@ -16,10 +16,10 @@ def format_page(summary, full=False):
 
 
 def test_published_result_is_compared_only_at_similar_epochs(summary):
-    near = replace(summary, published=Published(88.5, 4, 27, "8 x A100", "the paper"))
+    near = replace(summary, published=PublishedResult(88.5, 4, 27, "8 x A100", "the paper"))
     assert "|this run: +0.50 points" in format_page(near)
     assert "|this run: -0.50 points" in format_page(replace(near, ema=None))
-    far = replace(summary, published=Published(88.5, 5, 27, "8 x A100", "the paper"))
+    far = replace(summary, published=PublishedResult(88.5, 5, 27, "8 x A100", "the paper"))
     assert "after 5 epochs" in format_page(far)
     assert "this run" not in format_page(far)
     assert " after 4 epochs in 27 min\n" in format_page(near)

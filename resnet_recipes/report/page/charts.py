@@ -35,7 +35,6 @@ _OFFSETS = (11, -11, 0, 22, -22)  # pixels by which a name may be below its line
 #: Fields in the tooltip of a point.
 TOOLTIP_FIELDS = (
     "name",
-    "label",
     "top1_percent",
     "low",
     "high",
@@ -46,7 +45,6 @@ TOOLTIP_FIELDS = (
     "pflops",
     "hardware",
     "source",
-    "note",
     "command",
 )
 
