@@ -167,22 +167,6 @@ def test_budget_under_torchrun_uses_speeds_of_estimate(run_command, monkeypatch)
     run_command(f"resnet-train {two} budget=2m --dry-run")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "published"),
-    [
-        ("mild launch.device=cuda", "; published: 25.3 min for 32 epochs on 8x A100"),
-        ("mild gpus=8", "; published: 25.3 min for 32 epochs on 8x A100"),
-        ("finetune launch.device=cuda", "\n"),
-    ],
-)
-def test_budget_of_gpus_without_a_gpu_is_unknown(arguments, published, run_command):
-    message = run_command(f"resnet-recipes plan {arguments} budget=1h", 3).err
-    clause = "the time is unknown without a GPU; `resnet-recipes estimate` measures it on the GPU"
-    assert f"error: budget=1h: {clause} machine\n" in message
-    assert f"      hint:  use epochs= instead of budget={published}" in message
-    assert "use:" not in message
-
-
 def test_budget_sweep_runs_keep_their_names(measurements, run_command):
     def list_names():
         lines = run_command(

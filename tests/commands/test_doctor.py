@@ -32,11 +32,6 @@ def test_doctor_suggests_to_watch_a_run(tmp_path, run_command, monkeypatch):
         assert "\n      try:   resnet-recipes watch bees\n" in message
 
 
-def test_doctor_fix_suggests_no_flag_without_its_value(data, run_command):
-    message = run_command(f"resnet-recipes doctor data {data} --fix", 2).err
-    assert message.startswith("error: unknown flag --fix\n      valid: --no-images, ")
-
-
 def test_doctor_decodes_images_despite_different_classes(data, run_command):
     (data / "val/pattern1").rename(data / "val/other")
     out = run_command(f"resnet-recipes doctor data {data}", 3).out
@@ -59,24 +54,6 @@ def test_doctor_data_names_unreadable_image_with_code_3(data, run_command):
     assert "\n      hint:  add data.on_bad_image=skip to the command that trains\n" in out
     assert "\n      hint:  or replace or delete them\n" in out
     run_command(f"resnet-recipes doctor data {data} --no-images")
-
-
-def test_doctor_topic_rejects_unused_arguments(run_command):
-    assert (
-        "gpu/0: `doctor gpu` takes no argument"
-        in run_command("resnet-recipes doctor gpu gpu/0", 2).err
-    )
-    several = run_command("resnet-recipes doctor native x y", 2).err
-    assert "x y: `doctor native` takes no argument" in several
-    several = run_command("resnet-recipes doctor run x y", 2).err
-    assert "`doctor run` takes one folder\n      hint:  resnet-recipes doctor run PATH" in several
-    assert "`nowhere` does not exist" in run_command("resnet-recipes doctor run nowhere", 3).err
-
-
-def test_doctor_data_rejects_settings_without_network(data, run_command):
-    err = run_command(f"resnet-recipes doctor data {data} data.val_share=0.2", 2).err
-    assert "data.val_share=0.2: `doctor` takes settings only with --network" in err
-    assert "takes one folder" not in err
 
 
 @pytest.mark.parametrize(("nested", "classes"), [("false", 2), ("true", 4)])

@@ -24,7 +24,6 @@ from resnet_recipes.network.about import NetworkDescription
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze, read, to_tree
-from resnet_recipes.report.page.charts import plot_classes, to_json
 from resnet_recipes.report.progress import ProgressLine
 from tests.shared.images import CLASSES, create_random_images
 from tests.shared.tables import read_csv_rows
@@ -103,12 +102,6 @@ def test_eval_wraps_lines_on_narrow_terminals(folder_with_weights, run_command, 
         )
 
 
-def test_eval_rejects_weights_of_a_published_network(run_command):
-    message = run_command("resnet-recipes eval timm:resnet18 model.weights=my.pth data=a", 2).err
-    assert "model.weights=my.pth is the file of the network" in message
-    assert "use:   my.pth model.name=timm:resnet18\n" in message
-
-
 @pytest.mark.parametrize("flag", ["--csv", "--images"])
 def test_eval_never_overwrites_the_image_table(folder_with_weights, flag, run_command, monkeypatch):
     monkeypatch.setenv("HOME", str(folder_with_weights.parent))
@@ -184,23 +177,6 @@ def test_eval_matches_class_folders_by_name(run_eval, run_command):
     assert count_right(run_eval("data=some")) == {name: whole[name] for name in some}
     Path("some/strange").mkdir()
     assert "does not have: strange" in run_command("resnet-recipes eval mine data=some", 3).err
-
-
-def test_eval_suggests_the_folder_with_splits(folder_with_weights, run_command):
-    shutil.copytree("images", "parent/child")
-    message = run_command("resnet-recipes eval mine data=parent", 3).err
-    assert "parent has classes that the network does not have: child\n" in message
-    assert "use:   data=parent/child\n" in message
-
-
-def test_eval_of_a_class_folder_suggests_its_parent(folder_with_weights, run_command):
-    message = run_command(f"resnet-recipes eval mine data=images/val/{CLASSES[0]}", 3).err
-    assert f"images/val/{CLASSES[0]} is the folder of one class\n" in message
-    assert "use:   data=images/val\n" in message
-    Path("photos/album").mkdir(parents=True)
-    message = run_command("resnet-recipes eval mine data=photos", 3).err
-    assert "photos has no images in class folders\n" in message
-    assert "data=" not in message.splitlines()[1]
 
 
 def test_eval_notes_training_images_in_a_large_folder(folder_with_weights, run_command):
@@ -332,10 +308,6 @@ def test_eval_gallery_sorts_wrong_images_by_confidence(run_eval, monkeypatch):
     assert 0.15 * left.mean() < right.mean() < left.mean()
     apart = np.abs(left - np.asarray(whole, np.float32)).mean()
     assert apart < 40  # two random images differ by 85
-
-
-def test_confusion_plot_names_predictions_like_the_table():
-    assert '"predicted as"' in to_json(plot_classes([], []))
 
 
 @pytest.mark.parametrize(("count", "title"), [(10, "10 classes"), (12, "10 of 12 classes")])

@@ -81,15 +81,6 @@ def test_export_records_settings_and_drops_their_old_accuracy(run_command, folde
     assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
-def test_export_rejects_impossible_folder_before_writing(run_command):
-    Path("file").touch()
-    message = run_command("resnet-recipes export mine --to onnx --out file/a", 3).err
-    assert "--out file/a cannot be written to: file is a file" in message
-    command = "resnet-recipes export mine --to onnx --out new data=nope"
-    assert run_command(command, 3).err.startswith("error: data=nope does not exist\n")
-    assert "writing" not in message
-
-
 def test_export_compares_images_of_all_classes(monkeypatch):
     """Ten classes have three images each; ranges of int8 activations come from these images."""
     trained = open_trained_network(["mine"], USAGE).to_device()
@@ -204,12 +195,6 @@ def test_int8_export_is_smaller_and_keeps_description(folder_with_weights, run_c
     assert "--to onnx" in output
 
 
-def test_foreign_format_suggests_what_the_network_allows(run_command):
-    message = run_command("resnet-recipes export mine --to pt --out o", 2).err
-    assert "use:   --to safetensors\n" in message
-    assert "use:   --to torchvision\n" not in message  # it has no BlurPool
-
-
 def test_export_lines_fit_the_terminal(run_command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     streams = run_command(
@@ -265,19 +250,6 @@ def test_export_with_too_much_loss_is_not_written(tmp_path):
         export_and_check(trained, "safetensors", tmp_path / "out", options, do_nothing)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "key"),
-    [
-        ("--dtype int4", "--dtype"),
-        ("--lose half", "--lose"),
-        ("--lose -1", "--lose"),
-        ("--dtype float16 --with-preprocessing", "--with-preprocessing"),
-    ],
-)
-def test_export_rejects_unsupported_dtype_or_loss(arguments, key, run_command):
-    assert key in run_command(f"resnet-recipes export mine --to onnx --out out {arguments}", 2).err
-
-
 def test_export_without_images_compares_generated_ones(run_command):
     Path("images").rename("moved")
     out = run_command("resnet-recipes export mine --to exported_program --out out").out
@@ -285,14 +257,6 @@ def test_export_without_images_compares_generated_ones(run_command):
     message = run_command("resnet-recipes export mine --to onnx --dtype float16 --out a", 3).err
     assert "images does not exist" in message
     assert not Path("a").exists()
-
-
-@pytest.mark.parametrize("path", ["nowhere", "empty"])
-def test_export_rejects_typed_data_without_images(path, run_command):
-    Path("empty").mkdir()
-    message = run_command(f"resnet-recipes export mine --to onnx --out out data={path}", 3).err
-    assert f"data={path} " in message or f"{path} has no images" in message
-    assert not Path("out").exists()
 
 
 def test_export_with_fixed_size_states_the_size(folder_with_weights, monkeypatch, run_command):

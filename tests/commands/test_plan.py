@@ -252,11 +252,6 @@ def test_plan_without_weights_notes_the_fetching_command(
         run_command(f"{command} finetune model.name=resnet18 model.weights={path}", 3)
 
 
-def test_plan_reports_a_missing_recipe_once(run_command):
-    err = run_command("resnet-recipes plan", 2).err
-    assert err.startswith("error: recipe is missing\n")
-
-
 @pytest.mark.parametrize(("threads", "cores", "minutes"), [("1", "1 core", 8), ("2", "2 cores", 4)])
 def test_plan_assumes_cores_of_thread_setting(threads, cores, minutes, run_command, monkeypatch):
     monkeypatch.setattr("resnet_recipes.planning.estimate.is_emulated", lambda _: False)

@@ -24,11 +24,6 @@ def run_predict(
     return lambda arguments: run_json(f"resnet-recipes predict mine {arguments}")
 
 
-def test_predict_rejects_standard_input(folder_with_weights, run_command):
-    message = run_command(f"resnet-recipes predict {folder_with_weights} -", 3).err
-    assert "images are read from files, not from a pipe" in message
-
-
 def test_predict_rejects_non_finite_outputs(folder_with_weights, run_command):
     network = load(folder_with_weights)
     network.model.fc.weight.data.fill_(3e38)  # finite, like all weights that load

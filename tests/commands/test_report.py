@@ -363,11 +363,6 @@ def test_report_caption_states_rule_of_pareto_front(render_page):
     assert rule in render_page()
 
 
-def test_report_of_a_page_suggests_the_flag(run_command):
-    message = run_command("resnet-recipes report runs my.html --price 3", 2).err
-    assert "`my.html` is a page, not a run\n      use:   --out my.html" in message
-
-
 def test_report_names_damaged_run_and_shows_others(render_page):
     create_run_folder(RUNS, "whole", image_count=5000)
     (create_run_folder(RUNS, "damaged") / SUMMARY).write_text("[")

@@ -316,12 +316,6 @@ def test_resume_rejects_other_run_or_recipe(started_runs, explain_rejected_resum
     assert "--resume runs/mine --parallel" not in message
 
 
-def test_resume_of_missing_run_suggests_no_resume(run_command, tmp_path):
-    message = run_command("resnet-train demo --resume nothere", 2).err
-    assert "--resume nothere does not exist" in message
-    assert "resnet-train --resume nothere" not in message
-
-
 def test_resume_auto_finds_newest_unfinished_run(run_folders, run_command):
     for index, name in enumerate(("old", "new", "done")):
         run_command(f"{START_COMMAND} run={name}", 75)

@@ -1,7 +1,6 @@
 """The output of `resnet-recipes runs`."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -95,23 +94,6 @@ def test_runs_marks_best_evaluation_as_optimistic(three_runs, run_command, run_j
     output = run_command(f"resnet-recipes runs {three_runs}").out
     assert output.count("best evaluation") == 1
     assert "    best evaluation: 71.50% at epoch 3 (optimistic); weights-best.safetensors" in output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "advice"),
-    parse_rows(
-        """
---delete firs | try:   resnet-recipes runs rm first
-delete firs | try:   resnet-recipes runs rm first
-state=runing | use:   state=running
-rm first --foo | valid: --sort, --price, --yes, --json, --csv, --help
-"""
-    ),
-)
-def test_runs_suggests_the_likely_run_or_state(arguments, advice, run_command, tmp_path):
-    os.chdir(tmp_path)
-    create_run_folder(Path("runs"), "first")
-    assert f"\n      {advice}\n" in run_command(f"resnet-recipes runs {arguments}", 2).err
 
 
 def test_runs_in_empty_folder_suggests_the_demo(run_command, run_json, tmp_path, monkeypatch):

@@ -127,14 +127,3 @@ def test_runs_rm_asks_for_confirmation_first(answer, is_kept, monkeypatch, run_c
     monkeypatch.setattr("builtins.input", lambda question: answer)
     run_command("resnet-recipes runs rm first", 130 if is_kept else 0)
     assert folder.exists() == is_kept
-
-
-def test_misplaced_delete_suggests_runs_rm(run_command):
-    create_run_folder(Path("runs"), "first")
-    for mistake in ("rm first", "runs delete first", "runs remove first"):
-        assert (
-            "try:   resnet-recipes runs rm first" in run_command(f"resnet-recipes {mistake}", 2).err
-        )
-    assert "--yes" in run_command("resnet-recipes runs rm first", 2).err
-    out = run_command("resnet-recipes runs rm last --yes").out
-    assert out == "deleted first\n"

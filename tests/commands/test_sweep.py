@@ -49,12 +49,6 @@ def test_sweep_trains_repeated_values_once(sweeps, run_command):
     assert "1 run:" in run_command(f"resnet-train -m mild {TINY} seed=1,1 --dry-run").out
 
 
-def test_sweep_reports_a_shared_problem_once(sweeps, run_command):
-    message = run_command(f"resnet-train -m mild {TINY} lr=-1 seed=1,2 --dry-run", 2).err
-    assert message.count("lr=-1") == 1
-    assert "problems" not in message
-
-
 def test_sweep_omits_the_plan_with_no_plan(run_command):
     out = run_command(f"resnet-train -m mild {TINY} seed=1,2 --dry-run --no-plan").out
     assert out.startswith("2 runs, one after another:\n")

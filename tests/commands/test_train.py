@@ -48,28 +48,6 @@ def test_run_folder_documents_the_run(run_folders, run_command):
     assert run_folders[1] != folder
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "keys"),
-    [
-        ("gpus=64 bs=2048", 2, ("bs=2048 is more than the 10", "gpus=1 bs=8 ", "gpus=64: ")),
-        ("gpus=2 bs=2 model.name=resnet18 model.weights=none.pt", 3, ("model.weights", "gpus=2: ")),
-    ],
-)
-def test_missing_gpus_are_reported_with_plan_problems(
-    arguments, code, keys, image_folder, run_command
-):
-    err = run_command(f"resnet-train mild data={image_folder} {arguments}", code).err
-    assert all(key in err for key in keys), err
-    assert "2 problems" in err
-
-
-def test_too_large_batch_suggests_settings_of_same_command(image_folder, run_command):
-    err = run_command(f"resnet-train small data={image_folder} run=mine", 2).err
-    assert "bs=128 in the recipe is more than the 10 training images" in " ".join(err.split())
-    assert "use:   bs=8 lr=" in err
-    assert "resnet-train" not in err
-
-
 def test_verbose_flag_is_passed_to_the_launcher(monkeypatch, run_command):
     passed = []
 
@@ -87,14 +65,6 @@ def test_verbose_flag_is_passed_to_the_launcher(monkeypatch, run_command):
 def test_verbose_prints_complete_plan(run_folders, run_command):
     assert "\n  hooks " not in run_command(f"resnet-train mild {TINY}", 75).err
     assert "\n  hooks " in run_command(f"resnet-train mild {TINY} --verbose", 75).err
-
-
-def test_dry_run_rejects_unusable_run_root(run_folders, run_command):
-    Path("file").touch()
-    for flag in ("", "--dry-run"):
-        line = f"resnet-train mild {TINY} run.root=file/runs {flag}"
-        assert "is a file" in run_command(line, 3).err
-    assert not run_folders
 
 
 def test_demo_generates_its_images_once(run_folders, run_command, monkeypatch, tmp_path):

@@ -6,20 +6,6 @@ from pathlib import Path
 import pytest
 
 
-def test_validate_reports_a_missing_file_like_other_commands(run_command):
-    assert run_command("resnet-recipes validate nope.yaml", 2).err.startswith(
-        "error: `nope.yaml` does not exist\n"
-    )
-
-
-def test_validate_suggests_only_a_similar_file(run_command, recipes):
-    (recipes / "other.yaml").write_text("defaults: [mild]\n")
-    assert "try:   resnet-recipes validate recipes/other.yaml\n" in (
-        run_command("resnet-recipes validate recipes/othr.yaml", 2).err
-    )
-    assert "try:" not in run_command("resnet-recipes validate recipes/nope.yaml", 2).err
-
-
 def test_validate_reports_the_problems_of_all_files(run_command):
     Path("good.yaml").write_text("name: good\ndefaults: [mild]\n")
     Path("bad.yaml").write_text("name: bad\noptimizer:\n  lrr: 1\n")
@@ -28,12 +14,6 @@ def test_validate_reports_the_problems_of_all_files(run_command):
     assert err.startswith("error: 2 problems")
     assert "`nope.yaml` does not exist" in err
     assert "bad.yaml:3: unknown setting optimizer.lrr" in err
-
-
-def test_validate_reports_missing_file_and_wrong_flag(run_command):
-    message = run_command("resnet-recipes validate nope.yaml --bogus", 2).err
-    assert "unknown flag --bogus" in message
-    assert "`nope.yaml` does not exist" in message
 
 
 _MISTAKES = """\
