@@ -174,7 +174,7 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
     name is running or the folder cannot be written. Also raises the errors of `find_stable_state`.
     """
     recipe, settings = plan.recipe, plan.origin.settings
-    config = frozen_recipe.freeze_with_digest(recipe)
+    config = frozen_recipe.freeze(recipe)
     state = find_stable_state(plan)
     origin = collect_provenance(plan, config)
     if state:

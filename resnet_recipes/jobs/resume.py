@@ -110,7 +110,7 @@ def continue_run(folder: Path, changes: RunChanges, say: Say) -> LockedFolder | 
     # another command may have changed the run since it was checked
     RecipeError.raise_if_any(find_setting_problems(asdict(original), plan.recipe))
     if plan.recipe != original:
-        atomic.write_text(config, frozen_recipe.freeze_with_digest(plan.recipe))
+        atomic.write_text(config, frozen_recipe.freeze(plan.recipe))
     for outdated in (EXIT, STOP):
         (folder / outdated).unlink(missing_ok=True)
     say(f"resuming {folder}")
@@ -309,7 +309,7 @@ def _apply_changes(
         return original, changes, ()
     with atomic.make_temporary_folder() as folder:
         config = folder / CONFIG  # the recipe in the run folder may lack newer settings
-        config.write_bytes(frozen_recipe.freeze(original).encode())
+        config.write_text(frozen_recipe.freeze(original))
 
         def is_valid(change: str) -> bool:
             try:

@@ -18,7 +18,7 @@ from resnet_recipes.jobs.ranks import launcher
 from resnet_recipes.jobs.ranks.group import Group, make_group
 from resnet_recipes.jobs.ranks.rank import RankProcess, Spans
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.frozen_recipe import freeze_with_digest
+from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import CONFIG, DATA, TASK
 from resnet_recipes.run_folder.ending import Ending
@@ -50,7 +50,7 @@ class Task(NamedTuple):
         """
         module = self.run_task.__module__.removeprefix("resnet_recipes.jobs.")
         files = {
-            CONFIG: freeze_with_digest(recipe),
+            CONFIG: freeze(recipe),
             TASK: json.dumps({"task": module, **self.values}),
         }
         files |= {DATA: facts.to_json()} if facts else {}

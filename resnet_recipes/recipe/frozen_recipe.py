@@ -28,15 +28,13 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def freeze(recipe: Recipe) -> str:
-    """Return the recipe as YAML with every setting; `read` returns an equal recipe."""
-    return yaml.dump(
+    """Return the recipe as YAML with every setting; `read` returns an equal recipe.
+
+    The first line is a digest, which shows whether the text was edited.
+    """
+    text = yaml.dump(
         to_tree(recipe), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True
     )
-
-
-def freeze_with_digest(recipe: Recipe) -> str:
-    """Return the result of `freeze` after a digest, which shows whether it was edited."""
-    text = freeze(recipe)
     return f"{_format_digest(text.encode())}\n{text}"
 
 

@@ -12,7 +12,7 @@ import pytest
 from resnet_recipes.api import compose
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs.resume import iterate_unfinished_runs
-from resnet_recipes.recipe.frozen_recipe import freeze_with_digest, read
+from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.run_folder.ending import Ending, write_ending
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import StepMetrics
@@ -97,7 +97,7 @@ def test_resume_requests_no_address_from_a_run_folder(
     with serve_folder(images) as site:
         config = read(CONFIG)
         config.data.root = site.address
-        CONFIG.write_text(freeze_with_digest(config))
+        CONFIG.write_text(freeze(config))
         assert "comes from the run folder alone" in explain_rejected_resume("", 3)
         for command in (
             "resnet-train --extend mine epochs=9 --dry-run",
@@ -398,7 +398,7 @@ def test_resume_rejects_run_replaced_before_its_lock(started_runs, run_command, 
     original = read(CONFIG)
 
     def replace_and_lock(folder: Path) -> LockedFolder:
-        CONFIG.write_bytes(freeze_with_digest(replace(original, seed=7)).encode())
+        CONFIG.write_bytes(freeze(replace(original, seed=7)).encode())
         return LockedFolder(folder)
 
     monkeypatch.setattr("resnet_recipes.jobs.resume.LockedFolder", replace_and_lock)

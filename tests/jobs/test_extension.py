@@ -15,7 +15,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError, RetryLaterErr
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.ranks import heartbeat
 from resnet_recipes.planning.planner import make_plan
-from resnet_recipes.recipe.frozen_recipe import freeze_with_digest, read
+from resnet_recipes.recipe.frozen_recipe import freeze, read
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import read_metrics
@@ -94,7 +94,7 @@ def test_stable_state_is_newest_checkpoint_of_stable_phase(prepare_run, launcher
         find(8)
     config = (short / "config.yaml").read_bytes()
     other = replace(recipe, optimizer=replace(recipe.optimizer, lr=0.07))
-    (short / "config.yaml").write_text(freeze_with_digest(other))  # edited after the training
+    (short / "config.yaml").write_text(freeze(other))  # edited after the training
     with pytest.raises(NotReadyError, match=r"yaml: optimizer\.lr=0\.07 .* which uses 0\.05"):
         find(24, other)
     (short / "config.yaml").write_bytes(config)

@@ -9,7 +9,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.compose import compose, from_config
-from resnet_recipes.recipe.frozen_recipe import freeze_with_digest
+from resnet_recipes.recipe.frozen_recipe import freeze
 from resnet_recipes.recipe.schema import get_enabled
 from tests.shared.checks import get_error, get_problem, get_recipe_error
 from tests.shared.tables import parse_rows, parse_values
@@ -468,7 +468,7 @@ def test_rejected_recipe_is_parsed_and_composed_once(write_recipe_file, monkeypa
 
 def test_recipe_of_copied_run_drops_name_and_folder(tmp_path):
     original = compose("mild", ["data=images", "run.root=/old", "run.name=mine"]).recipe
-    (tmp_path / "config.yaml").write_text(freeze_with_digest(original))
+    (tmp_path / "config.yaml").write_text(freeze(original))
     copied = compose(str(tmp_path / "config.yaml"), [])
     assert (copied.recipe.run.name, copied.recipe.run.root) == (
         "auto",

@@ -5,7 +5,7 @@ import pytest
 from resnet_recipes.base.errors import Kind, RecipeError
 from resnet_recipes.base.suggestions import suggest_printing_settings
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen_recipe import _format_digest, freeze, freeze_with_digest, read
+from resnet_recipes.recipe.frozen_recipe import _format_digest, freeze, read
 from tests.shared.checks import get_error, get_problem
 
 
@@ -60,7 +60,7 @@ def add_setting(text: str, setting: str, section: str = "schedule") -> str:
 def test_removed_setting_without_effect_is_skipped(section, setting, tmp_path):
     recipe = compose("mild", ["data=/data"]).recipe
     path = tmp_path / "config.yaml"
-    path.write_text(add_setting(freeze_with_digest(recipe), setting, section))
+    path.write_text(add_setting(freeze(recipe), setting, section))
     assert read(path) == recipe
     path.write_text(path.read_text().replace("seed: 42", "seed: 43"))  # an edit breaks the seal
     error = get_error(RecipeError, read, path)
@@ -71,7 +71,7 @@ def test_removed_setting_without_effect_is_skipped(section, setting, tmp_path):
 def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
     recipe = compose("mild", ["data=/data"]).recipe
     path = tmp_path / "config.yaml"
-    path.write_text(add_setting(freeze_with_digest(recipe), setting))
+    path.write_text(add_setting(freeze(recipe), setting))
     problem = get_problem(RecipeError, read, path)
     assert (problem.key, problem.kind, problem.where) == ("schedule.old", Kind.UNKNOWN, str(path))
     assert problem.advice == (suggest_printing_settings(),)
@@ -80,6 +80,6 @@ def test_removed_setting_that_is_on_is_unknown(setting, tmp_path):
 def test_frozen_recipe_is_validated(tmp_path):
     recipe = compose("mild", ["data=/data"]).recipe
     path = tmp_path / "config.yaml"
-    path.write_text(freeze_with_digest(recipe).replace("momentum: 0.875", "momentum: 7"))
+    path.write_text(freeze(recipe).replace("momentum: 0.875", "momentum: 7"))
     with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
         read(path)
