@@ -41,13 +41,11 @@ def find_initial_weights(
         raise type(error)(
             problem._replace(fix=tuple(map(complete, problem.advice))) for problem in error.problems
         ) from None
-    methods = recipe.methods
+    methods = start.network.about.method_settings
     return InitialWeights(
         str(start.network.path or recipe.model.weights),
         details=tuple(start.iterate_details(recipe.model)),
-        methods=tuple(
-            (name, getattr(methods, name) is not None) for name in start.about.method_settings
-        ),
+        methods=tuple((name, getattr(recipe.methods, name) is not None) for name in methods),
         notes=tuple(map(Note, start.iterate_notes(recipe.model, recipe.data))),
     )
 

@@ -45,22 +45,21 @@ def fetch(address: str) -> Path:
     with _open_hub(address, Command.of("hf", "download", name, HUB_WEIGHTS)) as hub:
         from huggingface_hub import hf_hub_url
 
-        metadata = hub.get_hf_file_metadata(
-            url=hf_hub_url(name, HUB_WEIGHTS, endpoint=hub.endpoint)
-        )
+        url = hf_hub_url(name, HUB_WEIGHTS, endpoint=hub.endpoint)
+        metadata = hub.get_hf_file_metadata(url=url)
         state = f"{metadata.etag} {metadata.size}\n"
         if not (path.is_file() and etag.is_file() and etag.read_text() == state):
             path.parent.mkdir(parents=True, exist_ok=True)
             etag.unlink(missing_ok=True)
-            _download(hub, name, metadata.size, path)
+            _download(url, metadata.size, path)
             atomic.write_text(etag, state)
     return path
 
 
-def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
-    from huggingface_hub import get_token, hf_hub_url
+def _download(url: str, size: int | None, path: Path) -> None:
+    from huggingface_hub import get_token
 
-    request = Request(hf_hub_url(name, HUB_WEIGHTS, endpoint=hub.endpoint))
+    request = Request(url)
     if token := get_token():  # a redirect does not forward this header
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     with urlopen(request, timeout=30) as response, atomic.replace_file(path) as file:

@@ -41,7 +41,6 @@ from resnet_recipes.network.archive import ArchiveError, DamagedError
 from resnet_recipes.network.matching import (
     find_fitting_networks,
     find_lookalikes,
-    is_in_order,
     match_tensors,
 )
 from resnet_recipes.network.weights import read_weights
@@ -190,7 +189,7 @@ def _build_undescribed(
         if assumed and assumed.architecture == name:
             description = replace(assumed, arguments={})  # `find` compares stem, width and channels
     structure = backbones.build_structure(description.architecture, 2, dict(description.arguments))
-    renamed = match_tensors(state, structure, is_in_order(path))
+    renamed = match_tensors(state, structure, path)
     head = backbones.find_classifier(structure)
     if not name and f"{head}.weight" not in renamed:
         raise UnknownNetworkError(f"it is not {description.architecture}", state, path)

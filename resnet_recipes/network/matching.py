@@ -31,18 +31,17 @@ _TITLES = {
 }
 
 
-def match_tensors(
-    state: Mapping[str, Tensor], model: nn.Module, is_ordered: bool
-) -> dict[str, Tensor]:
-    """Return a file's tensors under the names of `model`.
+def match_tensors(state: Mapping[str, Tensor], model: nn.Module, path: Path) -> dict[str, Tensor]:
+    """Return the tensors of the file `path` under the names of `model`.
 
-    Tensors with the names of another library are matched by order if the file keeps it
-    (`is_ordered`). Every tensor must then have the right shape and kind (weight, bias, running_mean
-    ...). If nothing matches, the tensors are returned unchanged. The number of classes may differ.
+    Tensors with the names of another library are matched by order; .safetensors files do not keep
+    it. Every tensor must then have the right shape and kind (weight, bias, running_mean ...). If
+    nothing matches, the tensors are returned unchanged. The number of classes may differ.
     """
     expected = {name: item for name, item in model.state_dict().items() if _COUNTER not in name}
     tensors = {name: item for name, item in state.items() if _COUNTER not in name}
-    if tensors.keys() == expected.keys() or not is_ordered or len(tensors) != len(expected):
+    is_sorted = path.suffix == ".safetensors"
+    if tensors.keys() == expected.keys() or is_sorted or len(tensors) != len(expected):
         return dict(state)
     head = backbones.find_classifier(model)
     for (name, tensor), (ours, like) in zip(tensors.items(), expected.items(), strict=True):
@@ -83,16 +82,11 @@ def _is_fitting(state: Mapping[str, Tensor], path: Path, name: str) -> bool:
     model = backbones.build_structure(name, 2, {})
     expected = model.state_dict()
     head = f"{backbones.find_classifier(model)}."
-    match = match_tensors(state, model, is_in_order(path))
+    match = match_tensors(state, model, path)
     return all(
         name.startswith(head) or _COUNTER in name or _get_shape(match.get(name)) == like.shape
         for name, like in expected.items()
     ) and not {name for name in match if name not in expected}
-
-
-def is_in_order(path: Path) -> bool:
-    """Return whether a file keeps tensors in network order; .safetensors sorts them."""
-    return path.suffix != ".safetensors"
 
 
 class Lookalike(NamedTuple):

@@ -27,13 +27,9 @@ class PretrainedWeights(NamedTuple):
     tensors: dict[str, Tensor]  # weights by name in the new network
     head: str  # text for the plan: whether the classifier is kept
 
-    @property
-    def about(self) -> NetworkDescription:
-        return self.network.about
-
     def iterate_details(self, config: ModelConfig) -> Iterator[str]:
         """Yield lines for the plan: weights loaded, replaced and frozen."""
-        about = self.about
+        about = self.network.about
         yield f"{len(self.tensors)} tensors loaded"
         yield self.head
         if about.method_settings:
@@ -45,8 +41,8 @@ class PretrainedWeights(NamedTuple):
     def iterate_notes(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
         """Yield notes for the plan: image settings that the authors of the weights used."""
         is_public = names.PUBLISHED_WEIGHTS.fullmatch(config.weights) or ":" in config.name
-        theirs, ours = map(select_image_settings, (self.about, images))
-        if is_public and theirs != ours and not self.about.recipe:
+        theirs, ours = map(select_image_settings, (self.network.about, images))
+        if is_public and theirs != ours and not self.network.about.recipe:
             changed = [key for key, value in theirs.items() if value != ours[key]]
             yield (
                 f"the weights were published with {_format_settings(theirs, changed)}; this run "

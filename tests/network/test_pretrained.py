@@ -159,7 +159,7 @@ def test_weights_of_another_stem_or_width_suggest_settings(weights_file, tmp_pat
     assert "model.stem=small model.width=0.125" in explain_rejected_weights(path)
     whole = "model.name=resnet18 model.stem=small model.width=0.125"
     assert whole in explain_rejected_weights(path, name="resnet50")
-    assert pretrained.find(replace(small, weights=str(path)), SEVEN).about.num_classes == 7
+    assert pretrained.find(replace(small, weights=str(path)), SEVEN).network.about.num_classes == 7
 
 
 def test_first_convolution_sums_color_weights_for_gray_images(weights_file):
@@ -199,7 +199,7 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(
     monkeypatch.setattr(type(member), "url", f"https://example.org/resnet18-{name}.pth")
     (cache / f"resnet18-{name}.pth").write_bytes(weights_file.read_bytes())
     start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
-    assert start.about.num_classes == 7
+    assert start.network.about.num_classes == 7
     images = DataConfig(eval_size=192, eval_interpolation="bicubic")
     text = " ".join(start.iterate_notes(replace(CONFIG, weights="torchvision"), images))
     assert (
@@ -225,7 +225,8 @@ def test_timm_weights_are_read_from_hub_cache(weights_file, tmp_path, monkeypatc
     for name in ("timm:resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"):
         start = pretrained.find(replace(CONFIG, weights=name), SEVEN)
         assert torch.equal(start.tensors["bn1.bias"], torch.load(weights_file)["bn1.bias"])
-        assert (start.about.eval_resize, start.about.eval_interpolation) == (235, "bicubic")
+        about = start.network.about
+        assert (about.eval_resize, about.eval_interpolation) == (235, "bicubic")
 
 
 @pytest.mark.parametrize(
