@@ -32,9 +32,9 @@ Links = list[Link]  # the files of a recipe, the base first
 class WrongSettingsError(RecipeError):
     """Problems of settings in a recipe whose other settings can still be checked."""
 
-    def __init__(self, problems: Iterable[Problem], recipe: Recipe | None = None):
+    def __init__(self, problems: Iterable[Problem], recipe: Recipe):
         super().__init__(problems)
-        self.recipe = recipe or Recipe()
+        self.recipe = recipe
 
 
 class ComposedRecipe(NamedTuple):

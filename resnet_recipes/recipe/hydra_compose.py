@@ -30,6 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError, SweepHint
 from resnet_recipes.base.names import DOCS, get_full_name
+from resnet_recipes.base.text import get_first_line
 from resnet_recipes.recipe import frozen_recipe
 from resnet_recipes.recipe.build import get_setting_type
 from resnet_recipes.recipe.schema import Recipe
@@ -170,7 +171,7 @@ def compose_tree(
             tree = _merge_trees(tree, nest(change.key_or_group, change.value()))
         return resolve_references(tree) if "${" in text else tree
     except (HydraException, OmegaConfBaseException, RecursionError) as error:
-        raise ValueError(str(error).partition("\n")[0][:200]) from None
+        raise ValueError(get_first_line(error)) from None
 
 
 @lru_cache(64)  # the runs of a sweep mostly differ in settings
@@ -242,7 +243,7 @@ def resolve_references(config: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise ValueError(str(error).partition("\n")[0][:200]) from None
+        raise ValueError(get_first_line(error)) from None
 
 
 class _ReadFiles(ConfigSource):

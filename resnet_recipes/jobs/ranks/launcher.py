@@ -77,7 +77,6 @@ class Launch:
         self._signal = 0  # signal that requested the save; 0: none
         self._signaled_at = 0.0  # time of the last accepted signal
         self._started_at = time.monotonic()
-        self._monitor = RankMonitor(folder)
         self._ranks: Ranks | None = None
         self._is_stalled = False
 
