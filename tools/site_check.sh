@@ -10,7 +10,6 @@ trap 'rm -rf "$site"' EXIT
 fail() { echo "site_check: $*" >&2; exit 1; }
 
 NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --site-dir "$site"
-.venv/bin/zensical build --clean --strict >/dev/null 2>&1 || fail "Zensical does not build the site"
 cd "$site"
 mapfile -t pages < <(find . -name '*.html' ! -name 404.html ! -path ./index.html -printf '%P\n')
 [ "${#pages[@]}" -gt 15 ] || fail "there are only ${#pages[@]} pages"
