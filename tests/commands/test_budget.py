@@ -180,16 +180,6 @@ def test_budget_sweep_runs_keep_their_names(measurements, run_command):
     assert len(set(before)) == 2
 
 
-def test_job_with_budget_requests_more_time(run_command):
-    out = run_command(f"resnet-recipes job --for slurm {ARGUMENTS} budget=90m").out
-    assert "#SBATCH --time=1:45:00 " in out
-    assert "budget=90m" in out
-    assert (
-        "#SBATCH --time=2:15:00 "
-        in run_command(f"resnet-recipes job --for slurm -m {ARGUMENTS} budget=1h,2h").out
-    )
-
-
 def test_api_plans_a_budget_and_estimates_a_run(measurements, tmp_path):
     arguments = shlex.split(ARGUMENTS)[1:]
     recipe = api.compose("mild", *arguments, budget="2m", run="mine", **{"run.root": tmp_path})

@@ -21,8 +21,7 @@ def test_diff_writes_booleans_like_a_recipe(run_subcommand):
     assert ["model.freeze_bn", "true", "false"] in rows
 
 
-def test_diff_labels_long_names_and_shortens_epochs(run_command, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_diff_labels_long_names_and_shortens_epochs(run_command):
     for name, epochs in (("a", 2), ("b", 4)):
         folder = Path("runs", name * 50)
         folder.mkdir(parents=True)
@@ -32,8 +31,7 @@ def test_diff_labels_long_names_and_shortens_epochs(run_command, tmp_path, monke
     assert re.search(r"^epochs +2 +4$", out, re.MULTILINE)
 
 
-def test_diff_shows_epochs_of_scaled_durations(run_command, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_diff_shows_epochs_of_scaled_durations(run_command):
     folder = Path("runs/short")
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(freeze(compose("mild", epochs=10, data="/pets")))
@@ -43,7 +41,6 @@ def test_diff_shows_epochs_of_scaled_durations(run_command, tmp_path, monkeypatc
 
 
 def test_diff_prints_wide_rows_below_the_table(run_command, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     root = f"/{'x' * 70}"
     create_run_folder(tmp_path / "runs", "a", config={"data": {"root": root}, "seed": 5})
@@ -51,8 +48,7 @@ def test_diff_prints_wide_rows_below_the_table(run_command, tmp_path, monkeypatc
     assert lines[-2:] == [f"  A: {root}", "  B: -"]
 
 
-def test_diff_reports_all_damaged_runs(run_command, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_diff_reports_all_damaged_runs(run_command, tmp_path):
     for name in ("first", "second"):
         (create_run_folder(tmp_path / "runs", name) / "config.yaml").unlink()
     message = run_command("resnet-recipes diff first second", 3).err

@@ -24,8 +24,7 @@ def test_doctor_data_without_problems_prints_no_fix(data, run_command):
     assert "10 images" in out
 
 
-def test_doctor_suggests_to_watch_a_run(tmp_path, run_command, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_doctor_suggests_to_watch_a_run(tmp_path, run_command):
     create_run_folder(tmp_path / "runs", "bees")
     for command, code in (("doctor bees", 2), ("doctor run bees", 3)):
         message = run_command(f"resnet-recipes {command}", code).err

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
 from resnet_recipes.jobs.machine import loading, memory
 from resnet_recipes.planning import estimate
+from tests.shared.checks import check_text
 from tests.shared.run_folders import create_folder_with_weights
 from tests.shared.tables import parse_rows, parse_values
 
@@ -29,8 +31,6 @@ def print_plan(monkeypatch: pytest.MonkeyPatch, run_command) -> Callable[..., st
 
 
 def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
-    text = print_plan("NVIDIA A100-SXM4-80GB", 85)
-    assert "images/s" not in text
     monkeypatch.setattr(cores, "count_cores", lambda: 1000)
     text = print_plan("NVIDIA A100-SXM4-80GB", 85, "workers=100 --verbose")
     assert (
@@ -41,25 +41,22 @@ def test_plan_predicts_time_of_known_gpu(print_plan, monkeypatch):
     assert "images/s at 176 px (memory traffic)" in text
 
 
-def test_plan_notes_images_larger_than_the_recipe_expects(run_command, tmp_path):
+def create_images(root: Path, size: tuple[int, int]) -> None:
     for name in ("train/a", "train/b", "val/a", "val/b"):
-        (tmp_path / name).mkdir(parents=True)
-        Image.new("RGB", (150, 120)).save(tmp_path / name / "0.jpg")
-    text = " ".join(run_command(f"resnet-recipes plan small data={tmp_path} bs=2").out.split())
-    assert (
-        "is for smaller images than these, of 120 px hint the recipe finetune is for photographs"
-        in text
-    )
-    text = run_command(f"resnet-recipes plan small data={tmp_path} bs=2 data.train_size=100").out
-    assert "smaller images than these" not in text
-    line = f"resnet-train small data={tmp_path} bs=2 --dry-run --no-plan"
-    assert "is for smaller images than these" in " ".join(run_command(line).out.split())
+        (root / name).mkdir(parents=True)
+        Image.new("RGB", size).save(root / name / "0.jpg")
+
+
+def test_plan_notes_images_larger_than_the_recipe_expects(run_command, tmp_path):
+    create_images(tmp_path, (150, 120))
+    line = f"resnet-train small data={tmp_path} bs=2 --dry-run"
+    note = "is for smaller images than these, of 120 px hint the recipe finetune is for photographs"
+    for flag, is_noted in (("", True), ("--no-plan", True), ("data.train_size=100", False)):
+        assert (note in " ".join(run_command(f"{line} {flag}").out.split())) == is_noted
 
 
 def test_plan_notes_images_smaller_than_the_recipe_expects(run_command, tmp_path):
-    for name in ("train/a", "train/b", "val/a", "val/b"):
-        (tmp_path / name).mkdir(parents=True)
-        Image.new("RGB", (32, 40)).save(tmp_path / name / "0.jpg")
+    create_images(tmp_path, (32, 40))
     line = f"resnet-recipes plan mild bs=2 data={tmp_path}"
     text = " ".join(run_command(line).out.split())
     assert "the images have 32 px, and data.train_size=176 enlarges them hint the recipe" in text
@@ -96,17 +93,29 @@ def test_plan_notes_evaluations_longer_than_training(
     assert (note.split() in lines) == bool(setting)
 
 
-def test_plan_notes_that_machine_has_no_gpu(run_command, monkeypatch):
+@pytest.mark.parametrize(
+    "row",
+    parse_rows(
+        """
+mild launch.device=cuda | device 1 x GPU (this machine has no GPU) | time published: 25.3 min for \
+32 epochs on 8x A100 80GB; not predicted without a GPU disk
+mild gpus=1 | 1 x GPU (this machine has no GPU)
+mild launch.device=cuda model.name=resnet18 | time not predicted without a GPU disk
+mild launch.device=cpu gpus=2 model.name=resnet18 | time not predicted disk
+mild gpus=8 launch.price=32.77 | \
+cost unknown, like the time; the published 25.3 min would cost $13.82
+finetune gpus=8 launch.price=32.77 | cost unknown, like the time disk
+mild launch.device=cpu launch.price=32.77 | cost about $
+demo launch.device=cpu launch.price=0.0001 | cost <$0.01 at $0.0001 per hour
+mild launch.device=cpu | !cost
+mild gpus=8 | !cost
+"""
+    ),
+)
+def test_plan_without_a_gpu_explains_time_and_cost(row, run_command, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(0))
-    text = " ".join(run_command("resnet-recipes plan mild launch.device=cuda").out.split())
-    assert "1 x GPU (this machine has no GPU)" in text
-    published = "published: 25.3 min for 32 epochs on 8x A100 80GB"
-    assert f"time {published}; not predicted without a GPU disk" in text
-    assert "1 x GPU (this machine has no GPU)" in run_command("resnet-recipes plan mild gpus=1").out
-    text = run_command("resnet-recipes plan mild launch.device=cuda model.name=resnet18").out
-    assert "time       not predicted without a GPU\n" in text
-    text = run_command("resnet-recipes plan mild launch.device=cpu gpus=2 model.name=resnet18").out
-    assert "time       not predicted\n" in text
+    arguments, *parts = row
+    check_text(" ".join(run_command(f"resnet-recipes plan {arguments}").out.split()), parts)
 
 
 @pytest.mark.parametrize(("ranks", "is_noted"), [(2, False), (8, True)])
@@ -114,22 +123,6 @@ def test_plan_notes_that_machine_has_fewer_gpus(ranks, is_noted, run_command, mo
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(2, "H200"))
     out = run_command(f"resnet-recipes plan mild gpus={ranks}").out
     assert (f"{ranks} x H200 (this machine has 2 GPUs)" in out) == is_noted
-
-
-@pytest.mark.parametrize(
-    ("arguments", "cost"),
-    [
-        ("mild gpus=8", "unknown, like the time; the published 25.3 min would cost $13.82"),
-        ("finetune gpus=8", "unknown, like the time\n"),
-        ("mild launch.device=cpu", "about $"),
-    ],
-)
-def test_plan_with_a_price_explains_the_cost(arguments, cost, run_command, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(0))
-    out = run_command(f"resnet-recipes plan {arguments} launch.price=32.77").out
-    assert f"\n  cost       {cost}" in out
-    assert "\n  cost" not in run_command(f"resnet-recipes plan {arguments}").out
 
 
 def test_json_of_plan_has_time_cost_and_notes(run_json, monkeypatch):
@@ -145,18 +138,24 @@ def test_json_of_plan_has_time_cost_and_notes(run_json, monkeypatch):
     assert values["seconds_source"].startswith("a guess from the network's FLOPs")
 
 
-def test_plan_prints_cost_below_a_cent_as_limit(run_command):
-    out = run_command("resnet-recipes plan demo launch.device=cpu launch.price=0.0001").out
-    assert "\n  cost       <$0.01 at $0.0001 per hour\n" in out
-
-
-def test_plan_of_unknown_gpu_shows_published_time(print_plan):
-    text = print_plan("NVIDIA Z1", 85, "--verbose")
-    published = "published: 25.3 min for 32 epochs on 8x A100 80GB"
-    assert f"time {published}; `resnet-recipes estimate` measures this run" in text
-    assert "loading limits" not in text
-    text = print_plan("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
-    assert "published: 25.3 min for 32 epochs of unchanged mild on 8x A100" in text
+@pytest.mark.parametrize(
+    "row",
+    parse_rows(
+        """
+ | NVIDIA A100-SXM4-80GB | 85 | !images/s
+--verbose | NVIDIA Z1 | 85 | !loading limits | time published: 25.3 min for 32 epochs on \
+8x A100 80GB; `resnet-recipes estimate` measures this run
+precision.dtype=fp32 | NVIDIA A100-SXM4-80GB | 85 | \
+published: 25.3 min for 32 epochs of unchanged mild on 8x A100
+--verbose | NVIDIA A100-SXM4-80GB | 85 | of 85 GB per GPU: predicted, not measured | !WARNING
+ | Tesla T4 | 8 | WARNING may not fit in GPU memory: batch.bn_size=128 needs about half as much
+--verbose | NVIDIA Z1 | 0 | !memory about
+"""
+    ),
+)
+def test_plan_shows_published_time_and_memory(row, print_plan):
+    arguments, name, gigabytes, *parts = row
+    check_text(print_plan(name, int(gigabytes), arguments), parts)
 
 
 def test_plan_shows_slow_loading_with_its_fix(print_plan, monkeypatch):
@@ -188,15 +187,6 @@ def test_plan_shows_which_images_stay_in_memory(
 ):
     monkeypatch.setattr(memory, "get_available_memory", lambda: int(gigabytes) * 10**9)
     assert f"in memory {text}" in print_plan("NVIDIA A100-SXM4-80GB", 85, arguments)
-
-
-def test_plan_warns_if_memory_exceeds_gpu(print_plan):
-    text = print_plan("NVIDIA A100-SXM4-80GB", 85, "--verbose")
-    assert "of 85 GB per GPU: predicted, not measured" in text
-    assert "WARNING" not in text
-    text = print_plan("Tesla T4", 8)
-    assert "WARNING may not fit in GPU memory: batch.bn_size=128 needs about half as much" in text
-    assert "memory about" not in print_plan("NVIDIA Z1", 0, "--verbose")
 
 
 def test_plan_without_weights_imports_no_torchvision(print_plan, monkeypatch):

@@ -125,10 +125,7 @@ def test_predict_prints_names_of_imagenet_classes(folder_with_weights, run_comma
     assert line.endswith(" bee")
 
 
-def test_predict_suggests_name_like_missing_folder(
-    folder_with_weights, run_command, monkeypatch, tmp_path
-):
-    monkeypatch.chdir(tmp_path)
+def test_predict_suggests_name_like_missing_folder(folder_with_weights, run_command, tmp_path):
     (tmp_path / "plain_disc").mkdir()
     streams = run_command(f"resnet-recipes predict {folder_with_weights} plain_disk", code=3)
     assert "plain_disk does not exist" in streams.err

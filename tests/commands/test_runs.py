@@ -96,8 +96,7 @@ def test_runs_marks_best_evaluation_as_optimistic(three_runs, run_command, run_j
     assert "    best evaluation: 71.50% at epoch 3 (optimistic); weights-best.safetensors" in output
 
 
-def test_runs_in_empty_folder_suggests_the_demo(run_command, run_json, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_runs_in_empty_folder_suggests_the_demo(run_command, run_json):
     assert run_command("resnet-recipes runs").out == "no runs in ./runs\ntry:   resnet-train demo\n"
     assert run_json("resnet-recipes runs") == []
 

@@ -45,19 +45,18 @@ def test_sweep_dry_run_counts_runs_and_starts_none(sweeps, run_command):
     assert sweeps == []
 
 
-def test_sweep_trains_repeated_values_once(sweeps, run_command):
-    assert "1 run:" in run_command(f"resnet-train -m mild {TINY} seed=1,1 --dry-run").out
-
-
-def test_sweep_omits_the_plan_with_no_plan(run_command):
-    out = run_command(f"resnet-train -m mild {TINY} seed=1,2 --dry-run --no-plan").out
-    assert out.startswith("2 runs, one after another:\n")
-
-
-def test_sweep_of_one_run_prints_no_order(sweeps, run_command):
-    out = run_command(f"resnet-train -m mild {TINY} seed=1 --dry-run").out
-    assert "\n1 run:\n  mild-" in out
-    assert "\nall times: " in out
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("seed=1,1", "\n1 run:\n  mild-"),
+        ("seed=1", "\nall times: "),
+        ("seed=1,2 --no-plan", "2 runs, one after another:\n"),
+    ],
+)
+def test_sweep_dry_run_counts_runs_once(arguments, expected, sweeps, run_command):
+    out = run_command(f"resnet-train -m mild {TINY} {arguments} --dry-run").out
+    assert expected in out
+    assert out.startswith(expected) == ("--no-plan" in arguments)
 
 
 def test_sweep_names_write_fold_slash_as_of(sweeps, run_command, tmp_path):

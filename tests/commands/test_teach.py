@@ -29,7 +29,6 @@ def stored(monkeypatch, tmp_path):
         return Mock(write=lambda _: path)
 
     monkeypatch.setattr(teach, "plan_soft_labels", plan)
-    monkeypatch.chdir(tmp_path)
     Path("recipes").mkdir()
     Path("recipes/mine.yaml").write_text(WITH_TEACHER)
     return path

@@ -48,11 +48,8 @@ def test_watch_suggests_the_only_longer_name(run_command):
     assert "did you mean tty?" in run_command("resnet-recipes watch tt", 3).err
 
 
-def test_watch_and_stop_alone_suggest_the_last(run_command):
-    assert "hint:  resnet-recipes watch RUN" in run_command("resnet-recipes watch", 2).err
+def test_stop_alone_suggests_the_last_run(run_command):
     folder = create_run_folder(Path("runs"), "mine", state="killed")
-    assert "try:   resnet-recipes watch last" in run_command("resnet-recipes watch", 2).err
-    assert "hint:  resnet-recipes stop RUN" in run_command("resnet-recipes stop", 2).err
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "try:   resnet-recipes stop last" in run_command("resnet-recipes stop", 2).err

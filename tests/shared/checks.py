@@ -1,4 +1,4 @@
-"""Checks that tests of several packages share: the error of a call, and bit-identical tensors."""
+"""Checks that tests of several packages share: errors, texts, and bit-identical tensors."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -34,6 +34,12 @@ def get_problem(
 def get_recipe_error(recipe: str, *arguments: str) -> RecipeError:
     """Compose a recipe with changes that must be rejected, without data; return the error."""
     return get_error(RecipeError, compose, recipe, arguments, needs_data=False)
+
+
+def check_text(text: str, parts: Iterable[str]) -> None:
+    """Assert that a text contains all parts, except those that start with `!`."""
+    wrong = [part for part in parts if (part.lstrip("!") in text) == part.startswith("!")]
+    assert wrong == [], text
 
 
 def is_identical(ours: Any, theirs: Any) -> bool:
