@@ -32,9 +32,9 @@ Links = list[Link]  # the files of a recipe, the base first
 class WrongSettingsError(RecipeError):
     """Problems of settings in a recipe whose other settings can still be checked."""
 
-    def __init__(self, problems: Iterable[Problem], recipe: Recipe):
-        super().__init__(problems)
-        self.recipe = recipe
+    def __init__(self, problems: Iterable[Problem], recipe: Recipe | None = None):
+        super().__init__(problems)  # commands raise it again, with other problems
+        self.recipe = recipe or Recipe()
 
 
 class ComposedRecipe(NamedTuple):
