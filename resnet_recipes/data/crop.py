@@ -81,23 +81,17 @@ class TrainCrop:
     """Training crops, identical in every backend."""
 
     seed: int
-    scale: tuple[float, float]
-    ratio: tuple[float, float]
-    flip: bool
-    interpolation: str = "bilinear"
-    rule: str = "torchvision"
+    config: DataConfig
 
     @classmethod
     def of(cls, config: DataConfig, batching: Batching) -> Self:
         """Return the training crops of a recipe."""
-        return cls(
-            batching.seed if config.seed == "auto" else int(config.seed),
-            config.crop_scale,
-            config.crop_ratio,
-            config.flip,
-            config.interpolation,
-            config.crop_rule,
-        )
+        return cls(batching.seed if config.seed == "auto" else int(config.seed), config)
+
+    @property
+    def is_distorted(self) -> bool:
+        """Whether crops follow TensorFlow's rule for distorted bounding boxes."""
+        return self.config.crop_rule == "tensorflow"
 
     def sample_boxes(self, rows: Rows, sizes: np.ndarray) -> "RandomCrops":
         """Return crops of images of `sizes` [N, 2] (height, width).
@@ -105,8 +99,9 @@ class TrainCrop:
         The numbers are int64 [N, 4]: top, left, height, width.
         """
         uniforms, flipped = self._sample_uniforms(rows)
-        crops = compute_tensorflow_crops if self.rule == "tensorflow" else compute_torchvision_crops
-        return RandomCrops(crops(uniforms, sizes, self.scale, self.ratio), flipped)
+        crops = compute_tensorflow_crops if self.is_distorted else compute_torchvision_crops
+        scale, ratio = self.config.crop_scale, self.config.crop_ratio
+        return RandomCrops(crops(uniforms, sizes, scale, ratio), flipped)
 
     def sample_attempts(self, rows: Rows) -> "RandomCrops":
         """Return random numbers; the native decoder computes the boxes of `sample_boxes` from them.
@@ -115,27 +110,29 @@ class TrainCrop:
         404]: random numbers, scale and ratio.
         """
         numbers, flipped = self._sample_uniforms(rows)
-        limits: tuple[float, ...] = *self.scale, *self.ratio
-        if self.rule == "torchvision":
-            limits = self.ratio
-            numbers = make_attempts(numbers, self.scale, self.ratio).reshape(len(numbers), -1)
+        scale, ratio = self.config.crop_scale, self.config.crop_ratio
+        limits: tuple[float, ...] = *scale, *ratio
+        if not self.is_distorted:
+            limits = ratio
+            numbers = make_attempts(numbers, scale, ratio).reshape(len(numbers), -1)
         limits_by_row = np.tile(limits, (len(numbers), 1))
         return RandomCrops(np.concatenate([numbers, limits_by_row], axis=1), flipped)
 
     def _sample_uniforms(self, rows: Rows) -> "RandomCrops":
-        tries = TENSORFLOW_ATTEMPTS if self.rule == "tensorflow" else TORCHVISION_ATTEMPTS
+        tries = TENSORFLOW_ATTEMPTS if self.is_distorted else TORCHVISION_ATTEMPTS
         uniforms = sample_uniforms(
             self.seed, rows.crop_epoch, rows.indices, 4 * tries + 1, rows.copies
         )
-        return RandomCrops(uniforms[:, :-1], self.flip & (uniforms[:, -1] < 0.5))
+        return RandomCrops(uniforms[:, :-1], self.config.flip & (uniforms[:, -1] < 0.5))
 
     def choose_bicubic(self, rows: Rows) -> np.ndarray:
         """Return which images are resized with bicubic interpolation, bool [N].
 
         The other images use bilinear interpolation.
         """
-        if self.interpolation != "random":
-            return np.full(len(rows.indices), self.interpolation == "bicubic")
+        interpolation = self.config.interpolation
+        if interpolation != "random":
+            return np.full(len(rows.indices), interpolation == "bicubic")
         uniforms = sample_uniforms(
             self.seed, rows.crop_epoch, rows.indices, 4 * TORCHVISION_ATTEMPTS + 2, rows.copies
         )

@@ -9,6 +9,7 @@ from resnet_recipes.base.cores import count_cores
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Fix, Hint
 from resnet_recipes.base.text import Progress, format_bytes
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
 from resnet_recipes.data.images import use_decoder
@@ -49,7 +50,9 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
 
     It returns why the sample is damaged, or None.
     """
-    storage = use_decoder(EvalImages(Samples(beton), _THUMBNAIL_SIZE), count_cores())
+    storage = use_decoder(
+        EvalImages(Samples(beton), DataConfig(eval_resize=_THUMBNAIL_SIZE)), count_cores()
+    )
 
     def verify(index: int) -> str | None:
         indices = np.array([index])

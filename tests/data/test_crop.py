@@ -116,7 +116,7 @@ def test_repeated_copies_have_their_own_random_numbers():
     uniforms = sample_uniforms(7, 2, np.full(4, 63), 41, copies)
     assert len(np.unique(uniforms)) == uniforms.size
     assert uniforms[0, :2].tolist() == [0.3516638536144425, 0.04862915538478085]
-    crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True)
+    crop = TrainCrop(7, DataConfig())
     rows = make_rows(2, [63] * 4, copies)
     boxes, _ = crop.sample_boxes(rows, np.full((4, 2), 400))
     assert len({tuple(box) for box in boxes.tolist()}) == 4
@@ -136,7 +136,7 @@ def test_sampled_uniforms_are_uniform_and_uncorrelated():
 
 def test_crop_flip_is_independent_of_interpolation():
     indices = np.arange(40_000)
-    crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
+    crop = TrainCrop(7, DataConfig(interpolation="random"))
     rows = make_rows(0, indices)
     _, flipped = crop.sample_boxes(rows, np.full((len(indices), 2), 64))
     bicubic = crop.choose_bicubic(rows)

@@ -22,7 +22,7 @@ def build_train_pipeline(
     """Return a pipeline of random crops; `name` identifies shared images in memory."""
     capacity = Capacity.for_training(config, batching)
     crop = TrainCrop.of(config, batching)
-    cropped = TrainImages(_shrink(source, config, name), crop, augment, config.reduced_decode)
+    cropped = TrainImages(_shrink(source, config, name), crop, augment)
     images = use_decoder(cropped, capacity.workers)
     if batching.soft_labels:
         images = SoftLabelStorage(images, batching.soft_labels)
@@ -40,9 +40,7 @@ def build_eval_pipeline(
     Unreadable images are always errors, so that accuracies stay comparable.
     """
     capacity = Capacity.for_evaluation(config, batching)
-    source = _shrink(source, config, name)
-    is_bicubic = config.eval_interpolation == "bicubic"
-    cropped = EvalImages(source, config.eval_resize, is_bicubic, config.fit, config.mean)
+    cropped = EvalImages(_shrink(source, config, name), config)
     return Pipeline(use_decoder(cropped, capacity.workers), capacity)
 
 

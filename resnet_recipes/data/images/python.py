@@ -15,7 +15,7 @@ from resnet_recipes.base.errors import (
     Fix,
     TrainingError,
 )
-from resnet_recipes.data.base import MEAN, Mean
+from resnet_recipes.data.base import MEAN, DataConfig, Mean
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resize_exactly
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
@@ -115,11 +115,10 @@ class TrainImages(PythonRows):
         source: Source,
         crop: TrainCrop,
         augment: ImageAugment | None = None,
-        reduce: bool = True,
     ):
         super().__init__(source)
         self.ends_with = BadTrainingImageError if source.can_skip else TrainingError
-        self.crop, self.augment, self.reduce = crop, augment, reduce
+        self.crop, self.augment, self.reduce = crop, augment, crop.config.reduced_decode
         self.suits_decoder = augment is None or hasattr(augment, "sample_operations")
 
     def fill(self, rows: Rows) -> None:
@@ -147,7 +146,7 @@ class TrainImages(PythonRows):
         decoder_rows["draws"] = (
             numbers.ctypes.data + np.arange(len(decoder_rows)) * numbers.strides[0]
         )
-        decoder_rows["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
+        decoder_rows["geometry"] = DISTORTED if crop.is_distorted else CROP
         decoder_rows["full_size"] = not self.reduce
         decoder_rows["filter"] = crop.choose_bicubic(rows)
         arrays = [numbers]
@@ -162,22 +161,17 @@ class TrainImages(PythonRows):
 
 
 class EvalImages(PythonRows):
-    """The center of an image that is resized to a shorter side of `resize`.
+    """The center of an image that is resized to a shorter side of `data.eval_resize`.
 
-    Matches torchvision Resize and CenterCrop, also in the native decoder. `fit` selects others.
+    Matches torchvision Resize and CenterCrop, also in the native decoder. `data.fit` selects
+    others.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        resize: int,
-        bicubic: bool = False,
-        fit: str = "crop",
-        mean: Mean = MEAN,
-    ):
+    def __init__(self, source: Source, config: DataConfig):
         super().__init__(source)
-        self.resize, self.bicubic, self.fit, self.mean = resize, bicubic, fit, mean
-        self.suits_decoder = fit == "crop"
+        self.resize, self.fit, self.mean = config.eval_resize, config.fit, config.mean
+        self.bicubic = config.eval_interpolation == "bicubic"
+        self.suits_decoder = config.fit == "crop"
 
     def fill(self, rows: Rows) -> None:
         image_size = rows.pixels.shape[1]

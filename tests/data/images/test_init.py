@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
@@ -22,7 +23,8 @@ from tests.shared.checks import get_error
 
 pytestmark = requires_decoder
 
-CROP = TrainCrop(3, (0.08, 1.0), (0.75, 4 / 3), flip=True)
+CROP = TrainCrop(3, DataConfig())
+FULL = TrainCrop(3, DataConfig(reduced_decode=False))
 KINDS = {"png.png": {}, "cmyk.jpg": {}, "gray.jpg": {}, "progressive.jpg": {"progressive": True}}
 
 
@@ -73,19 +75,19 @@ def test_file_unreadable_for_a_moment_keeps_native_pixels(files, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("changes", "reduce", "side", "most"),
+    ("changes", "side", "most"),
     [
-        ({}, False, 32, 1),
-        ({"rule": "tensorflow"}, False, 32, 1),
-        ({"interpolation": "bicubic"}, False, 32, 1),
-        ({"interpolation": "random"}, False, 32, 1),
-        ({}, True, 16, 2),
+        ({}, 32, 1),
+        ({"crop_rule": "tensorflow"}, 32, 1),
+        ({"interpolation": "bicubic"}, 32, 1),
+        ({"interpolation": "random"}, 32, 1),
+        ({"reduced_decode": True}, 16, 2),
     ],
     ids=str,
 )
-def test_training_crops_equal_python_decoder(files, changes, reduce, side, most):
-    crop = replace(CROP, **changes)
-    ours, python = (make(files, crop, None, reduce) for make in (open_in_decoder, TrainImages))
+def test_training_crops_equal_python_decoder(files, changes, side, most):
+    crop = TrainCrop(3, replace(FULL.config, **changes))
+    ours, python = (make(files, crop) for make in (open_in_decoder, TrainImages))
     assert isinstance(ours, NativeImages)
     theirs = fill_all(python, files, side=side)
     difference = np.abs(fill_all(ours, files, side=side).astype(int) - theirs)
@@ -93,28 +95,28 @@ def test_training_crops_equal_python_decoder(files, changes, reduce, side, most)
     assert difference.mean() < 0.1
     assert (difference > 1).mean() < 1e-4
     if "interpolation" in changes:
-        unlike = (theirs != fill_all(TrainImages(files, CROP, None, False), files)).any((1, 2, 3))
+        unlike = (theirs != fill_all(TrainImages(files, FULL), files)).any((1, 2, 3))
         assert unlike.all() == (changes["interpolation"] == "bicubic")
         assert unlike.any()
 
 
-@pytest.mark.parametrize("bicubic", [False, True])
-def test_evaluation_crops_equal_python_decoder(files, bicubic):
-    ours = use_decoder(EvalImages(files, 40, bicubic), 2)
-    theirs = EvalImages(files, 40, bicubic)
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_evaluation_crops_equal_python_decoder(files, interpolation):
+    theirs = EvalImages(files, DataConfig(eval_resize=40, eval_interpolation=interpolation))
+    ours = use_decoder(theirs, 2)
     assert isinstance(ours, NativeImages)
     assert np.array_equal(fill_all(ours, files), fill_all(theirs, files))
 
 
 def test_native_augmentation_equals_python(files):
     augment = RandAugment(augmentation_set="safe").augment_image()
-    pixels = fill_all(open_in_decoder(files, CROP, None, False), files)
+    pixels = fill_all(open_in_decoder(files, FULL), files)
     for index in range(len(files)):
-        rng = CROP.generator(make_rows(2, [index], [index % 2]), 0)
+        rng = FULL.generator(make_rows(2, [index], [index % 2]), 0)
         pixels[index] = np.asarray(augment(Image.fromarray(pixels[index]), rng))
     others = ("png.png", "cmyk.jpg")
     jpegs = [not files.path(index).endswith(others) for index in range(len(files))]
-    ours = fill_all(open_in_decoder(files, CROP, augment, False), files)
+    ours = fill_all(open_in_decoder(files, FULL, augment), files)
     assert np.array_equal(ours[jpegs], pixels[jpegs])
 
 
@@ -123,11 +125,11 @@ def test_unsupported_images_stay_in_python(files, tmp_path, request):
     for number in range(5):
         Image.new("RGB", (40, 40)).save(tmp_path / "pngs" / "a" / f"{number}.png")
     pngs = Files(Listing.of(tmp_path / "pngs"))
-    assert type(open_in_decoder(files, CROP, lambda image, rng: image, True)) is TrainImages
+    assert type(open_in_decoder(files, CROP, lambda image, rng: image)) is TrainImages
     assert type(open_in_decoder(pngs, CROP)) is TrainImages
     request.getfixturevalue("without_decoder")
-    assert type(open_in_decoder(files, CROP, None, True)) is TrainImages
-    assert type(use_decoder(EvalImages(files, 40), 2)) is EvalImages
+    assert type(open_in_decoder(files, CROP)) is TrainImages
+    assert type(use_decoder(EvalImages(files, DataConfig()), 2)) is EvalImages
 
 
 def test_damaged_file_is_named_as_in_python(files):
@@ -136,16 +138,16 @@ def test_damaged_file_is_named_as_in_python(files):
     data[-2:] = b"\0\0"
     path.write_bytes(data)
     sentences = []
-    for storage in (open_in_decoder(files, CROP, None, True), TrainImages(files, CROP)):
+    for storage in (open_in_decoder(files, CROP), TrainImages(files, CROP)):
         error = get_error(UnreadableError, storage.fill, make_empty_rows(np.arange(8)))
         sentences.append(str(error))
     assert sentences[0] == sentences[1]
     rows = make_empty_rows(np.arange(4, 8))
-    assert fill(open_in_decoder(files, CROP, None, True), rows, skip_bad=True) == [5]
+    assert fill(open_in_decoder(files, CROP), rows, skip_bad=True) == [5]
 
 
 def test_file_of_unlisted_size_is_reported(files):
     path = Path(files.path(3))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedError, match="when it was listed"):
-        open_in_decoder(files, CROP, None, True).fill(make_empty_rows(np.arange(8)))
+        open_in_decoder(files, CROP).fill(make_empty_rows(np.arange(8)))

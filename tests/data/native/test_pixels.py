@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native import NativeDecoder
 from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CENTER, CROP
@@ -123,7 +124,7 @@ def test_fractional_box_resizes_as_pillow(decoder):
 def test_random_crops_equal_python_loader(decoder):
     sizes = np.array([[150, 211], [211, 150], [32, 32], [20, 700], [700, 20], [1, 1], [3, 2]])
     images = [encode_image(make_photo(0, *size)) for size in sizes.tolist()]
-    crop = TrainCrop(5, (0.08, 1.0), (0.75, 4 / 3), flip=True)
+    crop = TrainCrop(5, DataConfig())
     indices = np.arange(len(sizes))
     for epoch in range(30):
         batch = Batch(images, 16, geometry=CROP)
