@@ -51,17 +51,13 @@ class Blurring:
 class _Blur(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:
-        ctx.stride = stride
-        ctx.height = x.shape[2]
-        ctx.width = x.shape[3]
+        ctx.sizes = stride, *x.shape[2:]
         return torch.ops.resnet_recipes.blur.default(x, stride)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return torch.ops.resnet_recipes.blur_backward.default(
-            g, ctx.stride, ctx.height, ctx.width
-        ), None
+        return torch.ops.resnet_recipes.blur_backward.default(g, *ctx.sizes), None
 
 
 def _forward_cuda(x: Tensor, stride: int) -> Tensor:

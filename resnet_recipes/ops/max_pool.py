@@ -32,17 +32,14 @@ class _MaxPool(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:
         y, places = torch.ops.resnet_recipes.max_pool.default(x, stride)
         ctx.save_for_backward(places)
-        ctx.stride = stride
-        ctx.height = x.shape[2]
-        ctx.width = x.shape[3]
+        ctx.sizes = stride, *x.shape[2:]
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return torch.ops.resnet_recipes.max_pool_backward.default(
-            g, *ctx.saved_tensors, ctx.stride, ctx.height, ctx.width
-        ), None
+        (places,) = ctx.saved_tensors
+        return torch.ops.resnet_recipes.max_pool_backward.default(g, places, *ctx.sizes), None
 
 
 def _forward_cuda(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
