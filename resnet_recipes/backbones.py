@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from resnet_recipes.base.errors import Change, Hint, NotReadyError, Problem, RecipeError, Statement
@@ -82,7 +82,7 @@ def build_resnet(
     if small_stem:
         model.maxpool = nn.Identity()
     if in_channels == 1:
-        model.register_forward_pre_hook(_average_channels)
+        model.register_forward_pre_hook(lambda _, inputs: inputs[0].mean(1, keepdim=True))
     is_deep, depths = NETWORKS[name]
     block = Bottleneck if is_deep else BasicBlock
     for stage, depth in enumerate(depths):
@@ -103,10 +103,6 @@ def build_resnet(
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
     return model
-
-
-def _average_channels(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
-    return inputs[0].mean(1, keepdim=True)
 
 
 def create_from_library(library: str, name: str, **arguments: Any) -> nn.Module:

@@ -66,10 +66,6 @@ class IncreasingRandAugment(Method):
         return image
 
 
-def _compute_factor(level: float, size: int) -> float:
-    return max(0.1, 1 + 0.9 * level)
-
-
 #: The value of each operation, given a level from -1 to 1 and the image size along its axis.
 STRENGTHS: dict[str, Callable[[float, int], float]] = {
     "autocontrast": lambda level, _: level,
@@ -80,7 +76,10 @@ STRENGTHS: dict[str, Callable[[float, int], float]] = {
     "posterize": lambda level, _: max(1, 4 - int(4 * abs(level))),
     "solarize": lambda level, _: 256 - int(256 * abs(level)),
     "solarize_add": lambda level, _: min(128, int(110 * abs(level))),
-    **dict.fromkeys(("color", "contrast", "brightness", "sharpness"), _compute_factor),
+    **dict.fromkeys(
+        ("color", "contrast", "brightness", "sharpness"),
+        lambda level, _: max(0.1, 1 + 0.9 * level),
+    ),
     **dict.fromkeys(("shear_x", "shear_y"), lambda slope, _: 0.3 * slope),
     "translate_x": lambda level, size: 0.45 * level * size,
     "translate_y": lambda level, size: 0.45 * level * size,
