@@ -102,18 +102,3 @@ def test_randaugment_samples_operations_uniformly(augmentation_set, operations, 
     assert len(counts) == operations
     assert all(abs(count - 500) < 110 for count in counts.values())  # five standard errors
     assert ("color" in counts) == (augmentation_set != "safe")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "result"),
-    [("solarize", 128, [0, 100, 127, 0]), ("posterize", 1, [0, 0, 128, 128])],
-)
-def test_solarize_and_posterize_match_worked_values(name, value, result):
-    pixels = np.array([0, 100, 128, 255], dtype=np.uint8).reshape(1, 4, 1).repeat(3, axis=2)
-    assert np.asarray(IMAGE_OPS[name](Image.fromarray(pixels), value))[0, :, 0].tolist() == result
-
-
-def test_translate_x_by_positive_pixels_moves_left():
-    row = np.arange(10, 90, 10, dtype=np.uint8).reshape(1, 8, 1).repeat(3, axis=2)
-    moved = np.asarray(IMAGE_OPS["translate_x"](Image.fromarray(row), 2))
-    assert moved[0, :, 0].tolist() == [30, 40, 50, 60, 70, 80, 0, 0]

@@ -52,16 +52,8 @@ def test_random_erasing_areas_and_positions_follow_torchvision():
     ):
         assert abs(mine.mean() - other.mean()) < 0.06 * other.mean()
         assert abs(mine.std() - other.std()) < 0.08 * other.std()
-
-
-def test_random_erasing_boxes_stay_inside_the_image():
-    top, bottom, left, right = RandomErasing(p=1.0).sample_boxes(
-        2000, 20, 30, np.random.default_rng(1)
-    )
-    assert (top >= 0).all()
-    assert (bottom <= 20).all()
-    assert (left >= 0).all()
-    assert (right <= 30).all()
+    assert ours.min() >= 0
+    assert (ours[1].max(), ours[3].max()) == (64, 48)
 
 
 def test_random_erasing_ratio_is_height_over_width():
