@@ -1,6 +1,5 @@
 """Plan and train every torchvision network, and a small network of each timm family."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 
 import pytest
@@ -12,7 +11,6 @@ from resnet_recipes.base.model_config import ModelConfig, find_implied_settings
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
 from resnet_recipes.planning.network_facts import BuiltNetworkFacts
-from resnet_recipes.training.run import Run
 from tests.training.recording import record
 
 timm = pytest.importorskip("timm")
@@ -53,7 +51,7 @@ def plan_network(name: str) -> tuple[ModelConfig, BuiltNetworkFacts, int]:
         "timm:vit_tiny_r_s16_p8_224",
     ],
 )
-def test_networks_that_compute_when_built_are_planned(name: str):
+def test_networks_that_compute_when_built_are_planned(name):
     model, facts, image_size = plan_network(name)
     assert not [*facts.problems(), *facts.size_problems([image_size], image_size)]
     assert facts.parameters == sum(
@@ -63,7 +61,7 @@ def test_networks_that_compute_when_built_are_planned(name: str):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
-def test_every_network_is_planned_or_rejected(name: str):
+def test_every_network_is_planned_or_rejected(name):
     _, facts, image_size = plan_network(name)
     problems = [*facts.problems(), *facts.size_problems([image_size], image_size)]
     is_rejected = name.partition(":")[2].startswith(REJECTED)
@@ -72,7 +70,7 @@ def test_every_network_is_planned_or_rejected(name: str):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
-def test_every_small_network_takes_two_steps(name: str, make_run: Callable[..., Run]):
+def test_every_small_network_takes_two_steps(name, make_run):
     model, facts, image_size = plan_network(name)
     if facts.parameters > LARGEST or image_size > WIDEST or [*facts.problems()]:
         pytest.skip("too large for two steps here, or rejected")

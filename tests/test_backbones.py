@@ -4,7 +4,6 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -104,7 +103,7 @@ def build_run(make_run: Callable[..., Run]) -> Callable[..., Run]:
 @pytest.mark.parametrize(
     "name", [*FEW, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in MANY)]
 )
-def test_two_steps_match_library_network_in_plain_torch(name: str, build_run: Callable[..., Run]):
+def test_two_steps_match_library_network_in_plain_torch(name, build_run):
     run = build_run(name)
     model, steps_inputs, expected = run.plan.recipe.model, [], []
     library, _, short = model.name.partition(":")
@@ -143,7 +142,7 @@ def test_two_steps_match_library_network_in_plain_torch(name: str, build_run: Ca
 
 
 def test_resumed_run_with_drop_path_is_bit_identical(
-    build_run: Callable[..., Run],
+    build_run,
 ):
     changes = {
         "max_duration": "2ba",
@@ -156,7 +155,7 @@ def test_resumed_run_with_drop_path_is_bit_identical(
     assert find_differing_tensors(resumed, whole) == []
 
 
-def test_run_of_library_network_loads_and_exports(build_run: Callable[..., Run], tmp_path: Path):
+def test_run_of_library_network_loads_and_exports(build_run, tmp_path):
     run = build_run(FEW[1])
     record(run)
     described = about.describe(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes)
@@ -174,7 +173,7 @@ def test_run_of_library_network_loads_and_exports(build_run: Callable[..., Run],
     assert "--to timm" in next(find_problems(network, "torchvision", ExportOptions())).fix
 
 
-def test_fine_tuning_starts_from_library_file(tmp_path: Path):
+def test_fine_tuning_starts_from_library_file(tmp_path):
     save_file(
         timm.create_model("test_efficientnet", num_classes=7).state_dict(),
         tmp_path / "w.safetensors",
@@ -219,7 +218,7 @@ timm:deit_tiny_distilled_patch16_224 | several classifiers
 """
     ),
 )
-def test_unsupported_setting_is_rejected_with_fix(arguments: str, message: str):
+def test_unsupported_setting_is_rejected_with_fix(arguments, message):
     line = f"timm_a2 ~methods.stochastic_depth model.name={arguments}"
     assert message in str(get_error(RecipeError, plan_imagenet, line, 1))
 
@@ -232,7 +231,7 @@ def test_advised_image_sizes_can_be_planned():
     assert set(plan_imagenet(" ".join([line, *advised]), 1).image_sizes) == {224}
 
 
-def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_missing_library_is_named(monkeypatch):
     monkeypatch.setattr(backbones, "find_spec", lambda name: None)
     with pytest.raises(NotReadyError, match=r"needs timm.*\n.*pip install .*timm"):
         backbones.build("timm:resnet18", 10, {})
@@ -250,13 +249,13 @@ def test_network_description_rejects_huge_network_and_path():
 @pytest.mark.parametrize(
     "arguments", [{"x\x1b": 1}, {"width": -1}, {"in_channels": 0.5}, {"in_channels": -3}]
 )
-def test_invalid_resnet_arguments_in_file_are_rejected(arguments: dict[str, float]):
+def test_invalid_resnet_arguments_in_file_are_rejected(arguments):
     with pytest.raises(RecipeError, match="resnet18 cannot be built with these"):
         backbones.build_structure("resnet18", 4, arguments)
 
 
 @pytest.mark.parametrize("frozen", ["none", "backbone"])
-def test_flops_match_closed_form_of_same_resnet(frozen: str):
+def test_flops_match_closed_form_of_same_resnet(frozen):
     config = ModelConfig("resnet18", freeze=frozen, weights="x", init="library")
     closed_form = make_network_facts(config, 7, Stack({}))
     counted = make_network_facts(replace(config, name="torchvision:resnet18"), 7, Stack({}))
@@ -280,7 +279,7 @@ def test_plan_lists_parts_of_recipe_without_effect():
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_width_multiplies_channels_and_keeps_names(name: str):
+def test_width_multiplies_channels_and_keeps_names(name):
     standard, wide, narrow = (
         backbones.build_structure(name, 10, arguments).state_dict()
         for arguments in ({}, {"width": 2.0}, {"width": 0.25, "small_stem": True})

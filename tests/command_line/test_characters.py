@@ -1,7 +1,5 @@
 """Characters from web pages, chats and terminals are detected; a cleaned command is printed."""
 
-from pathlib import Path
-
 import pytest
 
 from resnet_recipes import cli
@@ -35,7 +33,7 @@ mild lr=1 # the rate | resnet-train mild lr=1
 """
     ),
 )
-def test_pasted_characters_are_cleaned(typed: str, command: str):
+def test_pasted_characters_are_cleaned(typed, command):
     assert suggest_command(typed.split(" ")) == command
 
 
@@ -44,11 +42,11 @@ def test_pasted_line_continuation_is_ignored():
 
 
 @pytest.mark.parametrize("typed", ["run=l\u2019\u00e9t\u00e9", "data=caf\u00e9", "data=my images"])
-def test_accents_and_spaces_in_values_are_accepted(typed: str):
+def test_accents_and_spaces_in_values_are_accepted(typed):
     reject_pasted("resnet-train", ["mild", typed])
 
 
-def test_existing_folder_with_pasted_characters_is_accepted(tmp_path: Path):
+def test_existing_folder_with_pasted_characters_is_accepted(tmp_path):
     (folder := tmp_path / "my\u00a0images \u201c2\u201d").mkdir()
     reject_pasted("resnet-train", ["mild", f"data={folder}"])
     reject_pasted("resnet-recipes", ["doctor", "data", str(folder)])

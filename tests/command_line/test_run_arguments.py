@@ -97,24 +97,24 @@ def test_word_for_nothing_suggests_no_weights(run_command, word):
 
 
 @pytest.mark.parametrize(
-    "argument",
-    [
-        "alphq",
-        "alpha-seed2",
-        "runs/alphq",
-        "alpha.pt",
-        "alpha.safetensors",
-        "alpha/checkpoints/a.pt",
-    ],
+    ("argument", "nearest"),
+    parse_rows(
+        """
+alphq | alpha
+alpha-seed2 | alpha
+runs/alphq | alpha
+alpha.pt | alpha
+alpha.safetensors | alpha
+alpha/checkpoints/a.pt | alpha
+latest | last
+newest | last
+lst | last
+lsat | last
+"""
+    ),
 )
-def test_unknown_run_suggests_the_nearest_name(runs, argument):
-    with pytest.raises(RecipeError, match=r"does not exist; did you mean alpha"):
-        find_run(argument)
-
-
-@pytest.mark.parametrize("argument", ["latest", "newest", "lst", "lsat"])
-def test_word_for_a_run_suggests_last(runs, argument):
-    with pytest.raises(RecipeError, match=r"does not exist; did you mean last"):
+def test_unknown_run_suggests_the_nearest_name(runs, argument, nearest):
+    with pytest.raises(RecipeError, match=f"does not exist; did you mean {nearest}"):
         find_run(argument)
 
 

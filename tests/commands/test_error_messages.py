@@ -49,7 +49,7 @@ def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("line", "message"), read_golden().items())
-def test_error_message_equals_golden_message(line: str, message: str, work_folder: Path):
+def test_error_message_equals_golden_message(line, message, work_folder):
     assert show_message(line, work_folder) == message
 
 

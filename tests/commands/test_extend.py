@@ -2,14 +2,11 @@
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.recipe.frozen_recipe import read
-from tests.shared.fixtures import Streams
-from tests.shared.forks import ForkServer
 from tests.shared.plans import TINY
 from tests.shared.run_folders import create_run_folder
 from tests.shared.tables import parse_rows
@@ -18,9 +15,7 @@ WSD_ARGUMENTS = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_r
 
 
 @pytest.mark.slow
-def test_extended_run_reports_its_origin(
-    run_folders: list[Path], forks: ForkServer, run_command: Callable[..., Streams]
-):
+def test_extended_run_reports_its_origin(run_folders, forks, run_command):
     arguments = (
         f"resnet_recipes mild {WSD_ARGUMENTS} max_duration=10ba run=mine"  # stable phase: 8 steps
     )

@@ -9,6 +9,8 @@ import torch
 from resnet_recipes.doctor import Finding, get_exit_code, gpu
 from tests.shared.tables import parse_rows
 
+CPU = torch.device("cpu", 0)
+
 
 def test_torchvision_for_another_torch_is_a_failure(monkeypatch):
     def fail(*_):
@@ -70,7 +72,7 @@ def test_check_devices_lists_precision_and_versions(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_check_convolution_passes_in_every_precision(dtype):
-    assert gpu.check_convolution(torch.device("cpu", 0), dtype).level == "ok"
+    assert gpu.check_convolution(CPU, dtype).level == "ok"
 
 
 def test_wrong_or_failing_convolution_is_reported(monkeypatch):
@@ -81,7 +83,7 @@ def test_wrong_or_failing_convolution_is_reported(monkeypatch):
         return right(*args) + (len(calls) == 2)
 
     monkeypatch.setattr(gpu.F, "conv2d", compute_wrongly)
-    assert "the error is 1" in gpu.check_convolution(torch.device("cpu", 0), torch.float32).what
+    assert "the error is 1" in gpu.check_convolution(CPU, torch.float32).what
 
     def fail_every_second_time(*args):
         calls.append(args)
@@ -93,7 +95,7 @@ def test_wrong_or_failing_convolution_is_reported(monkeypatch):
 
     calls.clear()
     monkeypatch.setattr(gpu.F, "conv2d", fail_every_second_time)
-    finding = gpu.check_convolution(torch.device("cpu", 0), torch.float32)
+    finding = gpu.check_convolution(CPU, torch.float32)
     assert finding.level == "fix"
     assert finding.what.endswith(
         "cannot compute a convolution: CUDA error: no kernel image is available"
@@ -117,7 +119,7 @@ def test_differing_operations_are_warning_or_broken_gpu(device, level, what, mon
         return gpu.ops.Operations(notes=notes)
 
     monkeypatch.setattr(gpu.ops, "compare", compare)
-    finding = gpu.check_operations(torch.device("cpu", 0), torch.float32)
+    finding = gpu.check_operations(CPU, torch.float32)
     assert finding.level == level
     assert finding.what.startswith(what)
     assert ("the torch operations instead" in finding.fix) == (level == "warn")
@@ -136,9 +138,7 @@ def test_differing_operations_are_warning_or_broken_gpu(device, level, what, mon
 def test_slow_gpu_is_compared_with_its_datasheet(monkeypatch, traffic, products, levels):
     monkeypatch.setattr(gpu.rates, "measure_traffic", lambda device: float(traffic))
     monkeypatch.setattr(gpu.rates, "measure_products", lambda device, dtype: float(products))
-    findings = list(
-        gpu.check_speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB")
-    )
+    findings = list(gpu.check_speed(CPU, torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
     assert [finding.level for finding in findings] == levels.split()
     assert "GPU 0 moves data at " in findings[0].what
     assert "A100 80GB should reach 1.79" in findings[0].what
@@ -152,7 +152,7 @@ def test_check_speed_reports_lack_of_memory(monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB\nmore")
 
     monkeypatch.setattr(gpu.rates, "measure_traffic", fail)
-    (finding,) = gpu.check_speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA H200")
+    (finding,) = gpu.check_speed(CPU, torch.bfloat16, "NVIDIA H200")
     assert (
         finding.what
         == "GPU 0: its speed could not be measured: CUDA out of memory. Tried to allocate 1 GiB"

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.planning import outline
+from tests.shared.checks import check_text
 from tests.shared.plans import plan_imagenet
+from tests.shared.tables import parse_rows
 
 
 def write_outline(arguments: str, ranks: int = 8) -> str:
@@ -32,47 +34,42 @@ def test_outline_of_hot_matches_golden_file():
     assert "\n".join(outline.format_lines(rows)) + "\n" == golden
 
 
-def test_outline_lists_rates_sizes_hooks_and_published_results():
-    outline_text = " ".join(write_outline("hot").split())
-    for part in (
-        "PFLOPs (10^15 operations), forward and backward",
-        "100 px (epochs 1-59), 104 (60-69)",
-        "colout, progressive_resizing, label_smoothing, mixup",
-        "sam (every 5th step)",
-        "by epoch: 0 at 0, 2.05 at 8",
-        "81.03% top-1, 810 epochs, 980 min, 8x A100 80GB",
-    ):
-        assert part in outline_text
-
-
-def test_outline_describes_each_learning_rate_schedule():
-    outline_text = write_outline("mild schedule=constant schedule.warmup=0ep")
-    assert "2.048, constant" in outline_text
-    outline_text = write_outline("mild checkpoint.interval=2ep schedule.warmup=1ep")
-    assert "evaluate every epoch, save a checkpoint every 2 epochs" in outline_text
-    assert "rises to 2.048 over 1 epoch, then cosine" in outline_text
-    outline_text = write_outline("mild schedule=step schedule.warmup=500ba")
-    assert "rises to 2.048 over 500 steps, then multistep to 0.0205" in outline_text
-    outline_text = write_outline("mild schedule=step schedule.milestones=[0.5dur,1dur]")
-    assert "2.048, multistep to 0.205\n" in outline_text
-
-
-def test_outline_reports_rounding_only_of_rounded_epochs():
-    assert "36 epochs (90 x 0.4) of" in write_outline("mild")
-    assert "28 epochs (90 x 0.32, rounded down) of" in write_outline("mild_mlperf")
-
-
 @pytest.mark.parametrize(
-    ("steps", "text"),
-    [
-        (10, "evaluate every step, save a checkpoint every 5 steps"),
-        (15, "evaluate every 2 steps, save a checkpoint every 8 steps"),
-        (6250, "evaluate every epoch, save a checkpoint every 5 epochs"),
-    ],
+    "row",
+    parse_rows(
+        """
+8 | hot | PFLOPs (10^15 operations), forward and backward | 100 px (epochs 1-59), 104 (60-69) | \
+colout, progressive_resizing, label_smoothing, mixup | sam (every 5th step) | \
+by epoch: 0 at 0, 2.05 at 8 | 81.03% top-1, 810 epochs, 980 min, 8x A100 80GB
+8 | mild schedule=constant schedule.warmup=0ep | 2.048, constant
+8 | mild checkpoint.interval=2ep schedule.warmup=1ep | rises to 2.048 over 1 epoch, then cosine | \
+evaluate every epoch, save a checkpoint every 2 epochs
+8 | mild schedule=step schedule.warmup=500ba | \
+rises to 2.048 over 500 steps, then multistep to 0.0205
+8 | mild schedule=step schedule.milestones=[0.5dur,1dur] | 2.048, multistep to 0.205 optimizer
+8 | mild | 36 epochs (90 x 0.4) of
+8 | mild_mlperf | 28 epochs (90 x 0.32, rounded down) of
+8 | mild max_duration=10ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur \
+checkpoint.interval=0.5dur | evaluate every step, save a checkpoint every 5 steps
+8 | mild max_duration=15ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur \
+checkpoint.interval=0.5dur | evaluate every 2 steps, save a checkpoint every 8 steps
+8 | mild max_duration=6250ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur \
+checkpoint.interval=0.5dur | evaluate every epoch, save a checkpoint every 5 epochs
+8 | nvidia_mlperf_pt | steps; stops early if an evaluation reaches 75.9% top-1 batch
+1 | finetune model.freeze=none | of 16 (BatchNorm statistics frozen)
+1 | finetune model.freeze_bn=false | of 16 (BatchNorm statistics frozen)
+1 | finetune model.freeze_bn=false model.freeze=none | of 16 (BatchNorm statistics per
+1 | finetune model.freeze_bn=false model.freeze=layer2 | of 16 (BatchNorm statistics per
+1 | mild batch.eval_size=32 | loader up to 585 MB of memory for the batches of 1 device
+8 | mild batch.eval_size=32 | up to 687 MB of memory for the batches of 8 devices
+8 | mild batch.eval_size=32 data.workers=64 | up to 687 MB of memory for the batches of 8 devices
+"""
+    ),
 )
-def test_outline_counts_steps_of_fractional_interval(steps, text):
-    arguments = f"mild max_duration={steps}ba ssr=1 schedule.warmup=0ep evaluation.interval=0.1dur"
-    assert text in " ".join(write_outline(f"{arguments} checkpoint.interval=0.5dur").split())
+def test_outline_describes_recipe_and_changes(row):
+    """Three batches of 2,048 images of 176 px are 571 MB; each rank adds an evaluation batch."""
+    ranks, arguments, *parts = row
+    check_text(" ".join(write_outline(arguments, int(ranks)).split()), parts)
 
 
 def test_outline_omits_rate_of_a_frozen_backbone():
@@ -82,35 +79,6 @@ def test_outline_omits_rate_of_a_frozen_backbone():
     frozen = replace(plan.recipe, model=replace(plan.recipe.model, freeze="backbone"))
     rows = dict(outline.describe_details(replace(plan, recipe=frozen)))
     assert "backbone rate" not in rows["optimizer"]
-
-
-def test_outline_names_the_target_that_ends_a_run():
-    outline_text = " ".join(write_outline("nvidia_mlperf_pt").split())
-    assert "steps; stops early if an evaluation reaches 75.9% top-1 batch" in outline_text
-
-
-def test_outline_reports_frozen_batchnorm_statistics():
-    frozen_text = "of 16 (BatchNorm statistics frozen)"
-    thawed_text = "of 16 (BatchNorm statistics per"
-    thawed = "finetune model.freeze_bn=false model.freeze=none"
-    for arguments, part in {
-        "finetune model.freeze=none": frozen_text,
-        thawed: thawed_text,
-        f"{thawed} model.freeze=layer2": thawed_text,
-        "finetune model.freeze_bn=false": frozen_text,
-    }.items():
-        assert part in " ".join(write_outline(arguments, 1).split())
-
-
-def test_loader_memory_is_independent_of_threads_and_ranks():
-    # Three batches of 2,048 images of 176 px are 571 MB. The rest is one evaluation batch per rank.
-    arguments = "mild batch.eval_size=32"
-    expected = "up to 687 MB of memory for the batches of 8 devices"
-    assert "loader     up to 585 MB of memory for the batches of 1 device" in write_outline(
-        arguments, 1
-    )
-    assert expected in write_outline(arguments)
-    assert expected in write_outline(f"{arguments} data.workers=64")
 
 
 def test_format_sizes_groups_epochs_of_one_size():

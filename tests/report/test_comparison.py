@@ -8,6 +8,7 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.report.comparison import (
     JOB_SETTINGS,
+    SeedGroup,
     find_differences,
     group_seeds,
     make_labels,
@@ -32,15 +33,20 @@ def test_seeds_of_one_recipe_form_one_group(tmp_path):
     assert (second.noise, second.mean("top1_percent")) == (None, 70.0)
 
 
-def test_folds_of_one_size_form_one_group(tmp_path):
-    runs = [
-        create_run_folder(
-            tmp_path, f"{part}of{parts}", config={"data": {"fold": f"{part}/{parts}"}}
-        )
-        for parts in (2, 3)
-        for part in range(1, parts + 1)
-    ]
-    groups = group_seeds(read_all([*runs, create_run_folder(tmp_path, "complete")]))
+@pytest.fixture
+def group_configs(tmp_path):
+    """Return a function that groups one run of each config."""
+
+    def group(*configs: dict) -> list[SeedGroup]:
+        runs = (create_run_folder(tmp_path, f"{i}", config=one) for i, one in enumerate(configs))
+        return group_seeds(read_all(runs))
+
+    return group
+
+
+def test_folds_of_one_size_form_one_group(group_configs):
+    folds = ("1/2", "2/2", "1/3", "2/3", "3/3")
+    groups = group_configs(*({"data": {"fold": fold}} for fold in folds), {})
     assert [len(group.runs) for group in groups] == [2, 3, 1]
     assert make_labels(groups)[:2] == ["data.fold of 2", "data.fold of 3"]
 
@@ -61,22 +67,14 @@ def test_differences_omit_given_settings_only(tmp_path):
     assert find_differences([left, right], JOB_SETTINGS) == {}
 
 
-def test_labels_have_the_short_names_that_users_type(tmp_path):
-    sizes = (0, 320)
-    runs = [
-        create_run_folder(tmp_path, f"{size}", config={"data": {"memory_pixels": size}})
-        for size in sizes
-    ]
-    assert make_labels(group_seeds(read_all(runs))) == [f"cache {size}" for size in sizes]
+def test_labels_have_the_short_names_that_users_type(group_configs):
+    groups = group_configs(*({"data": {"memory_pixels": size}} for size in (0, 320)))
+    assert make_labels(groups) == ["cache 0", "cache 320"]
 
 
-def test_labels_shorten_paths_to_their_distinct_ends(tmp_path):
+def test_labels_shorten_paths_to_their_distinct_ends(group_configs):
     roots = ("/data/old/pets", "/data/new/pets", "/other/cats", "cats")
-    runs = [
-        create_run_folder(tmp_path, f"{i}", config={"data": {"root": root}})
-        for i, root in enumerate(roots)
-    ]
-    labels = make_labels(group_seeds(read_all(runs)))
+    labels = make_labels(group_configs(*({"data": {"root": root}} for root in roots)))
     assert labels == ["data old/pets", "data new/pets", "data other/cats", "data cats"]
 
 
@@ -97,24 +95,22 @@ def test_read_all_reports_every_missing_folder(tmp_path):
     assert len(error.value.problems) == 2
 
 
-def test_labels_name_settings_as_users_type_them(tmp_path):
-    for size in (32, 64):
-        sections = {
+def test_labels_name_settings_as_users_type_them(group_configs):
+    configs = (
+        {
             "data": {"eval_resize": size, "eval_size": size},
             "batch": {"eval_size": 8},
             "methods": {"mixup": {"alpha": size}},
         }
-        create_run_folder(tmp_path, f"{size}", config=sections)
-    groups = group_seeds(read_all([tmp_path / "32", tmp_path / "64"]))
-    assert make_labels(groups) == [
+        for size in (32, 64)
+    )
+    assert make_labels(group_configs(*configs)) == [
         f"data.eval_resize {size}, data.eval_size {size}, mixup.alpha {size}" for size in (32, 64)
     ]
 
 
-def test_runs_evaluated_at_other_intervals_are_one_group(tmp_path):
-    for name, interval in (("often", "0.1dur"), ("rarely", "1ep")):
-        create_run_folder(tmp_path, name, config={"evaluation": {"interval": interval}})
-    (group,) = group_seeds(read_all([tmp_path / "often", tmp_path / "rarely"]))
+def test_runs_evaluated_at_other_intervals_are_one_group(group_configs):
+    (group,) = group_configs(*({"evaluation": {"interval": one}} for one in ("0.1dur", "1ep")))
     assert len(group.runs) == 2
 
 
@@ -131,40 +127,29 @@ def test_runs_on_the_same_devices_are_one_group(tmp_path):
     assert group("ab") == ["gpus auto", "gpus 1"]
 
 
-def test_labels_name_four_settings_and_count_the_rest(tmp_path):
+def test_labels_name_four_settings_and_count_the_rest(group_configs):
     many = {"optimizer": dict.fromkeys("abcdef", 1.0), "methods": {}}
-    plain = create_run_folder(tmp_path, "plain", config={"optimizer": {}, "methods": {"ema": {}}})
-    groups = group_seeds(read_all([plain, create_run_folder(tmp_path, "many", config=many)]))
-    first, second = make_labels(groups)
+    first, second = make_labels(group_configs({"optimizer": {}, "methods": {"ema": {}}}, many))
     assert first == "ema on"  # missing settings are not named, except for methods
     assert second == "no ema, optimizer.a 1.0, optimizer.b 1.0, optimizer.c 1.0, 3 more"
 
 
-def label_configs(tmp_path, *configs: dict) -> list[str]:
-    """Return the labels of one run of each config."""
-    folders = [
-        create_run_folder(tmp_path, f"{i}", config=config) for i, config in enumerate(configs)
-    ]
-    return make_labels(group_seeds(read_all(folders)))
-
-
-def test_labels_start_with_settings_of_short_names(tmp_path):
+def test_labels_start_with_settings_of_short_names(group_configs):
     configs = (
         {"data": dict.fromkeys("abcd", lr), "optimizer": {"a": lr, "lr": lr}} for lr in (1, 2)
     )
-    labels = label_configs(tmp_path, *configs)
+    labels = make_labels(group_configs(*configs))
     assert labels[0] == "lr 1, data.a 1, data.b 1, data.c 1, 2 more"
     assert [label.partition(",")[0] for label in labels] == ["lr 1", "lr 2"]
 
 
-def test_labels_of_different_groups_differ(tmp_path):
+def test_labels_of_different_groups_differ(group_configs):
     def make_config(size: int, smoothing: float, eps: int, **settings: int) -> dict:
         return {"data": dict.fromkeys("abcd", size), "optimizer": {"x": smoothing, "eps": eps}} | (
             {"schedule": settings} if settings else {}
         )
 
-    labels = label_configs(
-        tmp_path,
+    groups = group_configs(
         make_config(1, 0.5, 7),
         make_config(2, 0.1, 7),
         make_config(2, 0.2, 7),
@@ -172,7 +157,7 @@ def test_labels_of_different_groups_differ(tmp_path):
         make_config(2, 0.2, 8, z=3),
     )
     same = "data.a 2, data.b 2, data.c 2, data.d 2"
-    assert labels == [
+    assert make_labels(groups) == [
         "data.a 1, data.b 1, data.c 1, data.d 1, 2 more",
         f"{same}, optimizer.x 0.1, 1 more",
         f"{same}, optimizer.x 0.2, optimizer.eps 7",
@@ -181,10 +166,10 @@ def test_labels_of_different_groups_differ(tmp_path):
     ]
 
 
-def test_labels_of_different_durations_are_equal(tmp_path):
+def test_labels_of_different_durations_are_equal(group_configs):
     configs = (
         {"data": dict.fromkeys("abcdef", size), "max_duration": duration}
         for size, duration in ((1, "1ep"), (2, "1ep"), (2, "2ep"))
     )
-    labels = label_configs(tmp_path, *configs)
+    labels = make_labels(group_configs(*configs))
     assert labels[1:] == ["data.a 2, data.b 2, data.c 2, data.d 2, 2 more"] * 2

@@ -13,9 +13,14 @@ from resnet_recipes.methods.base import Now
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
+from resnet_recipes.training.run import Run
 from tests.shared.checks import is_identical
 
 NEVER = Mock(return_value=False)  # answers whether a stop is requested
+
+
+def make_reporter(run: Run, recorder: Mock) -> RunReporter:
+    return RunReporter(run, (recorder, Mock()), NEVER, Mock())
 
 
 @pytest.mark.parametrize("name", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
@@ -51,7 +56,7 @@ def test_interval_without_finite_loss_logs_nan(make_run):
     run = make_run("precision.dtype=fp16")
     run.precision.check = lambda *_: None
     recorder = Mock()
-    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
+    reporter = make_reporter(run, recorder)
     for losses, logged in (([float("inf"), 2.0], 2.0), ([float("inf")] * 2, float("nan"))):
         for done, loss in enumerate(losses, 1):
             reporter.step(done, torch.tensor([loss]))
@@ -63,7 +68,7 @@ def test_record_has_lr_and_size_of_last_step(make_run):
     run = make_run("schedule.warmup=4ba methods.progressive_resizing.delay=0.2dur")
     recorder = Mock()
     end = run.plan.steps_per_epoch
-    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
+    reporter = make_reporter(run, recorder)
     reporter.step(end, torch.tensor([1.0]))
     for done in (2, end):  # within the warm-up, and at the end of the first size
         reporter.log(done, Mock(waited=0.0))
@@ -77,7 +82,7 @@ def test_speed_counts_images_of_every_step(make_run):
     recorder = Mock()
     run = make_run("log.interval=3ba")
     run.clock = Mock(**{"seconds.side_effect": [10.0, 16.0]})
-    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
+    reporter = make_reporter(run, recorder)
     for done in (1, 2, 3):
         reporter.step(done, torch.tensor([1.0]))
     reporter.log(3, Mock(waited=0.0))
@@ -89,7 +94,7 @@ def test_compilation_is_recorded_from_a_tenth_second(make_run):
     recorder = Mock()
     run = make_run()
     run.compilation = Mock(**{"seconds.side_effect": [0.0625, 0.125, 0.1875, 0.25]})
-    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
+    reporter = make_reporter(run, recorder)
     for done in (1, 2, 3, 4):
         reporter.step(done, torch.tensor([1.0]))
         reporter.log(done, Mock(waited=0.0))
@@ -102,7 +107,7 @@ def test_compilation_is_recorded_from_a_tenth_second(make_run):
 def test_data_wait_share_covers_only_its_interval(make_run):
     recorder = Mock()
     run = make_run()
-    reporter = RunReporter(run, (recorder, Mock()), NEVER, Mock())
+    reporter = make_reporter(run, recorder)
     for done, waited in ((1, 1000.0), (2, 1000.0)):
         reporter.step(done, torch.tensor([1.0]))
         reporter.log(done, Mock(waited=waited))
@@ -133,7 +138,7 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
         assert run.model.training
     assert not recorder.log_evaluation.called
     assert not recorder.write_correct_images.called
-    RunReporter(run, (recorder, Mock()), NEVER, Mock()).evaluate(1)
+    make_reporter(run, recorder).evaluate(1)
     assert (run.has_pending_evaluation, run.best.evaluations) == (False, 1)
     recorder.log_evaluation.assert_called_once()
     (images,) = recorder.write_correct_images.call_args[0]
@@ -147,7 +152,7 @@ def test_evaluation_shows_images_of_every_rank(make_run):
     run.rank = replace(run.rank, world_size=2)
     run.eval_data = Mock(examples=5)
     for images in (0, 2, 3):
-        RunReporter(run, (recorder, Mock()), NEVER, Mock())._show_evaluating(7, images)
+        make_reporter(run, recorder)._show_evaluating(7, images)
     calls = [call.args for call in recorder.console.show_evaluating.call_args_list]
     assert calls == [(7, 0, 5), (7, 4, 5), (7, 5, 5)]
 
@@ -161,6 +166,6 @@ def test_correct_images_cover_images_of_every_rank(make_run, monkeypatch):
     others = torch.tensor([1, 0, 0, 0, 1], dtype=torch.int32)
     monkeypatch.setattr(reporter, "sum_over_ranks", lambda flags: flags + others)
     batches = [torch.tensor([False]), torch.tensor([True])]
-    RunReporter(run, (recorder, Mock()), NEVER, Mock())._write_correct_images(batches)
+    make_reporter(run, recorder)._write_correct_images(batches)
     (hits,) = recorder.write_correct_images.call_args[0]
     assert hits == (run.plan.facts.eval_digest, "10011")

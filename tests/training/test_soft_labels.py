@@ -384,26 +384,34 @@ def explain_rejected_rank(process: RankProcess) -> str:
     return str(get_error(NotReadyError, run_task, process))
 
 
+@pytest.fixture
+def explain_teaching(make_teacher_arguments, launcher) -> Callable[[Path], str]:
+    """Return a function that returns why a rank does not complete a file of soft labels."""
+
+    def explain(path: Path) -> str:
+        folder = create_unstarted_run(path.parent / "run", make_recipe(make_teacher_arguments()))
+        (folder / TASK).write_text(json.dumps({"task": "teach", "part": str(path), "cycle": 0}))
+        (message,) = launcher.call(folder, 1, explain_rejected_rank)
+        return message
+
+    return explain
+
+
 def test_rank_rejects_teacher_replaced_after_start(
-    store_outputs, make_teacher_arguments, replace_teacher, launcher
+    store_outputs, replace_teacher, explain_teaching
 ):
     path = store_outputs(stop=1)
     replace_teacher()
-    folder = create_unstarted_run(path.parent / "run", make_recipe(make_teacher_arguments()))
-    (folder / TASK).write_text(json.dumps({"task": "teach", "part": str(path), "cycle": 0}))
-    (message,) = launcher.call(folder, 1, explain_rejected_rank)
+    message = explain_teaching(path)
     assert message.startswith("methods.distill.teacher was replaced after it was checked")
     assert map_soft_labels(path)[0].find_missing_epochs() == [0, 1]
 
 
 @pytest.mark.parametrize("content", [None, b"{"])
-def test_rank_rejects_unreadable_labels(store_outputs, make_teacher_arguments, launcher, content):
+def test_rank_rejects_unreadable_labels(store_outputs, explain_teaching, content):
     path = store_outputs(stop=1)
     path.write_bytes(content) if content else path.unlink()
-    folder = create_unstarted_run(path.parent / "run", make_recipe(make_teacher_arguments()))
-    (folder / TASK).write_text(json.dumps({"task": "teach", "part": str(path), "cycle": 0}))
-    (message,) = launcher.call(folder, 1, explain_rejected_rank)
-    assert message.startswith(f"{path} cannot be read: ")
+    assert explain_teaching(path).startswith(f"{path} cannot be read: ")
 
 
 def test_run_rejects_teacher_replaced_after_plan(make_teacher_arguments, replace_teacher):
