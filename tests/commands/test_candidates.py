@@ -175,17 +175,15 @@ def test_candidates_within_too_little_suggest_the_flag(small_images, run_command
     run_command(f"{command} {fix} --csv candidates.csv")
 
 
-def test_wrong_setting_is_named_despite_a_damaged_recipe(small_images, run_command):
-    Path("recipes").mkdir()
-    Path("recipes/a.yaml").write_text("defaults: [mild")
+def test_wrong_setting_is_named_despite_a_damaged_recipe(small_images, recipes, run_command):
+    (recipes / "a.yaml").write_text("defaults: [mild")
     command = f"resnet-recipes estimate data={small_images} budget=2h lrr=3"
     assert "unknown setting lrr=3" in run_command(command, 2).err
 
 
-def test_estimate_without_data_is_rejected(small_images, run_command):
+def test_estimate_without_data_is_rejected(small_images, recipes, run_command):
     text = (Path(__file__).parents[2] / "recipes/small.yaml").read_text()
-    Path("recipes").mkdir()
-    Path("recipes/small.yaml").write_text(text.replace("\ndata:\n", "\ndata:\n  root: images\n"))
+    (recipes / "small.yaml").write_text(text.replace("\ndata:\n", "\ndata:\n  root: images\n"))
     message = run_command(f"resnet-recipes estimate bs=8 batch.bn_size=8 {ON_CPU}", 2).err
     assert message.startswith("error: data is missing: pass a folder of images")
 
@@ -271,17 +269,12 @@ def test_wrong_estimate_does_not_report_missing_weights(large_images, run_comman
     assert err.startswith("error: unknown flag --cost 3; did you mean --price 3?\n")
 
 
-def test_candidates_report_a_missing_weights_file(small_images, run_command, monkeypatch):
-    Path("recipes").mkdir()
-    Path("recipes/a.yaml").write_text("defaults: [small]\nmodel: {weights: /none.pt}\n")
+def test_candidates_report_a_missing_weights_file(small_images, recipes, run_command, monkeypatch):
     monkeypatch.setattr(Library, "list_names", lambda _: ["a", "small"])
-    out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out
-    assert "\na: model.weights=/none.pt does not exist\n" in out
-    Path("recipes/a.yaml").write_text(
-        f"defaults: [small]\nmodel: {{weights: {Path.cwd()}/none.pt}}\n"
-    )
-    out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out
-    assert "\na: model.weights=none.pt does not exist\n" in out
+    for weights, shown in (("/none.pt", "/none.pt"), (f"{Path.cwd()}/none.pt", "none.pt")):
+        (recipes / "a.yaml").write_text(f"defaults: [small]\nmodel: {{weights: {weights}}}\n")
+        out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out
+        assert f"\na: model.weights={shown} does not exist\n" in out
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     )
     monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: calls.append(0) or speeds)
     return calls
+
+
+@pytest.fixture
+def use_speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], None]:
+    """Return a function that sets the measured speeds."""
+    return lambda speeds: monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
 
 
 @pytest.fixture
@@ -100,30 +107,30 @@ RESIZING_ADVICE = "use:   'methods.progressive_resizing={}'"
     [("", True), ("max_duration=4ep", False), ("model.weights=torchvision", False)],
 )
 def test_estimate_suggests_resizing_unless_plan_warns(
-    arguments, is_suggested, monkeypatch, run_command
+    arguments, is_suggested, use_speeds, run_command
 ):
     """Four epochs end below the full size, and pretrained weights start at it."""
     speeds = Speeds({176: (0.04,) * 4}, 1000.0, {176: 1000.0}, 16)
-    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
+    use_speeds(speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE} {arguments}").out
     assert ("At 176 px, the step is the bottleneck" in out) == is_suggested
     assert (RESIZING_ADVICE in out) == is_suggested
     assert "hint:  " not in out
 
 
-def test_estimate_prints_the_sum_of_printed_times(monkeypatch, run_command):
+def test_estimate_prints_the_sum_of_printed_times(use_speeds, run_command):
     """The run takes 310.6 seconds: 307.2 to train, and 3.4 to start."""
     speeds = Speeds({176: (0.04,) * 4}, 1e6, {176: 1e6}, 16, start_seconds=3.4)
-    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
+    use_speeds(speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE}").out
     times = re.findall(r"^(?:training|evaluations|startup|wall time) +([0-9:]+)", out, re.MULTILINE)
     assert times == ["5:07", "0:00", "0:03", "5:10"]
 
 
-def test_estimate_and_plan_advise_fewer_evaluations(monkeypatch, run_command):
+def test_estimate_and_plan_advise_fewer_evaluations(use_speeds, run_command):
     """An epoch trains for 5 seconds; its evaluation takes 10."""
     speeds = Speeds({176: (0.04,) * 4}, 5.0, {176: 1000.0}, 16)
-    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
+    use_speeds(speeds)
     arguments = f"{ARGUMENTS} {FIXED_SIZE} evaluation.interval=1ep"
     out = run_command(f"resnet-recipes estimate {arguments}").out
     assert (
@@ -137,10 +144,10 @@ def test_estimate_and_plan_advise_fewer_evaluations(monkeypatch, run_command):
 
 
 @pytest.mark.parametrize(("both", "is_noted"), [(24.0, False), (26.0, False), (50.0, True)])
-def test_estimate_notes_parts_that_disagree(both, is_noted, monkeypatch, run_command):
+def test_estimate_notes_parts_that_disagree(both, is_noted, use_speeds, run_command):
     """Steps alone reach 25 images/s: 5:07 for 60 epochs of 128 images."""
     speeds = Speeds({176: (0.04,) * 4}, 1e6, {176: 1e6}, 16, total_images_per_second=both)
-    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
+    use_speeds(speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} {FIXED_SIZE}").out
     assert ("The parts disagree" in out) == is_noted
     if is_noted:
@@ -152,12 +159,12 @@ def test_estimate_notes_parts_that_disagree(both, is_noted, monkeypatch, run_com
     assert ("while it was busy" in " ".join(plan.split())) == is_noted
 
 
-def test_estimate_names_dominant_all_reduce(monkeypatch, run_command):
+def test_estimate_names_dominant_all_reduce(use_speeds, run_command):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
     speeds = Speeds(
         {88: (0.01,) * 4}, 20.0, images_per_device=16, devices=2, all_reduce_seconds=0.3
     )
-    monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: speeds)
+    use_speeds(speeds)
     out = run_command(f"resnet-recipes estimate {ARGUMENTS} gpus=2").out
     assert "the all-reduce is the bottleneck" in out
     assert "precision.compress_gradients=true" in out

@@ -28,11 +28,17 @@ from resnet_recipes.inference.export import (
     _load_images,
     export_and_check,
 )
+from resnet_recipes.inference.trained_network import TrainedNetwork
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen_recipe import freeze, read
 
 pytestmark = pytest.mark.usefixtures("folder_with_weights")
+
+
+@pytest.fixture
+def trained(folder_with_weights: Path) -> TrainedNetwork:
+    return open_trained_network(["mine"], USAGE).to_device()
 
 
 def test_export_is_compared_and_has_a_card(folder_with_weights, tmp_path, run_command):
@@ -81,9 +87,8 @@ def test_export_records_settings_and_drops_their_old_accuracy(run_command, folde
     assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
-def test_export_compares_images_of_all_classes(monkeypatch):
+def test_export_compares_images_of_all_classes(trained, monkeypatch):
     """Ten classes have three images each; ranges of int8 activations come from these images."""
-    trained = open_trained_network(["mine"], USAGE).to_device()
     everything, _ = _load_images(trained, False)
     monkeypatch.setattr("resnet_recipes.inference.export.COMPARED_IMAGES", 10)
     chosen, text = _load_images(trained, False)
@@ -92,11 +97,11 @@ def test_export_compares_images_of_all_classes(monkeypatch):
     assert [number // 3 for number in numbers] == list(range(10))
 
 
-def test_export_names_a_damaged_image():
+def test_export_names_a_damaged_image(trained):
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
-        _load_decoded_images(open_trained_network(["mine"], USAGE).to_device())
+        _load_decoded_images(trained)
 
 
 def test_documented_programs_read_16_bit_gray_like_predict(folder_with_weights):
@@ -116,10 +121,9 @@ def test_documented_programs_read_16_bit_gray_like_predict(folder_with_weights):
         assert np.array_equal(names["pixels"], expected)
 
 
-def test_export_comparison_reads_16_bit_gray_as_documented():
+def test_export_comparison_reads_16_bit_gray_as_documented(trained):
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
-    trained = open_trained_network(["mine"], USAGE).to_device()
     pictures, _ = _load_decoded_images(trained)
     deep = [picture for picture in pictures if picture[1].shape == (40, 50, 3)]
     assert deep
@@ -137,9 +141,8 @@ def test_export_compares_generated_images_smooth_like_photographs():
     assert max(steps) < 20  # random images differ by 85
 
 
-def test_export_reports_progress_by_compared_images(tmp_path):
+def test_export_reports_progress_by_compared_images(trained, tmp_path):
     progress = []
-    trained = open_trained_network(["mine"], USAGE).to_device()
 
     def show(*counts: int) -> None:
         progress.append(counts)
@@ -238,8 +241,7 @@ def test_export_suggests_a_sufficient_loss_limit(monkeypatch, run_command):
     assert lost <= limit < lost + 1
 
 
-def test_export_with_too_much_loss_is_not_written(tmp_path):
-    trained = open_trained_network(["mine"], USAGE).to_device()
+def test_export_with_too_much_loss_is_not_written(trained, tmp_path):
     options = ExportOptions(lose=-1.0)  # any loss is larger
     with pytest.raises(TrainingError, match=r"loses 0\.00 points .*--lose allows -1.*\n.*--lose 0"):
         export_and_check(trained, "safetensors", tmp_path / "out", options, do_nothing)

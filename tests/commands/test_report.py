@@ -41,11 +41,21 @@ def set_minutes(folder: Path, minutes: float, **more: float) -> None:
     (folder / SUMMARY).write_text(json.dumps(summary | times | more))
 
 
+def create_run(name: str, lr: float | None = None, **more: object) -> Path:
+    """Create a run on 5,000 images in ./runs, with a learning rate if any."""
+    config = {} if lr is None else {"optimizer": {"lr": lr}}
+    return create_run_folder(RUNS, name, image_count=5000, config=config, **more)
+
+
+def write_facts(folder: Path, train: int, evaluated: int, digest: str = "") -> None:
+    facts = {"train_examples": train, "eval_examples": evaluated, "eval_digest": digest}
+    (folder / "data.json").write_text(json.dumps(facts))
+
+
 def create_three_runs(**more: float) -> None:
     """Create three runs with lr values like their accuracies; the second is the best."""
     for name, top1, minutes in (("a", 70.0, 10), ("b", 72.0, 20), ("c", 71.0, 30)):
-        config = {"optimizer": {"lr": top1}}
-        folder = create_run_folder(RUNS, name, top1=top1, image_count=5000, config=config)
+        folder = create_run(name, top1, top1=top1)
         (folder / "overrides.txt").write_text(f"batch.global_size=64\nseed={top1:g}\n")
         set_minutes(folder, minutes, **more)
 
@@ -76,9 +86,7 @@ def test_report_pareto_front_contains_optimal_runs(render_page):
 def test_report_pareto_front_ignores_small_differences_in_time(render_page):
     """The second run is more accurate than the first, and takes 9% longer."""
     for name, top1, minutes in (("a", 70.0, 100), ("b", 72.0, 109), ("c", 74.0, 121)):
-        config = {"optimizer": {"lr": top1}}
-        more = {"top1": top1, "config": config, "image_count": 5000}
-        set_minutes(create_run_folder(RUNS, name, **more), minutes, training_pflops=minutes)
+        set_minutes(create_run(name, top1, top1=top1), minutes, training_pflops=minutes)
     page = render_page()
     assert [row["top1_percent"] for row in list_plotted_values(page, "time", "line")[0]] == [72, 74]
 
@@ -87,9 +95,7 @@ def test_report_pareto_front_ignores_small_differences_in_time(render_page):
 def test_report_pareto_front_ignores_noise_at_equal_compute(render_page, pflops, front):
     """The first run takes slightly over half as long as the second."""
     for name, top1, minutes, compute in (("a", 70.0, 101, pflops), ("b", 72.0, 200, 10.0)):
-        config = {"optimizer": {"lr": top1}}
-        folder = create_run_folder(RUNS, name, top1=top1, config=config, image_count=5000)
-        set_minutes(folder, minutes, training_pflops=compute)
+        set_minutes(create_run(name, top1, top1=top1), minutes, training_pflops=compute)
     points = list_plotted_values(render_page(), "time", "line")[0]
     assert [row["top1_percent"] for row in points] == front
 
@@ -250,8 +256,7 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
         set_minutes(
             create_run_folder(RUNS, f"s{share}", image_count=images, top1=top1, config=settings), 5
         )
-        facts = {"train_examples": images, "eval_examples": 400, "eval_digest": "same"}
-        (RUNS / f"s{share}" / "data.json").write_text(json.dumps(facts))
+        write_facts(RUNS / f"s{share}", images, 400, "same")
     text = render_page()
     assert "Data: 1,000 training images, 400 validation images." in text
     assert "Accuracies on different images" not in text
@@ -262,8 +267,7 @@ def test_report_groups_fractions_and_folds_of_data_set(render_page):
     for part in (1, 2):
         settings = {"data": {"root": "/data/cats", "fold": f"{part}/2"}}
         set_minutes(create_run_folder(RUNS, f"fold{part}", config=settings, top1=70 + part), 5)
-        facts = {"train_examples": 99 + part, "eval_examples": 101, "eval_digest": f"{part}"}
-        (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
+        write_facts(RUNS / f"fold{part}", 99 + part, 101, f"{part}")
     text = render_page()
     assert "<h2>2 datasets" in text
     assert re.findall(r"Best finished run: s1.0 \(([\w .]+)\),", text) == ["data.share 1.0"]
@@ -286,8 +290,7 @@ def test_report_groups_best_runs_and_plots_by_dataset(render_page):
 
 def test_report_uses_the_faster_of_equally_accurate_runs(render_page):
     for name, minutes in (("early", 9), ("late", 3)):
-        config = {"optimizer": {"lr": minutes}}
-        set_minutes(create_run_folder(RUNS, name, image_count=5000, config=config), minutes)
+        set_minutes(create_run(name, minutes), minutes)
     text = render_page()
     assert "Best finished run: late (lr 3), 70.00%" in text
     assert ">Equally accurate: early (lr 9).<" in text
@@ -296,30 +299,26 @@ def test_report_uses_the_faster_of_equally_accurate_runs(render_page):
 
 
 def test_report_of_one_run_has_no_plot(render_page):
-    folder = create_run_folder(RUNS, "mine", image_count=5000)
+    folder = create_run("mine")
     text = render_page(folder)
     assert "70.00% top-1" in text
     assert "Settings: recipe=mild  seed=1" in text
     assert f"Next: resnet-recipes predict {folder} IMAGES" in text
     assert "<h1>Run mine</h1>" in text
     assert "time" not in read_plots(text)
-    stopped = create_run_folder(RUNS, "stopped", image_count=5000, state="stopped")
+    stopped = create_run("stopped", state="stopped")
     text = render_page(stopped)
     assert f"Next: resnet-train --resume {stopped} (stopped at epoch 4.00 of 4)" in text
 
 
 def test_report_advises_resuming_runs_and_judges_best_two(render_page):
     for name, top1, lr in (("a", 90.0, 1), ("b", 80.0, 2)):
-        folder = create_run_folder(
-            RUNS, name, image_count=5000, top1=top1, config={"optimizer": {"lr": lr}}
-        )
-        facts = {"train_examples": 5000, "eval_examples": 100}
-        (folder / "data.json").write_text(json.dumps(facts))
+        folder = create_run(name, lr, top1=top1)
+        write_facts(folder, 5000, 100)
         flags = "".join(str(int(i < top1)) for i in range(100))
         (folder / "hits.json").write_text(json.dumps({"digest": "same", "flags": flags}))
     for i in range(6):
-        create_run_folder(RUNS, f"s{i}", state="stopped", image_count=5000, epochs=8)
-        (RUNS / f"s{i}" / "data.json").write_text(json.dumps(facts))
+        write_facts(create_run(f"s{i}", state="stopped", epochs=8), 5000, 100)
     text = render_page()
     best, second = "a (lr 1, 4 epochs)", "b (lr 2, 4 epochs)"
     assert f"Best finished run: {best}, 90.00% top-1 (1 run, 95% interval 82.6 to 94.5%)" in text
@@ -334,21 +333,19 @@ def test_report_advises_resuming_runs_and_judges_best_two(render_page):
 def test_report_joins_runs_on_the_same_images(render_page):
     for root in ("/data/pets", "/copy/animals"):
         folder = create_run_folder(RUNS, Path(root).name, config={"data": {"root": root}})
-        facts = {"train_examples": 90, "eval_examples": 9, "eval_digest": "same"}
-        (folder / "data.json").write_text(json.dumps(facts))
+        write_facts(folder, 90, 9, "same")
     assert "<h2>2 datasets" not in render_page()
 
 
 def test_report_predicts_with_the_best_settings(render_page):
     """The most accurate run does not have the best settings."""
     for name, lr, top1 in (("a", 1, 71.0), ("b", 1, 72.0), ("c", 2, 60.0), ("d", 2, 73.0)):
-        config = {"optimizer": {"lr": lr}}
-        create_run_folder(RUNS, name, top1=top1, config=config, image_count=5000)
+        create_run(name, lr, top1=top1)
     text = render_page()
     lead = "Best settings by mean top-1 over seeds: "
     assert f"{lead}lr 1, 71.50% top-1 (mean of 2 runs)" in text
     assert "Next: resnet-recipes predict runs/b IMAGES" in text
-    create_run_folder(RUNS, "e", top1=72.5, config={"optimizer": {"lr": 3}}, image_count=5000)
+    create_run("e", 3, top1=72.5)
     text = render_page()
     assert f"{lead}e (lr 3), 72.50% top-1" in text, "there is one run, and the best run is d"
     assert "Next: resnet-recipes predict runs/e IMAGES" in text
@@ -356,15 +353,12 @@ def test_report_predicts_with_the_best_settings(render_page):
 
 def test_report_caption_states_rule_of_pareto_front(render_page):
     for name, lr, minutes in (("a", 1, 10), ("b", 1, 10), ("c", 2, 30)):
-        config = {"optimizer": {"lr": lr}}
-        folder = create_run_folder(RUNS, name, top1=70 + lr, config=config, image_count=5000)
-        set_minutes(folder, minutes)
-    rule = "over 10% longer, and with equal PFLOPs at least twice as long."
-    assert rule in render_page()
+        set_minutes(create_run(name, lr, top1=70 + lr), minutes)
+    assert "over 10% longer, and with equal PFLOPs at least twice as long." in render_page()
 
 
 def test_report_names_damaged_run_and_shows_others(render_page):
-    create_run_folder(RUNS, "whole", image_count=5000)
+    create_run("whole")
     (create_run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
     text = render_page()
     assert "<li>damaged: " in text
