@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.shared.checks import get_error
-from tests.shared.tables import parse_rows
+from tests.shared.tables import parse_rows, parse_values
 
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 
@@ -79,13 +79,13 @@ def fail_second_call(function):
 
 @pytest.mark.parametrize(
     ("module", "arguments", "what", "last"),
-    [
-        ("kernels", (), "measure_seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
-        ("convolutions", ("searched",), "measure_seconds", "256->512 at 2, input's gradient"),
-        ("steps", ("ours, no methods",), "make_loop", "40 px, 4: ours, no methods"),
-        ("from_files", (), "make_run", "32 px: training from files"),
-        ("peak_speeds", (), "find_gpu", "matrix product 256"),
-    ],
+    parse_values("""
+kernels | [] | measure_seconds | 'max pool, stride 2, 64 channels, 8 px: torch'
+convolutions | [searched] | measure_seconds | 256->512 at 2, input's gradient
+steps | ['ours, no methods'] | make_loop | '40 px, 4: ours, no methods'
+from_files | [] | make_run | '32 px: training from files'
+peak_speeds | [] | find_gpu | matrix product 256
+"""),
 )
 def test_failed_case_keeps_rows_of_other_cases(module, arguments, what, last, session, monkeypatch):
     part = importlib.import_module(module)

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.shared.sources import ROOT, assert_none, parse_sources
+from tests.shared.tables import parse_rows
 
 PLACES = (
     *("tools/*.sh", "tools/**/*.py", "benchmarks/**/*.py", "hydra_plugins/**/*.py"),
@@ -90,17 +91,17 @@ def test_every_name_of_every_all_exists():
 
 @pytest.mark.parametrize(
     ("text", "stale"),
-    [
-        ("python -c 'from resnet_recipes.data.native import described'", "described"),
-        ("from resnet_recipes.data import (\n    demo,\n    demos,\n)", "demos"),
-        ("from resnet_recipes.data import demo as d; d.wrote('a')", "d.wrote"),
-        ("import resnet_recipes as rr\nrr.optims.LAMB()", "rr.optims"),
-        ("import resnet_recipes.estimates", "import resnet_recipes.estimates"),
-        ("from resnet_recipes.estimates.roofline import Gpu", "Gpu"),
-    ],
+    parse_rows("""
+python -c 'from resnet_recipes.data.native import described' | described
+from resnet_recipes.data import (\\n    demo,\\n    demos,\\n) | demos
+from resnet_recipes.data import demo as d; d.wrote('a') | d.wrote
+import resnet_recipes as rr\\nrr.optims.LAMB() | rr.optims
+import resnet_recipes.estimates | import resnet_recipes.estimates
+from resnet_recipes.estimates.roofline import Gpu | Gpu
+"""),
 )
 def test_import_search_finds_stale_imports(text, stale):
-    assert [line.endswith(stale) for line in find_stale(text)] == [True]
+    assert [line.endswith(stale) for line in find_stale(text.replace("\\n", "\n"))] == [True]
 
 
 def test_import_search_accepts_modules_that_a_page_creates():

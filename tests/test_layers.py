@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.shared.sources import ROOT, assert_none, list_nodes, parse_sources
+from tests.shared.tables import parse_values
 
 PACKAGE = "resnet_recipes"
 
@@ -343,14 +344,14 @@ FORBIDDEN = (
 
 @pytest.mark.parametrize(
     ("argument", "is_allowed"),
-    [
-        ("'torch'", True),
-        ("f'resnet_recipes.jobs.{name}'", True),
-        ("name", False),
-        ("f'{package}.jobs'", False),
-        ("f'resnet_recipes_{name}'", False),
-        ("f'resnet_recipes.{table[name]}'", False),
-    ],
+    parse_values("""
+"'torch'" | true
+"f'resnet_recipes.jobs.{name}'" | true
+name | false
+"f'{package}.jobs'" | false
+"f'resnet_recipes_{name}'" | false
+"f'resnet_recipes.{table[name]}'" | false
+"""),
 )
 def test_imports_by_name_stay_inside_the_package(argument, is_allowed):
     call = f"import_module({argument})"

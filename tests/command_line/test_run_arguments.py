@@ -141,13 +141,13 @@ def test_list_records_accepts_runs_and_folders(runs):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("watch last --once", "alpha: finished"),
-        ("compare beta last", "A  runs/beta   recipe=mild\nB  runs/alpha  recipe=mild"),
-        ("diff beta last", "\nseed     2  1\n"),
-        ("diff mild last", "\nepochs                                        36       4\n"),
-        ("runs last", "\nalpha"),
-    ],
+    parse_values("""
+watch last --once | 'alpha: finished'
+compare beta last | "A  runs/beta   recipe=mild\\nB  runs/alpha  recipe=mild"
+diff beta last | "\\nseed     2  1\\n"
+diff mild last | "\\nepochs                                        36       4\\n"
+runs last | "\\nalpha"
+"""),
 )
 def test_commands_accept_run_names(runs, run_command, arguments, message):
     for seed, name in enumerate(("alpha", "beta"), 1):

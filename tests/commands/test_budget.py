@@ -11,6 +11,7 @@ from resnet_recipes.jobs.machine import run_time
 from resnet_recipes.planning.estimate import MAX_DRIFT, Speeds
 from resnet_recipes.recipe.frozen_recipe import read
 from tests.shared.plans import TINY
+from tests.shared.tables import parse_values
 
 ARGUMENTS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
 
@@ -78,13 +79,13 @@ def slow_evaluations(monkeypatch):
 
 @pytest.mark.parametrize(
     ("budget", "arguments", "interval"),
-    [
-        ("2m", "", "1dur"),
-        ("21s", "", "1dur"),
-        ("2m", "evaluation.interval=4ep", "4ep"),
-        ("2m", "stop_at_top1=90", "1ep"),
-        ("2m", "checkpoint.best=top1", "1ep"),
-    ],
+    parse_values("""
+2m | '' | 1dur
+21s | '' | 1dur
+2m | evaluation.interval=4ep | 4ep
+2m | stop_at_top1=90 | 1ep
+2m | checkpoint.best=top1 | 1ep
+"""),
 )
 def test_budget_with_slow_evaluations_evaluates_once_by_default(
     slow_evaluations, run_command, run_folders, budget, arguments, interval

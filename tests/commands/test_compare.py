@@ -10,6 +10,7 @@ import pytest
 from resnet_recipes.run_folder.correct_images import CorrectImages
 from tests.shared.fixtures import Streams
 from tests.shared.run_folders import create_run_folder
+from tests.shared.tables import parse_values
 
 
 @pytest.fixture
@@ -152,12 +153,12 @@ def test_compare_judges_only_runs_with_image_results(judge, compare):
 
 @pytest.mark.parametrize(
     ("counts", "advice"),
-    [
-        ((40, 24, 24, 21, 21), "About 160 images would settle"),
-        ((400, 300, 260, 250, 250), "About 11 seeds of each would settle"),
-        ((40, 21, 28, 20, 22), "Only more images together with more seeds would settle"),
-        ((40, 21, 21, 21, 21), "equally accurate."),
-    ],
+    parse_values("""
+[40, 24, 24, 21, 21] | About 160 images would settle
+[400, 300, 260, 250, 250] | About 11 seeds of each would settle
+[40, 21, 28, 20, 22] | Only more images together with more seeds would settle
+[40, 21, 21, 21, 21] | equally accurate.
+"""),
 )
 def test_compare_advises_how_to_settle_a_difference(judge, counts, advice):
     message = judge(*counts)

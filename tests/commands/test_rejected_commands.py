@@ -208,24 +208,21 @@ def test_rejected_command_prints_reason_and_writes_nothing(row, request, tmp_pat
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [
-        ("defaults: [mild]\noptimizer:\n  lrr: 1.7", "recipes/mine.yaml:3: unknown setting"),
-        ("defaults: [mildd]", "recipes/mine.yaml:1: unknown recipe mildd; did you mean mild?"),
-        ("defaults: [../../etc/passwd]", "recipes/mine.yaml:1: defaults=[../../etc/passwd] must"),
-        ("defaults: [_self_, mild]", "recipes/mine.yaml:1: defaults=[_self_, mild]: _self_ must"),
-        ("defaults: [mine]", "recipes/mine.yaml:1: defaults lead in a circle"),
-        ("name: [mine", "recipes/mine.yaml:1 is not YAML"),
-        ("name: &a mine", "recipes/mine.yaml:1: &a: anchors and aliases are not used"),
-        ("# @package _global_\nname: mine", "recipes/mine.yaml:1: # @package _global_ is an"),
-        ("optimizer: 5", "recipes/mine.yaml:1: optimizer=5: optimizer is a section"),
-        (
-            "about: !!python/object/apply:os.system ['touch pwned']",
-            "os.system: tags are not used in recipes",
-        ),
-    ],
+    parse_rows("""
+defaults: [mild]\\noptimizer:\\n  lrr: 1.7 | recipes/mine.yaml:3: unknown setting
+defaults: [mildd] | recipes/mine.yaml:1: unknown recipe mildd; did you mean mild?
+defaults: [../../etc/passwd] | recipes/mine.yaml:1: defaults=[../../etc/passwd] must
+defaults: [_self_, mild] | recipes/mine.yaml:1: defaults=[_self_, mild]: _self_ must
+defaults: [mine] | recipes/mine.yaml:1: defaults lead in a circle
+name: [mine | recipes/mine.yaml:1 is not YAML
+name: &a mine | recipes/mine.yaml:1: &a: anchors and aliases are not used
+# @package _global_\\nname: mine | recipes/mine.yaml:1: # @package _global_ is an
+optimizer: 5 | recipes/mine.yaml:1: optimizer=5: optimizer is a section
+about: !!python/object/apply:os.system ['touch pwned'] | os.system: tags are not used in recipes
+"""),
 )
 def test_rejected_recipe_file_is_reported_with_line(text, place, recipes, run_command):
-    (recipes / "mine.yaml").write_text(text)
+    (recipes / "mine.yaml").write_text(text.replace("\\n", "\n"))
     message = run_command("resnet-train recipe=mine data=/data", 2).err
     assert place in message
     assert [*Path().iterdir()] == [recipes]

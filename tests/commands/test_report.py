@@ -13,6 +13,7 @@ import pytest
 from resnet_recipes.report.page.charts import label_lines
 from tests.shared.fixtures import Streams
 from tests.shared.run_folders import create_run_folder
+from tests.shared.tables import parse_values
 
 RUNS = Path("runs")
 SUMMARY = "summary.json"
@@ -118,12 +119,12 @@ def test_report_prints_costs_in_one_format(render_page):
 
 @pytest.mark.parametrize(
     ("accuracies", "epochs", "has_lines", "has_front"),
-    [
-        ((72.0, 70.0), (2, 4), True, False),
-        ((70.0, 72.0), (2, 4), True, True),
-        ((70.0, 72.0), (2, 2), False, True),
-        ((72.0, 70.0), (2, 2), False, False),
-    ],
+    parse_values("""
+[72.0, 70.0] | [2, 4] | true | false
+[70.0, 72.0] | [2, 4] | true | true
+[70.0, 72.0] | [2, 2] | false | true
+[72.0, 70.0] | [2, 2] | false | false
+"""),
 )
 def test_caption_names_only_the_drawn_lines(render_page, accuracies, epochs, has_lines, has_front):
     for minutes, (top1, count) in enumerate(zip(accuracies, epochs, strict=True), 1):

@@ -23,7 +23,7 @@ from tests.shared.fixtures import Streams
 from tests.shared.images import create_random_images
 from tests.shared.plans import TINY
 from tests.shared.run_folders import create_run_folder
-from tests.shared.tables import parse_rows
+from tests.shared.tables import parse_rows, parse_values
 
 START_COMMAND = f"resnet-train mild {TINY}"
 PHOTOS_COMMAND = f"{START_COMMAND} bs=8 batch.bn_size=8 data.backend=torchvision"
@@ -162,7 +162,12 @@ def test_rejected_resume_leaves_run_resumable(
 
 @pytest.mark.parametrize(
     ("saved", "exit_code", "code"),
-    [((2, 3), None, 3), ((2,), 75, 3), ((2, 2), 1, 75), ((), 75, 75)],
+    parse_values("""
+[2, 3] | null | 3
+[2] | 75 | 3
+[2, 2] | 1 | 75
+[] | 75 | 75
+"""),
 )
 def test_resume_rejects_run_without_its_checkpoints(
     started_runs, run_command, saved, exit_code, code

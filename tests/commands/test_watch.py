@@ -9,6 +9,7 @@ from rich.console import Console
 
 from resnet_recipes.commands import watch
 from tests.shared.run_folders import create_run_folder
+from tests.shared.tables import parse_values
 
 
 def test_watch_shows_progress_with_the_time_left(tmp_path, run_command):
@@ -57,17 +58,18 @@ def test_stop_alone_suggests_the_last_run(run_command):
 
 @pytest.mark.parametrize(
     ("losses", "width", "curve"),
-    [
-        ([8.0, 4.5, 1.0], 60, "loss 8 to 1   \u2588\u2585\u2581"),
-        ([8.0, 8.0, 5.0, 4.0, 0.0, 2.0], 17, "loss 8 to 0   \u2588\u2585\u2582"),  # means of two
-        ([2.0, 2.0, None, 2.0], 60, "loss 2 to 2   \u2581\u2581\u2581"),
-        ([8.0, 1.0], 5, "loss 8 to 1   \u2585"),
-        ([8.0], 60, ""),
-    ],
+    parse_values("""
+[8.0, 4.5, 1.0] | 60 | 8 to 1   \u2588\u2585\u2581
+[8.0, 8.0, 5.0, 4.0, 0.0, 2.0] | 17 | 8 to 0   \u2588\u2585\u2582
+[2.0, 2.0, null, 2.0] | 60 | 2 to 2   \u2581\u2581\u2581
+[8.0, 1.0] | 5 | 8 to 1   \u2585
+[8.0] | 60 |
+"""),
 )
 def test_watch_draws_the_losses_on_one_line(losses, width, curve):
+    """A narrow terminal gets means of two losses."""
     records = [{"kind": "step", "loss": loss} for loss in losses]
-    assert watch.draw_curve(records, width) == curve
+    assert watch.draw_curve(records, width) == (f"loss {curve}" if curve else "")
 
 
 def test_watch_escapes_control_characters_in_names(tmp_path):

@@ -88,7 +88,11 @@ def test_estimated_phase_follows_and_names_its_bottleneck(changes, limits, secon
 
 @pytest.mark.parametrize(
     ("laps", "expected"),
-    [([1, 2, 3, 4, 5], [2, 3, 4]), ([1, 3], [1.5, 2, 2.5]), ([2], [2, 2, 2])],
+    parse_values("""
+[1, 2, 3, 4, 5] | [2, 3, 4]
+[1, 3] | [1.5, 2, 2.5]
+[2] | [2, 2, 2]
+"""),
 )
 def test_estimate_bounds_are_quartiles_of_measured_steps(laps, expected):
     result = estimate(make_sized_plan(88, images=60), Speeds({88: laps}))
@@ -96,7 +100,13 @@ def test_estimate_bounds_are_quartiles_of_measured_steps(laps, expected):
     assert [low, result.total_minutes, high] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("laps", "slowest"), [([1, 1, 1, 1, 1], 1.62), ([1, 1, 1, 2, 2], 2.5)])
+@pytest.mark.parametrize(
+    ("laps", "slowest"),
+    parse_values("""
+[1, 1, 1, 1, 1] | 1.62
+[1, 1, 1, 2, 2] | 2.5
+"""),
+)
 def test_estimate_upper_bound_covers_slow_steps_and_drift(laps, slowest):
     """Expected: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start_seconds=30.0)

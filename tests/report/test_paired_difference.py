@@ -11,6 +11,7 @@ from resnet_recipes.report.paired_difference import (
     describe_pair,
 )
 from resnet_recipes.run_folder.correct_images import CorrectImages
+from tests.shared.tables import parse_values
 
 
 def test_accuracy_interval_solves_the_score_equation():
@@ -74,7 +75,12 @@ def test_paired_interval_of_seeds_is_wider():
 
 @pytest.mark.parametrize(
     ("freedom", "quantile", "excess"),
-    [(1, 12.706, 0.40), (2, 4.303, 0.05), (3, 3.182, 0.02), (10, 2.228, 0.01)],
+    parse_values("""
+1 | 12.706 | 0.40
+2 | 4.303 | 0.05
+3 | 3.182 | 0.02
+10 | 2.228 | 0.01
+"""),
 )
 def test_paired_quantile_matches_student_t(freedom, quantile, excess):
     difference = PairedDifference(10**6, 1.0, image_variance=0, seed_variance=1.0, freedom=freedom)

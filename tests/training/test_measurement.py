@@ -17,6 +17,7 @@ from resnet_recipes.training import distributed, loop, measurement
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from tests.shared.plans import plan_recipe
+from tests.shared.tables import parse_values
 from tests.shared.tiny_networks import build_shallow_resnet18
 
 ALONE = Rank(0, 1, torch.device("cpu"))
@@ -97,7 +98,12 @@ def test_image_size_takes_a_sixth_of_the_seconds(growing_plan, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 32), ([0.0, 0.8], 16)]
+    ("laps", "size"),
+    parse_values("""
+[0.0, 0.0, 4.0] | 8
+[90.0, 40.0, 0.01] | 32
+[0.0, 0.8] | 16
+"""),
 )
 def test_batch_size_is_chosen_by_warm_step(laps, size, growing_plan, monkeypatch):
     """Expected: 8 images in 0.8 s are 20 images in 2 s."""

@@ -5,28 +5,31 @@ from unittest.mock import Mock
 import pytest
 
 from resnet_recipes.training.run import Notes, Run, RunStatus
-
-CONTINUE, FINISHED, INTERRUPTED = RunStatus.CONTINUE, RunStatus.FINISHED, RunStatus.INTERRUPTED
+from tests.shared.tables import parse_values
 
 
 @pytest.mark.parametrize(
     ("done", "is_asked", "is_pending", "top1", "expected"),
-    [
-        (6, False, False, 74.9, CONTINUE),
-        (6, True, False, 74.9, INTERRUPTED),
-        (6, True, False, 75.0, FINISHED),  # at its target a run is done, even after a stop request
-        (7, True, False, 0.0, FINISHED),  # stop request in the last step: nothing is left to do
-        (7, False, True, 0.0, INTERRUPTED),  # the last evaluation was interrupted
-        (6, False, True, 80.0, INTERRUPTED),  # top1 comes from an earlier evaluation
-    ],
+    parse_values("""
+6 | false | false | 74.9 | CONTINUE
+6 | true | false | 74.9 | INTERRUPTED
+6 | true | false | 75.0 | FINISHED
+7 | true | false | 0.0 | FINISHED
+7 | false | true | 0.0 | INTERRUPTED
+6 | false | true | 80.0 | INTERRUPTED
+"""),
 )
 def test_status_follows_steps_target_and_requests(done, is_asked, is_pending, top1, expected):
+    """A stop request changes nothing at the target of 75% or in the last step.
+
+    A run with a pending evaluation is interrupted; its top1 comes from an earlier evaluation.
+    """
     plan = Mock(**{"recipe.evaluation.stop_at_top1": 75.0})
     parts = dict.fromkeys(Run.__dataclass_fields__, None)
     for derived in ("notes", "compilation"):
         del parts[derived]
     run = Run(**parts | {"plan": plan, "has_pending_evaluation": is_pending, "top1": top1})
-    assert run.get_status(done, 7, is_asked) is expected
+    assert run.get_status(done, 7, is_asked) is RunStatus[expected]
 
 
 def test_notes_reach_the_listener_in_order():
