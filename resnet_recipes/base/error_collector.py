@@ -39,14 +39,15 @@ class ErrorCollector:
                 problems[same] = problem
         return [*problems.values()]
 
-    def raise_if_any(self) -> None:
-        """Raise one error with all problems, if there are any.
+    @property
+    def kind(self) -> type[RecipeError]:
+        """The error with the lowest exit code: a wrong command precedes data that is not ready."""
+        return type(min(self._errors, key=lambda error: error.exit_code))
 
-        Its exit code is the lowest: a wrong command precedes data or a machine that is not ready.
-        """
+    def raise_if_any(self) -> None:
+        """Raise one error of this kind with all problems, if there are any."""
         if self._errors:
-            kind = type(min(self._errors, key=lambda error: error.exit_code))
-            raise kind(self.problems)
+            raise self.kind(self.problems)
 
 
 def collect(read: Callable[[Given], Iterable[Read]], items: Iterable[Given]) -> list[Read]:

@@ -5,20 +5,20 @@ import re
 import shlex
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from resnet_recipes.base.error_collector import ErrorCollector
 from resnet_recipes.base.errors import Command, Hint, Kind, Problem, RecipeError, Statement
 from resnet_recipes.base.names import SHORT_NAMES, find_short_name, list_keys
 from resnet_recipes.base.paths import parse_path
 from resnet_recipes.base.suggestions import RUN_FLAGS
-from resnet_recipes.command_line.output_files import check_output_file, find_ending_problems
+from resnet_recipes.command_line.output_files import check_output_file
 from resnet_recipes.command_line.unknown_flags import (
     WRITTEN,
     add_argument,
-    complete_command,
     explain_flag,
     explain_missing_value,
     explain_settings,
@@ -41,9 +41,6 @@ GPUS_KEYS = ("gpus", "launch.gpus")
 BUDGET_KEYS = ("budget", "launch.budget")
 NAME_KEYS = ("run", "run.name")
 
-#: The start of an argument inside another argument: a flag or a setting.
-_NEXT_ARGUMENT = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT_NAMES)}|[a-z_]+\.[a-z_.]+)=)")
-
 
 @dataclass(frozen=True)
 class Arguments:
@@ -61,10 +58,6 @@ class Arguments:
         """The user's recipe folder, if the command names it."""
         folder = self.flags.get("--recipes")
         return parse_path("--recipes", folder) if folder else None
-
-
-#: A check that returns arguments, completed, or raises RecipeError.
-Check = Callable[[Arguments], Arguments]
 
 
 def list_typed_words() -> list[str]:
@@ -91,48 +84,47 @@ def get_value(arguments: Iterable[str], *keys: str) -> str:
 
 @dataclass
 class _Mistakes:
-    """Wrong flags of a command."""
+    """Flags that the command does not have."""
 
     problems: list[Problem] = field(default_factory=list)
-    values: list[Problem] = field(default_factory=list)  # of known flags
     settings: dict[str, str] = field(default_factory=dict)  # "lr=1": "--lr 1"
     misplaced: dict[str, tuple[str, str]] = field(default_factory=dict)  # "--src A": ("src", "A")
 
     def __bool__(self) -> bool:
-        return bool(self.problems or self.values or self.settings or self.misplaced)
+        return bool(self.problems or self.settings or self.misplaced)
 
 
 def parse_arguments(
     argv: Sequence[str],
     usage: Usage,
-    check: Check = lambda arguments: arguments,
+    check: Callable[[Arguments], Any] = lambda arguments: arguments,
     check_settings: Callable[[Arguments], object] = lambda arguments: None,
-) -> Arguments:
+) -> Any:
     """Separate flags from other arguments and return what `check` returns for them.
 
     `check_settings`, which takes seconds, is called only to list further problems. Raises
     RecipeError with a correction for each mistake, and with the problems of both checks.
     """
     arguments, mistakes = _separate_flags(argv, usage)
-    wrong_flags = {problem.key for problem in mistakes.values}
     errors = ErrorCollector()
-    for flag, name in arguments.flags.items():
+    for flag, value in arguments.flags.items():
         with errors:
-            if usage.placeholders[flag].startswith("FILE") and flag not in wrong_flags:
-                check_output_file(flag, name)
+            _check_flag(flag, value, usage)
+    of_flags = errors.problems
     with errors:
         _check_count(arguments.positional, usage)
-        arguments = check(arguments)
+        result = check(arguments)
+    if not (mistakes or errors.problems):
+        return result
     with errors:
-        if mistakes or errors.problems:
-            check_settings(arguments)
-    if not mistakes:
+        check_settings(arguments)
+    if not mistakes and not of_flags:
         errors.raise_if_any()
-        return arguments
+    wrong_flags = {problem.key for problem in of_flags}
     others = [problem for problem in errors.problems if problem.key not in wrong_flags]
-    others += mistakes.values
-    problems = _explain_mistakes(mistakes, others, arguments, usage)
-    raise RecipeError(sorted(problems, key=lambda problem: _find_position(problem.key, argv)))
+    problems = _explain_mistakes(mistakes, others + of_flags, arguments, usage)
+    kind = RecipeError if mistakes else errors.kind
+    raise kind(sorted(problems, key=lambda problem: _find_position(problem.key, argv)))
 
 
 def _separate_flags(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:
@@ -144,29 +136,25 @@ def _separate_flags(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mist
     while ahead:
         argument = _HYDRA_FLAGS.get(typed := ahead.popleft(), typed)
         name, equals, value = argument.partition("=")
-        if usage.takes_recipe and _NEXT_ARGUMENT.search(argument):
-            clause = "is a single argument; remove the quotes"
-            mistakes.problems.append(Problem(argument, None, clause, argument))
-            ahead.extendleft(reversed(argument.split()))
-        elif meant := find_plain_flag(argument, usage):
+        if meant := find_plain_flag(argument, usage):
             clause = "must be written as a flag"
             mistakes.problems.append(Problem(argument, None, clause, " ".join(meant)))
             flags.setdefault(*meant)
         elif not argument.startswith("-") or argument == "-":
             positional.append(argument)
         elif name not in usage.placeholders:
-            values = [value] if equals else _take_values(ahead)
-            typed = argument if equals else " ".join([name, *values]).strip()
+            value = value if equals else _take_value(ahead)
+            typed = argument if equals else f"{name} {value}".strip()
             if is_argument(to_key(name), usage):
-                mistakes.misplaced[typed] = to_key(name), " ".join(values)
-            elif problem := explain_flag(name, values, usage, argv):
+                mistakes.misplaced[typed] = to_key(name), value
+            elif problem := explain_flag(name, value, usage, argv):
                 mistakes.problems.append(problem._replace(key=typed))
                 # assume the suggested flag, so that it is not also reported as missing
                 flag, *words = shlex.split("".join(problem.fixes[:1])) or [""]
                 if flag in usage.placeholders:
                     flags[flag] = flags.get(flag) or " ".join(words)
             else:
-                positional.append(name_setting(name, values, usage))
+                positional.append(name_setting(name, value, usage))
                 mistakes.settings[positional[-1]] = typed
         elif usage.placeholders[name]:
             is_next = not equals and ahead and not _is_flag(ahead[0])
@@ -175,24 +163,22 @@ def _separate_flags(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mist
             mistakes.problems.append(Problem(argument, None, f"takes no value: {name}"))
         else:
             flags[name] = ""
-    mistakes.values += _find_value_problems(flags, usage)
-    spaced, joined = _join_spaced(positional, usage)
+    spaced, positional = _join_spaced(positional, usage)
     mistakes.problems += spaced
     for key, value in sorted(
         mistakes.misplaced.values(), key=lambda flag: flag[0] not in RUN_FLAGS
     ):
-        add_argument(key, value, usage, joined)
-    return Arguments(flags, joined, " ".join(usage.command)), mistakes
+        add_argument(key, value, usage, positional)
+    return Arguments(flags, positional, " ".join(usage.command)), mistakes
 
 
-def _find_value_problems(flags: Mapping[str, str], usage: Usage) -> Iterator[Problem]:
-    """Yield the problems of flags without a value, and of files with a wrong ending."""
-    for flag, value in flags.items():
-        form = usage.placeholders[flag]
-        if form and not value:
-            yield explain_missing_value(flag, usage)
-        elif form.startswith("FILE"):
-            yield from find_ending_problems(flag, value, form.removeprefix("FILE"))
+def _check_flag(flag: str, value: str, usage: Usage) -> None:
+    """Raise RecipeError if a flag lacks its value, or if its output file cannot be written."""
+    form = usage.placeholders[flag]
+    if form and not value:
+        raise RecipeError([explain_missing_value(flag, usage)])
+    if form.startswith("FILE"):
+        check_output_file(flag, value, form.removeprefix("FILE"))
 
 
 def _explain_mistakes(
@@ -202,14 +188,12 @@ def _explain_mistakes(
     problems = [_add_value_problem(problem, others) for problem in mistakes.problems]
     problems += explain_settings(mistakes.settings, usage, others)
     if mistakes.misplaced:
-        words = [word for word in arguments.positional if word not in mistakes.settings]
-        fix = complete_command(arguments.flags, words, problems, usage)
+        fix: str = Hint(usage.line)
+        if not problems:
+            typed = [word for item in arguments.flags.items() for word in item if word]
+            fix = Command.of(*usage.command, *arguments.positional, *typed)
         key, *more = mistakes.misplaced
         clause = f"{'are not flags' if more else 'is not a flag'} here"
-        values = [value for _, value in mistakes.misplaced.values()]
-        wrong = [problem for problem in problems if problem.value in values]
-        clause += "".join(f", and {problem.about(f'`{problem.value}`')}" for problem in wrong)
-        problems = [problem for problem in problems if problem not in wrong]
         problems.append(Problem(key, None, clause, fix, typed=" ".join(mistakes.misplaced)))
     return problems
 
@@ -253,14 +237,14 @@ def _is_flag(text: str) -> bool:
     return bool(re.match("-[^0-9.]", text))
 
 
-def _take_values(ahead: deque[str]) -> list[str]:
-    """Take the value of an unknown flag, or several numbers, from the next arguments, or [""]."""
+def _take_value(ahead: deque[str]) -> str:
+    """Take the value of an unknown flag, or several numbers, from the next arguments, or ""."""
     if not ahead or _is_flag(ahead[0]) or "=" in ahead[0]:
-        return [""]
-    values = [ahead.popleft()]
-    while ahead and _SIGNED_NUMBER.fullmatch(values[-1]) and _SIGNED_NUMBER.fullmatch(ahead[0]):
-        values.append(ahead.popleft())  # --opt-betas 0.9 0.95
-    return values
+        return ""
+    value = ahead.popleft()
+    while ahead and all(map(_SIGNED_NUMBER.fullmatch, (value.rpartition(",")[2], ahead[0]))):
+        value += f",{ahead.popleft()}"  # --opt-betas 0.9 0.95
+    return value
 
 
 def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:

@@ -3,26 +3,15 @@
 import errno
 import shlex
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from resnet_recipes.base.errors import Command, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Command, NotReadyError, RecipeError
 from resnet_recipes.base.paths import find_free_path, parse_new_path, parse_path
 from resnet_recipes.report.page import GALLERY_HEAD, REPORT_HEAD
 
 #: How the pages of each flag start; a later command replaces them.
 _HEADS = {"--gallery": GALLERY_HEAD, "--out": REPORT_HEAD}
-
-
-def find_ending_problems(flag: str, name: str, ending: str) -> Iterator[Problem]:
-    """Yield the problem of an output file's ending; `check_output_file` checks the rest."""
-    with suppress(RecipeError):
-        path = parse_path(flag, name)
-        if path.suffix != ending and not path.is_relative_to("/dev"):  # /dev/stdout
-            path = path if path.name.strip(".") else path / flag.strip("-")
-            fix = f"{flag} {shlex.quote(str(path.with_suffix(ending)))}"
-            yield Problem(flag, name, f"must end in {ending}", fix)
 
 
 def is_stream(path: Path) -> bool:
@@ -38,14 +27,18 @@ def is_ours(flag: str, path: Path) -> bool:
     return False
 
 
-def check_output_file(flag: str, name: str) -> None:
+def check_output_file(flag: str, name: str, ending: str) -> None:
     """Raise NotReadyError if an output file cannot be created in its folder, before the work.
 
-    Raises RecipeError if it exists and has content, unless it is an earlier page.
+    Raises RecipeError if its ending is wrong, or if it has content and is not an earlier page.
     """
     path = parse_path(flag, name)
+    if path.suffix != ending and not path.is_relative_to("/dev"):  # /dev/stdout
+        path = path if path.name.strip(".") else path / flag.strip("-")
+        fix: str = f"{flag} {shlex.quote(str(path.with_suffix(ending)))}"
+        raise RecipeError.of(flag, name, f"must end in {ending}", fix)
     if not path.parent.is_dir():
-        fix: str = Command.of("mkdir", "-p", str(path.parent))
+        fix = Command.of("mkdir", "-p", str(path.parent))
         raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
     if path.is_dir():
         fix = f"{flag} {shlex.quote(str(find_free_path(path)))}"

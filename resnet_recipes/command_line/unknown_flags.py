@@ -59,14 +59,11 @@ def explain_missing_value(flag: str, usage: Usage) -> Problem:
     return Problem(flag, None, "needs a value", hint)
 
 
-def explain_flag(
-    flag: str, values: Sequence[str], usage: Usage, argv: Sequence[str]
-) -> Problem | None:
+def explain_flag(flag: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem | None:
     """Return a problem with a suggestion, unless the unknown flag may be a setting.
 
     The command then checks this setting with the others.
     """
-    value = " ".join(values)
     typed = f"{flag} {value}".strip()
     if usage.takes_recipe and to_key(flag) in TRAIN_FLAGS and "--dry-run" not in usage.placeholders:
         return Problem(typed, None, "is a flag of resnet-train", kind=Kind.UNUSED)
@@ -78,7 +75,7 @@ def explain_flag(
     unknown = Problem(typed, None, "unknown flag", fix, kind=Kind.UNKNOWN)
     if fix or not (usage.settings or may_be_setting):
         return unknown._replace(valid=() if fix else (*usage.placeholders, "--help"))
-    return _explain_foreign(unknown, to_key(flag), ",".join(values), usage)
+    return _explain_foreign(unknown, to_key(flag), value, usage)
 
 
 def _translate_job_flag(flag: str, value: str, usage: Usage, argv: Sequence[str]) -> Fix:
@@ -146,14 +143,13 @@ def _explain_foreign(unknown: Problem, key: str, value: str, usage: Usage) -> Pr
     return translation and apply_translation(unknown, translation)
 
 
-def name_setting(flag: str, values: Sequence[str], usage: Usage) -> str:
+def name_setting(flag: str, value: str, usage: Usage) -> str:
     """Return the setting that an unknown flag means."""
     key = to_key(flag)
     text = TRANSLATIONS[key].text if key in TRANSLATIONS else ""
     form = r"[\w.]+={}" if usage.takes_recipe else "data={}"
     # weights keep their flag: a resumed run has its own, and a missing file would count twice
     is_setting = re.fullmatch(form, text) and not text.startswith("model.weights")
-    value = ",".join(values)
     return text.format(value) if is_setting else f"{key}={value}"
 
 
@@ -227,7 +223,7 @@ def is_argument(key: str, usage: Usage) -> bool:
     """Return whether a foreign flag means an argument: RUN, its images, SRC or DST."""
     is_target = key in FLAGS and "--out" in FLAGS[key].words
     if "DST" in usage.line:
-        return is_target or key in IMAGE_FLAGS or name_setting(key, [], usage) == "data="
+        return is_target or key in IMAGE_FLAGS or name_setting(key, "", usage) == "data="
     names = RUN_FLAGS if usage.opens_network else ARGUMENT_FLAGS
     takes_run = usage.opens_network or ("RUN" in usage.line and not usage.settings)
     return (takes_run and key in names) or (usage.takes_images and key in IMAGE_FLAGS)
@@ -244,25 +240,3 @@ def add_argument(key: str, value: str, usage: Usage, words: list[str]) -> None:
         words[:] = [*(words or ["last"]), value]
     elif value:
         words.insert(len(words) if key in FLAGS else 0, value)
-
-
-def complete_command(
-    flags: Mapping[str, str], words: list[str], problems: Sequence[Problem], usage: Usage
-) -> Fix:
-    """Return the command with the corrections of its problems; its form if one is unknown."""
-    flags = dict(flags)
-    for problem in problems:
-        fix = next(iter(problem.fixes), "")
-        parts = [fix] if isinstance(fix, Change | Value) else shlex.split(fix)
-        if parts[: len(usage.command)] == usage.command:
-            return fix
-        if len(parts) == 2 and parts[0] in usage.placeholders:
-            flags[parts[0]] = parts[1]
-        elif isinstance(fix, Value):
-            words = [fix if word == str(problem.value) else word for word in words]
-        elif problem.kind is not Kind.UNKNOWN:
-            return Hint(usage.line)
-        elif len(parts) == 1 and "=" in parts[0]:
-            words = [*words, *parts]
-    typed = [word for item in flags.items() for word in item if word]
-    return Command.of(*usage.command, *words, *typed)

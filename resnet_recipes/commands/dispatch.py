@@ -7,7 +7,7 @@ from typing import Any
 
 from resnet_recipes import __version__
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Command, ExitCode, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Command, ExitCode, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import make_missing_data_problem
 from resnet_recipes.base.suggestions import make_unknown_problem
 from resnet_recipes.command_line.arguments import Arguments, parse_arguments
@@ -29,7 +29,7 @@ from resnet_recipes.command_line.run_arguments import (
 )
 from resnet_recipes.command_line.usage import format_row
 from resnet_recipes.commands import COMMANDS, get_usage, import_command
-from resnet_recipes.commands.foreign_command import move_run_first, reject_foreign_command
+from resnet_recipes.commands.foreign_command import reject_foreign_command
 from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.recipe.library import Library, read
 
@@ -106,11 +106,6 @@ def run(argv: Sequence[str]) -> int:
         known = (*COMMANDS, "train", "--help", "--version")
         raise RecipeError([make_unknown_problem("command", name, known)])
     usage = get_usage(name)
-    if words := move_run_first(usage, rest):
-        clause = "is not a setting here; the run comes first"
-        problems = _list_problems(name, words)
-        advice = Hint(usage.line) if problems else Command.of("resnet-recipes", name, *words)
-        raise RecipeError([Problem(rest[0], None, clause, advice), *problems])
     if {"--help", "-h"} & set(rest):
         print(usage.format_page(get_page_width()), end="")
         return ExitCode.DONE
@@ -125,26 +120,27 @@ def _parse_and_check(name: str, argv: Sequence[str]) -> tuple[Arguments, tuple[A
 
     Raises RecipeError with every problem that is found.
     """
-    usage = get_usage(name)
-    checked = ()
-
-    def check(arguments: Arguments) -> Arguments:
-        nonlocal checked
-        if usage.takes_recipe:
-            arguments = name_recipe(arguments)
-        errors = ErrorCollector()
-        if name == "train":
-            with errors:
-                RecipeError.raise_if_any(_find_flag_problems(arguments))
-        module = import_command(_choose_module(arguments) if name == "train" else name)
-        with errors:
-            if hasattr(module, "check"):
-                checked = module.check(arguments) or ()
-        errors.raise_if_any()
-        return arguments
-
-    arguments = parse_arguments(argv, usage, check, partial(_check_other_settings, name, argv))
+    check_settings = partial(_check_other_settings, name, argv)
+    parsed = parse_arguments(argv, get_usage(name), partial(_check, name), check_settings)
+    arguments, checked = parsed
     return resolve_weights(replace_extend(arguments)), checked
+
+
+def _check(name: str, arguments: Arguments) -> tuple[Arguments, tuple[Any, ...]]:
+    """Return the arguments with a marked recipe, and what the command's check() returns."""
+    if get_usage(name).takes_recipe:
+        arguments = name_recipe(arguments)
+    errors = ErrorCollector()
+    if name == "train":
+        with errors:
+            RecipeError.raise_if_any(_find_flag_problems(arguments))
+    module = import_command(_choose_module(arguments) if name == "train" else name)
+    checked = None
+    with errors:
+        if hasattr(module, "check"):
+            checked = module.check(arguments)
+    errors.raise_if_any()
+    return arguments, checked or ()
 
 
 def _find_flag_problems(arguments: Arguments) -> Iterator[Problem]:

@@ -6,19 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import Command, Hint, Kind, Problem, RecipeError
-from resnet_recipes.base.paths import find_free_path
 from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
-    IMAGE_FLAGS,
-    RUN_FLAGS,
     Translation,
     find_misspelled,
 )
-from resnet_recipes.command_line.arguments import drop_arguments, get_value
 from resnet_recipes.command_line.run_arguments import is_setting
-from resnet_recipes.command_line.usage import Usage
 from resnet_recipes.commands import COMMANDS, get_usage
-from resnet_recipes.jobs.lookup import LAST
 
 
 class _CommandTranslation(NamedTuple):
@@ -73,7 +67,6 @@ def _translate_command(text: str, rest: list[str]) -> _CommandTranslation:
     """Translate the words typed after the command, by a row of the table."""
     first, _, alone = text.partition(" | ")
     usage = get_usage(first.split()[0])
-    rest = move_run_first(usage, rest) or rest
     names = [
         argument
         for before, argument in pairwise(["", *rest])
@@ -97,20 +90,3 @@ def _translate_command(text: str, rest: list[str]) -> _CommandTranslation:
 def _list_words(command: str) -> list[str]:
     """Return the first words of one of our commands."""
     return ["resnet-train"] if command == "train" else ["resnet-recipes", command]
-
-
-def move_run_first(usage: Usage, argv: Sequence[str]) -> list[str]:
-    """Return the arguments of `model=first source=images`, as in Ultralytics, in our form.
-
-    Empty if the command takes no run, or if the first argument is a run.
-    """
-    keys = (*RUN_FLAGS, *IMAGE_FLAGS, "format")
-    if not get_value(argv[:1], *keys) or not usage.opens_network:
-        return []
-    words = [get_value(argv, *RUN_FLAGS) or LAST]
-    if usage.takes_images and (images := get_value(argv, *IMAGE_FLAGS)):
-        words.append(images)
-    words += drop_arguments(argv, *keys)
-    if "--to" in usage.placeholders and (to := get_value(argv, "format")):
-        words += ["--to", to, "--out", str(find_free_path(Path("exported")))]
-    return words

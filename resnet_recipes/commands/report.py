@@ -51,7 +51,7 @@ def check(arguments: Arguments) -> tuple[list[RunRecord], float | None]:
     with errors:
         price = read_price(flags.get("--price"))
     with errors:
-        check_output_file("--out", flags.get("--out", _PAGE))
+        check_output_file("--out", flags.get("--out", _PAGE), ".html")
     with errors:
         if folder := flags.get("--png"):
             path = parse_path("--png", folder)

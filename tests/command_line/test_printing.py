@@ -89,7 +89,7 @@ def test_open_output_deletes_leftover_of_killed_command(tmp_path):
 
 def test_open_output_writes_to_an_open_pipe(tmp_path):
     reader, writer = os.pipe()
-    check_output_file("--csv", f"/dev/fd/{writer}")
+    check_output_file("--csv", f"/dev/fd/{writer}", ".csv")
     with open_output("--csv", f"/dev/fd/{writer}") as file:
         file.write(b"row")
     assert os.read(reader, 9) == b"row"

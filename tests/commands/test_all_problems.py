@@ -99,9 +99,9 @@ $ resnet-train --config mine.yml --opt adamw
   unknown flag --config mine.yml; did you mean recipe=mine.yml?
   unknown flag --opt adamw; did you mean optimizer=adamw?
   `mine.yml` does not exist
-$ resnet-recipes predict model=a source=images conf=0.25
-  model=a is not a setting here; the run comes first
-  unknown setting conf=0.25
+$ resnet-recipes eval --checkpoint best
+  --checkpoint best is not a flag here
+  `best` does not exist
 $ resnet-train demo data=images --epochs -1 --lr -0.1
   --epochs -1 must be a positive number of epochs, or a duration such as 400ba (steps)
   --lr -0.1 must be positive and below 10,000

@@ -41,11 +41,11 @@ def test_table_never_overwrites_an_earlier_table(run_command):
 
 def test_unreadable_page_is_not_overwritten(monkeypatch):
     Path("a.html").write_text(REPORT_HEAD)
-    check_output_file("--out", "a.html")
+    check_output_file("--out", "a.html", ".html")
 
     def fail(*_: object) -> None:
         raise PermissionError
 
     monkeypatch.setattr(Path, "open", fail)
     with pytest.raises(RecipeError, match="already exists"):
-        check_output_file("--out", "a.html")
+        check_output_file("--out", "a.html", ".html")

@@ -22,7 +22,6 @@ eval mine lr=1 | 2 | error: lr=1 is a setting of training | hint:  remove it
 eval mine data.eval_size=big | 2 | error: data.eval_size=big must be a whole number
 eval mine data.eval_size=4 | 2 | data.eval_size=4 must be between 8 and 1,024
 eval mine/weights.safetensor | 3 | did you mean mine/weights.safetensors?
-eval mine --checkpoint best | 2 | error: --checkpoint best is not a flag here, and `best` does not
 eval resnet18 | 3 | `resnet18` does not exist; did you mean torchvision:resnet18?
 eval mine data=/nowhere | 3 | data=/nowhere does not exist
 report --output out.pdf | 2 | --output out.pdf must end in .html | use:   --out out.html

@@ -49,7 +49,6 @@ wandb.project=x | WANDB_PROJECT=x resnet-train ... 'log.to=[wandb]'
 log.to=none | 'log.to=[]'
 --log.interval 5 | log.interval=5ba
 'epochs: 5' | epochs=5
-'data=images epochs=5' | data=images epochs=5
 budget=20$ | launch.price=PRICE_PER_HOUR
 --data-path '/my images' | 'data=/my images'
 devices=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
@@ -117,10 +116,10 @@ resnet-recipes job --for k8s mild data=/d | did you mean kubernetes?
 resnet-train mild,hot data=images epochs=5 | resnet-train -m recipe=mild,hot data=images epochs=5
 resnet-train mild data=images cache=true | cache=auto
 resnet-recipes show a b | `show a b` needs the name of one recipe
-resnet-recipes export --run first --format jit | export first --to exported_program --out exported
+resnet-recipes export --run first --format jit | --to exported_program
 resnet-recipes convert --src images --dst b | resnet-recipes convert images b
-resnet-recipes convert --out b images --workers 2 | resnet-recipes convert images b workers=2
-resnet-recipes eval --run first --batch-size 4 | resnet-recipes eval first batch.eval_size=4
+resnet-recipes convert --out b images | resnet-recipes convert images b
+resnet-recipes eval --run first --batch-size 4 | resnet-recipes eval RUN|FILE
 resnet-recipes predict --weights first --source nowhere | resnet-recipes predict RUN|FILE
 resnet-recipes predict first images --topk 3 | --top 3
 resnet-recipes runs sort=top1 | --sort top1
@@ -152,7 +151,6 @@ resnet-train --resume auto run=other data=images | there is no run runs/other
 resnet-recipes compare first hot | resnet-recipes diff first hot
 resnet-recipes plan mild data=images --resume last | resnet-train --resume last
 resnet-recipes predict images first | resnet-recipes predict first images
-resnet-train 'mild data=images' | mild data=images is a single argument; remove the quotes
 resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=value
 resnet-recipes convert images images | `images` already exists
 resnet-recipes convert images b write_mode=jgp | write_mode=jpg
@@ -170,8 +168,8 @@ resnet-recipes job --for slurm mild hot data=/d | job -m recipe=mild,hot data=/d
 resnet-recipes estimate price=abc data=/d | --price PER_HOUR
 resnet-recipes job --for slurm mild data=/d --exclusive | sbatch --exclusive job.sh
 resnet-recipes job --for torchx mild data=/d --mem 4 | set it in the file
-resnet-recipes eval --data --model first | resnet-recipes eval first
-resnet-recipes predict --model first images --topk 2 | resnet-recipes predict first images --top 2
+resnet-recipes eval --data --model first | data=VALUE
+resnet-recipes predict --model first images | resnet-recipes predict first images
 resnet-recipes export first --half | --dtype float16
 resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
 resnet-recipes job --for slurm mild data=/d -p gpu | then: sbatch -p gpu job.sh
@@ -179,12 +177,10 @@ resnet-recipes job --for slurm mild data=/d --gres=gpu:a100:2 | gpus=2
 resnet-recipes eval first --verbose | --json, --csv, --png
 resnet-recipes eval images | resnet-recipes eval RUN data=images
 resnet-recipes predict images images/val | resnet-recipes predict RUN images
-resnet-recipes export model=first format=onnx | export first --to onnx --out exported
 resnet-recipes export first --to int8 --out x | --to onnx --dtype int8
 resnet-recipes export first --to pth --out x | --to torchvision
-resnet-recipes predict model=first source=images | resnet-recipes predict first images
 resnet-recipes plan mild nodes=2 | as in gpus=16
-resnet-train val model=first data=images | resnet-recipes eval first data=images
+resnet-train val first data=images | resnet-recipes eval first data=images
 resnet-recipes export first onnx | resnet-recipes export first --to onnx --out exported
 resnet-recipes export first --to timm --out x --push me/it | --push hf:me/it
 resnet-train --list mild data=x | resnet-recipes show NAME
@@ -237,7 +233,7 @@ resnet-recipes list | resnet-recipes ls
 resnet-recipes eval first --out x.png | --png x.png
 resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standard
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep
-resnet-recipes test --weights X --data Y | resnet-recipes eval X data=Y
+resnet-recipes test --weights X --data Y | resnet-recipes eval RUN|FILE
 resnet-recipes job --for slurm mild data=/d --mem 32G | sbatch --mem 32G
 resnet-train finetune data=images pretrained=1 | remove it: model.weights=torchvision is set
 resnet-recipes cp first recipes/new.yaml | resnet-recipes cp mild recipes/new.yaml
