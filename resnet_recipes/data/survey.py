@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import compress
@@ -12,7 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import get_available_memory
-from resnet_recipes.base.errors import Change, Command, Hint, Note, NotReadyError, Problem, Value
+from resnet_recipes.base.errors import (
+    Change,
+    Command,
+    Fix,
+    Hint,
+    Note,
+    NotReadyError,
+    Problem,
+    Value,
+)
 from resnet_recipes.base.text import Say, do_nothing, format_bytes, format_count, join_first
 from resnet_recipes.data.base import SAMPLE_SIZE, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, find_pair_problems
@@ -76,7 +85,10 @@ def _survey_listings(config: DataConfig, on_progress: Say) -> tuple[DataFacts, L
     root = Path(config.root)
     parts = find_parts(root)
     NotReadyError.raise_if_any(_find_part_problems(root, parts))
-    NotReadyError.raise_if_any(_find_split_problems(config, parts, on_progress))
+    NotReadyError.raise_if_any(_find_split_problems(config, parts))
+    lacks_val = "val" not in parts and not config.sets_aside
+    if lacks_val:  # the suggested fraction must suit the images
+        config = replace(config, val_share=_SUGGESTED_VAL_SHARE)
     train, val = listings = [list_split(config, split, on_progress) for split in SPLITS]
     # images set aside by val_share have no part
     part_listings = list(zip(parts.values(), listings, strict=False))
@@ -98,6 +110,9 @@ def _survey_listings(config: DataConfig, on_progress: Say) -> tuple[DataFacts, L
     if has_table and "val" in parts and (twice := {*train.paths} & {*val.paths}):
         clause = f"lists {len(twice):,} images for both training and validation: {min(twice)}"
         problems.append(make_problem(root, clause, Hint("keep each image in one split")))
+    if lacks_val:
+        others = [problem for problem in problems if problem.key != "data.val_share"]
+        problems = others or [_make_missing_val_problem(config, problems)]
     NotReadyError.raise_if_any(problems)
     facts = DataFacts(
         "torchvision",
@@ -148,26 +163,25 @@ def _list_tables(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in TABLES)
 
 
-def _find_split_problems(
-    config: DataConfig, parts: dict[str, Part], on_progress: Say
-) -> Iterator[Problem]:
+def _find_split_problems(config: DataConfig, parts: dict[str, Part]) -> Iterator[Problem]:
     if not parts.keys() - {"val"}:
         yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in parts and config.val_share:
         clause = f"is for data without validation images, and {parts['val'].path} has some"
         remove = (Value("0"), Hint("or remove the setting"))
         yield Problem("data.val_share", config.val_share, clause, remove)
-    if "val" not in parts and not config.sets_aside:
-        try:
-            _survey_listings(replace(config, val_share=_SUGGESTED_VAL_SHARE), on_progress)
-        except NotReadyError as error:  # the data has another error, which a fraction does not fix
-            NotReadyError.raise_if_any(p for p in error.problems if p.key != "data.val_share")
-            hint = Hint(error.problems[0].about(f"data.val_share={_SUGGESTED_VAL_SHARE}"))
-            fix: tuple[str, ...] = (hint,)
-        else:
-            hint = Hint("sets a tenth of each class aside for validation")
-            fix = (Change(f"data.val_share={_SUGGESTED_VAL_SHARE}"), hint)
-        yield make_problem(config.root, "has no validation images", fix)
+
+
+def _make_missing_val_problem(config: DataConfig, problems: Sequence[Problem]) -> Problem:
+    """Return the problem of images without a validation split.
+
+    `problems` are those of the suggested fraction, `config.val_share`.
+    """
+    setting = f"data.val_share={config.val_share}"
+    fix: Fix = (Change(setting), Hint("sets a tenth of each class aside for validation"))
+    if problems:
+        fix = Hint(problems[0].about(setting))
+    return make_problem(config.root, "has no validation images", fix)
 
 
 def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
@@ -196,22 +210,8 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
     if not config.sets_aside:
         yield from _find_split_difference_problems(config.root, train, val)
     if len(train.classes) < 2:
-        folder = os.path.join(train.folder, train.classes[0])
-        fix: tuple[str, ...] = (Hint("add a folder of images for each other class"), Hint(LAYOUT))
-        if not os.path.isdir(folder):
-            fix = (Hint("every row of the table has this label"),)
-        elif train.has_inner:
-            fix = (Change("data.nested_classes=true"), Hint("it makes each inner folder a class"))
-            if config.sets_aside:
-                share = f" data.val_share={config.val_share:g}" if config.val_share else ""
-                fix = (shlex.quote(f"data={folder}") + share, fix[1])
-                try:
-                    _survey_listings(replace(config, root=folder), do_nothing)
-                except NotReadyError as error:
-                    fix = (Hint(error.problems[0].about(folder)),)
-        yield make_problem(
-            config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix
-        )
+        clause = f"has one class, {train.classes[0]}; at least 2 are needed"
+        yield make_problem(config.root, clause, _suggest_classes(config, train))
     if odd := [ascii(name) for name in train.classes if not name.isprintable()]:
         clause = f"has class names that are not printable UTF-8 text: {join_first(odd)}"
         yield make_problem(
@@ -222,6 +222,18 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         key = "data.fold" if config.fold else "data.val_share"
         value = config.fold or config.val_share
         yield Problem(key, value, clause, Hint("add images, or remove the class"))
+
+
+def _suggest_classes(config: DataConfig, train: Listing) -> Fix:
+    """Return how to get several classes from images of one class."""
+    folder = os.path.join(train.folder, train.classes[0])
+    if not os.path.isdir(folder):
+        return Hint("every row of the table has this label")
+    if not train.has_inner or len(list_classes(Path(folder))) < 2:
+        return Hint("add a folder of images for each other class"), Hint(LAYOUT)
+    if config.sets_aside:
+        return Change(f"data={folder}"), Hint("contains several class folders")
+    return Change("data.nested_classes=true"), Hint("it makes each inner folder a class")
 
 
 def _list_used_classes(listing: Listing) -> set[str]:

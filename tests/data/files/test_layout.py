@@ -237,10 +237,7 @@ def test_single_and_empty_classes_are_explained(flowers):
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
     message = explain_rejected_folder(root, val_share=0.1)
-    fix = (
-        f"use:   data={root}/train/insects data.val_share=0.1\n"
-        "    hint:  it makes each inner folder a class"
-    )
+    fix = f"use:   data={root}/train/insects\n    hint:  contains several class folders"
     assert f"has one class, insects; at least 2 are needed\n    {fix}" in message
     assert count_images(root / "train" / "insects", val_share=0.1)[2] == (
         "ant",
@@ -255,12 +252,17 @@ def test_single_and_empty_classes_are_explained(flowers):
     assert "(not read: " in message
 
 
-def test_inner_folder_with_a_problem_is_not_suggested(flowers):
+def test_only_inner_folder_with_classes_is_suggested(flowers):
     for path in sorted(flowers.glob("*/*")):
         if path.name != min(path.parent.iterdir()).name:
             path.unlink()
     message = explain_rejected_folder(flowers.parent)
-    assert f"hint:  {flowers} needs at least two images per class" in message
+    assert f"use:   data={flowers}" in message
+    assert "two images" not in message
+    (flowers.parent / "set/cats/val").mkdir(parents=True)
+    flowers.rename(flowers.parent / "set/cats/val/tigers")
+    message = explain_rejected_folder(flowers.parent / "set", val_share=0.1)
+    assert "has one class, cats" in message
     assert "use:" not in message
 
 
