@@ -27,6 +27,7 @@ class PooledImage(NamedTuple):
 
     @property
     def path(self) -> str:
+        """The name of the image's file or sample."""
         return self.loader.source.path(self.position)
 
     def make_picture(self, label: int) -> np.ndarray:

@@ -108,6 +108,7 @@ class TrainedNetwork:
 
     @property
     def device(self) -> torch.device:
+        """The device of the network and its inputs."""
         return self.precision.device
 
     def with_size(self, size: int) -> "TrainedNetwork":

@@ -76,10 +76,12 @@ class Stack:
         return _NativeChain(augments) if is_native else _Chain(augments)
 
     def modify_model(self, model: nn.Module) -> None:
+        """Let each method change the network, in place."""
         for modify in self._collect("modify_model"):
             modify(model)
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        """Return the batch as each method in turn changes it."""
         for transform in self._batch_hooks:
             batch = transform(batch, now)
         return batch
@@ -93,6 +95,7 @@ class Stack:
         return losses
 
     def after_step(self, model: nn.Module, now: Now) -> None:
+        """Call the `after_step` of each method."""
         for act in self._step_hooks:
             act(model, now)
 

@@ -135,10 +135,12 @@ class Listing:
         return os.fsdecode(self.text[start : self.ends[index]].tobytes())
 
     def path(self, index: int) -> str:
+        """Return the path of an image, including `folder`."""
         return os.path.join(self.folder, self.name(index))
 
     @property
     def paths(self) -> list[str]:
+        """The paths of all images, including `folder`."""
         return [os.path.join(self.folder, name) for name in self.names]
 
     def sample(self, count: int) -> tuple[str, ...]:

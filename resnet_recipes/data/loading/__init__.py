@@ -56,6 +56,7 @@ class Loader:
         return normalize(batch.pixels, self._config.mean, self._config.std)
 
     def close(self) -> None:
+        """Stop all workers; safe to call twice."""
         self.source.close()
 
 
