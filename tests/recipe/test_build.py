@@ -3,8 +3,7 @@
 import pytest
 import yaml
 
-from resnet_recipes.base.errors import Kind, Problem
-from resnet_recipes.methods.optimizers import LAMB
+from resnet_recipes.base.errors import Kind
 from resnet_recipes.recipe.build import build_recipe, complete_section
 from resnet_recipes.recipe.schema import Recipe
 from tests.shared.tables import parse_rows
@@ -84,24 +83,6 @@ def test_unknown_names_are_reported_without_their_contents():
         (Kind.UNKNOWN, "optimizer.lrr"),
         (Kind.UNKNOWN, "methods.emma"),
     ]
-
-
-def test_wrong_types_and_broken_rules_are_reported_together():
-    assert len(list_tree_problems({"seed": "x", "batch": {"bn_size": 0}, "nonsense": 1})) == 3
-
-
-def test_optimizers_name_chooses_its_settings():
-    section = {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}
-    recipe, problems = build_recipe(MINE | {"optimizer": section})
-    assert problems == []
-    assert isinstance(recipe.optimizer, LAMB)
-    assert (recipe.optimizer.betas, recipe.optimizer.clip_norm) == ((0.9, 0.99), 1.0)
-
-
-def test_setting_of_another_optimizer_is_a_problem():
-    _, problems = build_recipe(MINE | {"optimizer": {"name": "lamb", "momentum": 0.9}})
-    fix = "momentum is a setting of decoupled_sgdw, sgd, lars; null removes it"
-    assert problems == [Problem("optimizer.momentum", 0.9, "is not a setting of lamb", fix)]
 
 
 @pytest.mark.parametrize("name", ["adam", 5, ["lamb"], None])

@@ -4,7 +4,6 @@ import gc
 import io
 import os
 import random
-import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -44,15 +43,6 @@ def test_iterate_members_lists_files_of_every_format(tmp_path, form):
     assert read_members(write_archive(tmp_path / "a.tar", names, form)) == [
         (name, number) for number, name in enumerate(names)
     ]
-
-
-def test_iterate_members_lists_files_of_gnu_tar(tmp_path):
-    names = ["b" * 120 + ".jpg", "c.cls"]
-    for number, name in enumerate(names):
-        (tmp_path / name).write_bytes(b"%03d" % number)
-    process = subprocess.run(["tar", "-cf", "a.tar", *names], cwd=tmp_path, check=False)
-    assert process.returncode == 0
-    assert read_members(tmp_path / "a.tar") == [*zip(names, range(2), strict=True)]
 
 
 def test_iterate_members_keeps_no_header_in_memory(tmp_path):

@@ -52,12 +52,6 @@ def test_empty_decoder_batch_is_complete_at_once(decoder):
     assert decoder.wait(decoder.submit(make_blank_rows(0)), 0)
 
 
-def test_failing_row_of_batch_leaves_other_rows(decoder, jpeg):
-    batch = Batch([jpeg, b"not an image at all", jpeg], 32, box=BOXES[:3])
-    assert batch.fill(decoder).tolist() == [Status.DONE, Status.FOREIGN, Status.DONE]
-    assert (batch.pixels[1] == 77).all()
-
-
 class FileBatch(Batch):
     def __init__(self, folder: Path, jpeg: bytes):
         super().__init__([jpeg], 32, box=BOXES[0])

@@ -211,24 +211,6 @@ def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch)
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
 
 
-def test_immediately_repeated_signal_counts_once(tmp_path):
-    signals = [make_sender(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)]
-    run = StandInRun(tmp_path, then=lambda: [send() for send in signals])
-    assert run.ending.code == 75
-    assert (tmp_path / "saved0").exists()
-
-
-def test_repeated_scheduler_signal_counts_once(tmp_path):
-    def terminate_repeatedly() -> None:
-        for _ in range(3):
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(launching.ECHO_SECONDS + 0.1)
-
-    run = StandInRun(tmp_path, "slow-to-save@0", then=terminate_repeatedly)
-    assert run.ending.code == 75
-    assert (tmp_path / "saved0").exists()
-
-
 def test_second_ctrl_c_stops_the_run_immediately(tmp_path):
     def interrupt_twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
