@@ -109,32 +109,32 @@ def test_lookalikes_accept_the_same_weights(name, other, how):
         one.load_state_dict(two.state_dict(), assign=True)  # names and shapes are equal
 
 
-def test_undescribed_file_notes_its_lookalikes(tmp_path):
+@pytest.fixture
+def lite0_file(tmp_path: Path) -> str:
+    """An undescribed file of EfficientNet-Lite0, whose weights fit two networks."""
     timm = pytest.importorskip("timm")
-    path = tmp_path / "a b.pth"
+    path = tmp_path / "lite0.pth"
     torch.save(timm.create_model("efficientnet_lite0", num_classes=2).state_dict(), path)
-    notes = list(iterate_notes(open_network(str(path), ModelConfig("timm:efficientnet_lite0"))))
+    return str(path)
+
+
+def test_undescribed_file_notes_its_lookalikes(lite0_file):
+    notes = list(iterate_notes(open_network(lite0_file, ModelConfig("timm:efficientnet_lite0"))))
     assert len(notes) == 2
     assert "read as timm:efficientnet_lite0" in notes[0]
     assert ", ".join(EFFICIENTNET) in notes[1]
     assert "also fits timm:tf_efficientnet_lite0, which" in notes[1]
 
 
-def test_error_states_how_fitting_networks_differ(tmp_path):
-    timm = pytest.importorskip("timm")
-    path = tmp_path / "lite0.pth"
-    torch.save(timm.create_model("efficientnet_lite0", num_classes=2).state_dict(), path)
-    problem = get_problem(NotReadyError, open_network, str(path))
+def test_error_states_how_fitting_networks_differ(lite0_file):
+    problem = get_problem(NotReadyError, open_network, lite0_file)
     names = ("timm:efficientnet_lite0", "timm:tf_efficientnet_lite0")
     assert problem.fixes == tuple(f"model.name={name}" for name in names)
     assert f"{names[1]} differs in {', '.join(EFFICIENTNET)}" in problem.advice[-1]
 
 
-def test_suggested_network_resets_stem_and_width(tmp_path):
-    timm = pytest.importorskip("timm")
-    path = tmp_path / "lite0.pth"
-    torch.save(timm.create_model("efficientnet_lite0", num_classes=2).state_dict(), path)
-    config = ModelConfig("resnet18", stem="small", width=0.5, weights=str(path))
+def test_suggested_network_resets_stem_and_width(lite0_file):
+    config = ModelConfig("resnet18", stem="small", width=0.5, weights=lite0_file)
     problem = get_problem(NotReadyError, open_weights, config)
     assert problem.fixes[0] == (
         "model.name=timm:efficientnet_lite0 model.stem=standard model.width=1.0"

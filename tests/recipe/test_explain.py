@@ -111,6 +111,15 @@ bce_target_thresh=0.2 | methods.bce_loss.threshold=0.2
 bias_weight_decay=0 | optimizer.no_decay=one_dimensional
 data.cache_ram=true | cache=auto
 autoresume=true | --resume auto
+aa=rand-m9-mstd0.5 | methods.randaugment.severity=9 methods.randaugment.depth=2
+aa=rand-m7-n3 | methods.randaugment.severity=7 methods.randaugment.depth=3
+aa=rand | 'methods.randaugment={}'
+!methods.ema | '~methods.ema'
+no_ema | '~methods.ema'
+no_ema=true | '~methods.ema'
+methods.ema=disabled | '~methods.ema'
+methods.ema=never | '~methods.ema'
+~ema | '~methods.ema'
 """
     ),
 )
@@ -160,20 +169,6 @@ def test_unsupported_settings_of_other_tools_suggest_none(typed):
     assert problem.advice or problem.valid
 
 
-@pytest.mark.parametrize(
-    ("typed", "fix"),
-    parse_rows(
-        """
-aa=rand-m9-mstd0.5 | methods.randaugment.severity=9 methods.randaugment.depth=2
-aa=rand-m7-n3 | methods.randaugment.severity=7 methods.randaugment.depth=3
-aa=rand | methods.randaugment={}
-"""
-    ),
-)
-def test_randaugment_of_timm_keeps_its_numbers(typed, fix):
-    assert get_recipe_error("mild", typed).problems[0].fixes == (fix,)
-
-
 def test_unsupported_tracker_lists_supported_ones():
     (problem,) = get_recipe_error("mild", "log=trackio").problems
     assert problem.fixes == ()
@@ -183,29 +178,6 @@ def test_unsupported_tracker_lists_supported_ones():
 def test_pretrained_with_typed_weights_is_removed():
     (problem,) = get_recipe_error("mild", "model.pretrained=true", "model.weights=w.pth").problems
     assert problem.advice == (Hint("remove it: model.weights=w.pth is set"),)
-
-
-@pytest.mark.parametrize(
-    "typed",
-    """
-!methods.ema
-no_ema
-no_ema=true
-methods.ema=disabled
-methods.ema=never
-~ema
-""".strip().splitlines(),
-)
-def test_method_set_to_off_suggests_removing_it(typed):
-    (problem,) = get_recipe_error("mild", typed).problems
-    assert problem.fixes == ("~methods.ema",)
-
-
-@pytest.mark.parametrize("typed", ["methods.ema=", "methods.ema=-1", "methods=", "methods=[]"])
-def test_ambiguous_switch_suggests_neither_on_nor_off(typed):
-    (problem,) = get_recipe_error("mild", typed).problems
-    assert problem.fixes == ()
-    assert problem.advice
 
 
 @pytest.mark.parametrize(
@@ -254,6 +226,13 @@ budget=overnight
 def test_setting_of_other_meaning_suggests_none(typed):
     (problem,) = get_recipe_error("mild", typed).problems
     assert problem.fixes == ()
+
+
+@pytest.mark.parametrize("typed", ["methods.ema=", "methods.ema=-1", "methods=", "methods=[]"])
+def test_ambiguous_switch_suggests_neither_on_nor_off(typed):
+    (problem,) = get_recipe_error("mild", typed).problems
+    assert problem.fixes == ()
+    assert problem.advice
 
 
 @pytest.mark.parametrize(

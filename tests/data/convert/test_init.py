@@ -142,11 +142,17 @@ def test_interrupted_conversion_resumes_bit_identically(image_folder, tmp_path, 
     }
 
 
-def test_finished_split_is_not_converted_again(image_folder, tmp_path):
-    images = tmp_path / "images"
-    out = tmp_path / "out"
-    shutil.copytree(image_folder, images)
-    train, val = convert(images, out, RAW, do_nothing)
+@pytest.fixture
+def converted(image_folder: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A folder of images, and the folder of their .beton files."""
+    images = shutil.copytree(image_folder, tmp_path / "images")
+    convert(images, tmp_path / "out", RAW, do_nothing)
+    return images, tmp_path / "out"
+
+
+def test_finished_split_is_not_converted_again(converted):
+    images, out = converted
+    train, val = out / "train.beton", out / "val.beton"
     old = train.stat().st_mtime_ns
     val.unlink()
     expected = forecast(images, out, RAW)
@@ -157,11 +163,9 @@ def test_finished_split_is_not_converted_again(image_folder, tmp_path):
     assert len(open_beton(val)) == 11
 
 
-def test_convert_overwrites_no_finished_file(image_folder, tmp_path):
-    images = tmp_path / "images"
-    out = tmp_path / "out"
-    shutil.copytree(image_folder, images)
-    train, val = convert(images, out, RAW, do_nothing)
+def test_convert_overwrites_no_finished_file(converted):
+    images, out = converted
+    train, val = out / "train.beton", out / "val.beton"
     old = train.stat().st_mtime_ns
     assert convert(images, out, RAW, do_nothing) == [train, val]
     assert train.stat().st_mtime_ns == old

@@ -62,6 +62,7 @@ def start_script(
 ONE_NODE = Allocation(1, 4)
 TWO_NODES = Allocation(2, 8)
 MILD = Job("mild", ["recipe=mild"], ONE_NODE)
+RUNS = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE_NAMES)}
 
 #: Arguments of srun before the command.
 SRUN_ARGUMENTS = ["--kill-on-bad-exit=0", "--wait=300", "--cpu-bind=none"]
@@ -108,11 +109,10 @@ def test_script_quotes_names_and_arguments(recipe, tmp_path):
 
 @pytest.mark.parametrize("task", [0, len(STRANGE_NAMES) - 1])
 def test_array_task_starts_the_command_of_its_run(task, tmp_path):
-    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE_NAMES)}
     out, _ = start_script(
-        tmp_path, format_array(runs, TWO_NODES, "4:00:00"), task=task
+        tmp_path, format_array(RUNS, TWO_NODES, "4:00:00"), task=task
     ).communicate(timeout=10)
-    arguments = [*SRUN_ARGUMENTS, *runs[f"run-{task}"], f"run.name=run-{task}", ""]
+    arguments = [*SRUN_ARGUMENTS, *RUNS[f"run-{task}"], f"run.name=run-{task}", ""]
     assert out == "\n".join(arguments)
     assert not list(tmp_path.rglob("OWNED"))
 
@@ -131,9 +131,8 @@ def test_array_starts_a_task_per_run_within_limit(tmp_path):
 )
 @pytest.mark.parametrize("allocation", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
 def test_script_passes_shellcheck(allocation):
-    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE_NAMES)}
     for text in (
-        format_array(runs, allocation, "4:00:00"),
+        format_array(RUNS, allocation, "4:00:00"),
         *(
             format_script(Job(make_title(name), [f"recipe={name}", f"data={name}"], allocation))
             for name in STRANGE_NAMES
