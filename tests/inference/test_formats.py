@@ -208,17 +208,11 @@ def export_padded(model: nn.Module, network: Network, to: str, folder: Path) -> 
 
 
 @pytest.mark.parametrize("to", ["onnx", "exported_program"])
-def test_export_with_size_dependent_padding_accepts_eval_size(to, network, tmp_path):
+@pytest.mark.parametrize("dependent", [_SamePadding, _Unrolled])
+def test_export_of_size_dependent_network_accepts_eval_size(dependent, to, network, tmp_path):
     layers = nn.Conv2d(3, 4, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    read = export_padded(_SamePadding(*layers).eval(), network, to, tmp_path)
-    assert is_any_size_accepted(read) == (to == "onnx")
-
-
-@pytest.mark.parametrize("to", ["onnx", "exported_program"])
-def test_export_of_unrolled_operation_accepts_eval_size(to, network, tmp_path):
-    layers = nn.Conv2d(3, 4, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    read = export_padded(_Unrolled(*layers).eval(), network, to, tmp_path)
-    assert not is_any_size_accepted(read)
+    read = export_padded(dependent(*layers).eval(), network, to, tmp_path)
+    assert is_any_size_accepted(read) == (dependent is _SamePadding and to == "onnx")
 
 
 @pytest.mark.parametrize("to", ["onnx", "exported_program"])

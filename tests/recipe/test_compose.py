@@ -176,14 +176,6 @@ def test_references_resolve_only_in_user_recipes(write_recipe_file):
     )
 
 
-def test_circular_reference_is_reported(write_recipe_file):
-    write_recipe_file(
-        "recipes/mine.yaml",
-        "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n",
-    )
-    assert "recipes/mine.yaml cannot be composed" in str(get_recipe_error("mine"))
-
-
 def test_circular_inheritance_is_rejected(write_recipe_file):
     write_recipe_file("recipes/one.yaml", "defaults: [two]\n")
     write_recipe_file("recipes/two.yaml", "defaults: [one]\n")

@@ -189,16 +189,18 @@ def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
     assert run.messages == [f"saving a checkpoint{how}"]
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_run_finishing_at_its_signal_ends_with_0(name, tmp_path):
-    run = StandInRun(tmp_path, "finish-at-signal@0", then=make_sender(signal.Signals[name]))
-    assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
+@pytest.mark.parametrize(
+    ("behavior", "name", "code"),
+    [
+        ("finish-at-signal@0", "SIGINT", 0),
+        ("finish-at-signal@0", "SIGTERM", 0),
+        ("preempted-at-signal@0", "SIGINT", 130),
+    ],
+)
+def test_run_ending_at_its_signal_has_right_code(behavior, name, code, tmp_path):
+    run = StandInRun(tmp_path, behavior, then=make_sender(signal.Signals[name]))
+    assert run.ending.code == read_ending(tmp_path / "exit.json").code == code
     assert not (tmp_path / "saved0").exists()
-
-
-def test_exit_code_follows_the_signal_of_the_launcher(tmp_path):
-    run = StandInRun(tmp_path, "preempted-at-signal@0", then=make_sender(signal.SIGINT))
-    assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (130, 130)
 
 
 def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch):
