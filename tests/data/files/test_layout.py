@@ -184,17 +184,12 @@ def test_data_share_is_nested_and_taken_per_class(copied_images):
     )
 
 
-def test_data_share_depends_on_val_seed_and_names(copied_images):
+def test_data_share_depends_on_val_seed(copied_images):
     first, again, other = (
         list_training(make_small_config(copied_images, share=0.4, val_seed=seed, seed=run))
         for seed, run in ((0, 1), (0, 2), (1, 1))
     )
     assert first == again != other
-    (copied_images / "train" / "ant" / "001.jpg").touch()
-    shutil.copy(
-        copied_images / "train" / "ant" / "000.jpg", copied_images / "train" / "ant" / "-first.jpg"
-    )
-    assert len(first - list_training(make_small_config(copied_images, share=0.4))) <= 1
 
 
 def test_data_share_keeps_validation_images(flowers):
