@@ -75,10 +75,6 @@ class Hint(str):
     """A helpful fact that cannot be pasted: "mild uses lr=2.048"."""
 
 
-class SweepHint(Hint):
-    """A hint that a sweep trains several values."""
-
-
 class Value(str):
     """Another value for the same setting: "crop" for data.fit."""
 
@@ -171,10 +167,10 @@ class Problem(NamedTuple):
 
         return Problem._make(map(replace, self))
 
-    def replace_sweep_hint(self, *fix: str) -> "Problem":
-        """Return the same problem with `fix` in place of a hint to train several values."""
-        others = tuple(fix for fix in self.advice if not isinstance(fix, SweepHint))
-        return self if others == self.advice else self._replace(fix=(*others, *fix))
+    def replace_advice(self, old: str, *new: str) -> "Problem":
+        """Return the same problem with `new` in place of the advice `old`, if it has that."""
+        others = tuple(advice for advice in self.advice if advice != old)
+        return self if others == self.advice else self._replace(fix=(*others, *new))
 
     def about(self, name: str) -> str:
         """Return the problem as a clause about `name`."""

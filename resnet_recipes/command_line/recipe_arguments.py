@@ -53,6 +53,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "ComposedRe
     from resnet_recipes.api import compose_arguments
     from resnet_recipes.jobs import new_run
     from resnet_recipes.recipe.compose import WrongSettingsError
+    from resnet_recipes.recipe.hydra_compose import SWEEP
 
     name = get_value(arguments.positional, "recipe")
     try:
@@ -68,7 +69,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "ComposedRe
         if others or arguments.command != "resnet-train":
             raise RecipeError([problem, *others]) from None
         sweep = format_command("resnet-train -m", arguments.positional, arguments)
-        raise RecipeError([problem.replace_sweep_hint(sweep)]) from None
+        raise RecipeError([problem.replace_advice(SWEEP, sweep)]) from None
     except RecipeError as error:
         if name:
             raise

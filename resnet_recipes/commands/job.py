@@ -153,9 +153,11 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
 
 def _suggest_array(arguments: Arguments, problem: Problem) -> Problem:
     """Return a problem with a job array as its fix if it is a sweep without -m."""
+    from resnet_recipes.recipe.hydra_compose import SWEEP
+
     command = format_command("resnet-recipes job -m", arguments.positional, arguments)
     fix = command if arguments.flags["--for"] == "slurm" else Hint("only slurm has job arrays")
-    return problem.replace_sweep_hint(fix)
+    return problem.replace_advice(SWEEP, fix)
 
 
 def _find_image_problems(point: "ComposedRecipe", allocation: Allocation) -> tuple[Problem, ...]:

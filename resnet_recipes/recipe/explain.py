@@ -32,7 +32,7 @@ from resnet_recipes.recipe.build import (
     get_setting_type,
     get_setting_types,
 )
-from resnet_recipes.recipe.hydra_compose import list_points, nest
+from resnet_recipes.recipe.hydra_compose import SWEEP, list_points, nest
 from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expand, parse
 
@@ -88,7 +88,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
 
 def _check_sweep_hint(problem: Problem, argument: str, context: Context) -> Problem:
     """Return a problem without its hint to a sweep if the setting rejects one of the values."""
-    without = problem.replace_sweep_hint()
+    without = problem.replace_advice(SWEEP)
     if without is problem or _is_valid_sweep(argument, context):
         return problem
     is_number = re.fullmatch(r"\d{1,3}(,\d{3})+", str(problem.value))  # 2,048

@@ -28,7 +28,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError, SweepHint
+from resnet_recipes.base.errors import BrokenRuleError, Hint, Problem, RecipeError
 from resnet_recipes.base.names import DOCS, get_full_name
 from resnet_recipes.base.text import get_first_line
 from resnet_recipes.recipe import frozen_recipe
@@ -47,7 +47,7 @@ MAX_SWEEP_POINTS = 1000
 #: A hint for Hydra plug-ins, and for sweeps whose values a plug-in chooses.
 OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra.html")
 
-SWEEP = SweepHint("resnet-train -m trains several values")
+SWEEP = Hint("resnet-train -m trains several values")
 
 #: Hydra 1.3 warns without a version base, and 1.4 with one.
 _VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
