@@ -63,6 +63,8 @@ timm:resnet18 | model.name=timm:resnet18
 evaluation.interval=5 | evaluation.interval=5ep
 lr: 0.1 | lr=0.1
 bs=1e3 | bs=1000
+color_jitter= | needs a value
+--color-jitter | needs a value
 stop_at_top1=90% | stop_at_top1=90
 launch.max_wall=1:30:00 | launch.max_wall=90m
 1h | budget=1h

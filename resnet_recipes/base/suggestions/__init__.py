@@ -285,7 +285,7 @@ def translate(
         unset = Translation((), note or "remove it: it is off by default")
         return None if translation.takes_value else unset
     if translation.takes_value and value in ("", "{}"):
-        return Translation(tuple(text.format("VALUE").split()), note or "needs a value")
+        value, note = "VALUE", note or "needs a value"
     if not value.replace(".", "", 1).isdecimal():  # the value already has a unit
         text = re.sub(r"(?<=\{\})(ep|ba|dur|s|h)\b", "", text)
     setting = get_full_name(re.split("[ =]", text)[0])
