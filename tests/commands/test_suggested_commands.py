@@ -63,6 +63,9 @@ timm:resnet18 | model.name=timm:resnet18
 evaluation.interval=5 | evaluation.interval=5ep
 lr: 0.1 | lr=0.1
 bs=1e3 | bs=1000
+imgsz=320 | data.train_size=320 data.eval_size=320 data.eval_resize=320
+--img-size 320 | data.train_size=320 data.eval_size=320 data.eval_resize=320
+imgsz= | data.train_size=VALUE data.eval_size=VALUE data.eval_resize=VALUE
 color_jitter= | needs a value
 --color-jitter | needs a value
 stop_at_top1=90% | stop_at_top1=90
