@@ -26,6 +26,7 @@ from resnet_recipes.base.suggestions import (
     translate,
 )
 from resnet_recipes.base.suggestions.values import ON, read_time
+from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.recipe.build import (
     build_recipe,
     find_owners,
@@ -257,7 +258,9 @@ def _read_malformed(argument: str, context: Context) -> Translation | None:
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
         return _translate_to(key, value)
     if os.path.isdir(argument):
-        return _translate_to("data", argument)
+        problem = find_root_problem(argument)
+        meant = problem.fix if problem and isinstance(problem.fix, Value) else argument
+        return _translate_to("data", meant)
     if time := read_time(argument):
         return _translate_to("budget", time)
     if method := _find_method(argument.removeprefix("methods.")):

@@ -129,6 +129,7 @@ train mild data=/data epochs=1e9 | 2 | mild uses epochs=36
 train mild data=/data seed=010 | 2 | seed=010 must be a whole number
 train mild data=/data max_duration=1.5ba | 2 | a whole number of batches
 eval mine data=images/val/pattern0 | 3 | is the folder of one class | use:   data=images/val
+train finetune images/val/pattern0 | 2 | use:   data=images | !data=images/
 eval mine data=. | 3 | has classes that the network does not have: | use:   data=images
 eval mine data=mine | 3 | mine has no images in class folders | !use:
 eval no workers=x | 2 | use:   workers=auto
