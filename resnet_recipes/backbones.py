@@ -134,7 +134,7 @@ def require_network(name: str) -> None:
         similar = similar or [network for network in available if network.startswith(short)]
         if not similar:
             near = find_misspelled(short, available)
-            similar = [near] if near else get_close_matches(short, available, n=3)
+            similar = [near] if near else get_close_matches(short, available, n=5)
         nearest = sorted(similar, key=lambda network: (len(network), network))[:3]
         fixes = [Change(f"model.name={library}:{network}") for network in nearest]
         other = "torchvision" if library == "timm" else "timm"
