@@ -76,10 +76,11 @@ launch.max_wall=1:30:00 | launch.max_wall=90m
 device=mps | launch.device=cpu
 model=resnet18.pt | model.weights=resnet18.pt
 model=vit_base | model.name=timm:vit_base_mci_224
+model.name=timm:tf_efficientnet_lite9 | model.name=timm:tf_efficientnet_lite0
 -methods.ema | '~methods.ema'
 foo.mode=min | remove it: resnet-train trains image classifiers
 methods.randaugment=9 | its other settings: severity, augmentation_set
-gpus=2 | resnet-recipes plan NAME gpus=2   plans for another machine
+gpus=2 | `resnet-recipes plan` with these arguments plans for another machine
 --cfg all | resnet-train mild --cfg   prints every setting
 --run | run=VALUE
 --max_duration 5ep | max_duration=5ep

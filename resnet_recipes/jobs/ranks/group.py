@@ -98,7 +98,7 @@ def find_group_problems(config: "LaunchConfig") -> Iterator[Problem]:
     if config.device == "cuda" and not gpus:
         yield make_missing_gpu_problem("launch.device", "cuda", "launch.device=cpu")
     elif config.gpus != "auto" and int(config.gpus) > gpus:
-        plan = Hint(f"resnet-recipes plan NAME gpus={config.gpus}   plans for another machine")
+        plan = Hint("`resnet-recipes plan` with these arguments plans for another machine")
         fix = f"gpus={gpus}" if gpus else "launch.device=cpu gpus=auto"
         problem = make_missing_gpu_problem("launch.gpus", int(config.gpus), fix)
         if gpus:

@@ -47,7 +47,7 @@ RUN = Path("runs/a")
 def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
     monkeypatch.setattr(cuda, "find_gpus", lambda: VisibleGpus(4))
     assert make_group(LaunchConfig(**config)).ranks == ranks
-    message = r"launch\.gpus=8: this machine has 4 GPUs\n +use: +gpus=4\n.*plan NAME gpus=8 "
+    message = r"launch\.gpus=8: this machine has 4 GPUs\n +use: +gpus=4\n.*recipes plan` with"
     with pytest.raises(NotReadyError, match=message):
         make_group(LaunchConfig(gpus=8))
 
