@@ -199,7 +199,7 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
     cores = format_count(count_training_cores(plan.world_size), "core")
     yield "device", f"CPU with {cores}, {'fp32' if dtype == 'auto' else dtype}"
     if is_emulated(dtype):
-        from resnet_recipes.planning.estimate import EMULATION_FACTOR
+        from resnet_recipes.planning.predictions import EMULATION_FACTOR
 
         note = Note(
             f"this CPU has no instructions for {dtype}, so steps take about {EMULATION_FACTOR} "

@@ -244,7 +244,7 @@ def test_plan_without_weights_notes_the_fetching_command(
 
 @pytest.mark.parametrize(("threads", "cores", "minutes"), [("1", "1 core", 8), ("2", "2 cores", 4)])
 def test_plan_assumes_cores_of_thread_setting(threads, cores, minutes, run_command, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.planning.estimate.is_emulated", lambda _: False)
+    monkeypatch.setattr("resnet_recipes.planning.predictions.is_emulated", lambda _: False)
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     arguments = "small data.backend=synthetic model.width=0.25 epochs=400"
     out = " ".join(run_command(f"resnet-recipes plan {arguments}").out.split())

@@ -18,8 +18,8 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.estimate import estimate_gpu_memory
 from resnet_recipes.planning.network_facts import count_teacher_flops
+from resnet_recipes.planning.predictions import estimate_gpu_memory
 from resnet_recipes.training.gradient import GradientComputer
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import collect_state, compute_parameter_sum, restore

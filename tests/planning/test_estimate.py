@@ -5,20 +5,22 @@ from unittest.mock import Mock
 
 import pytest
 
-from resnet_recipes.planning import estimate as speeds
+from resnet_recipes.planning import predictions
 from resnet_recipes.planning.estimate import (
     Estimate,
     RunForecast,
     Speeds,
     estimate,
-    estimate_gpu_memory,
-    guess_cpu_speeds,
     make_speeds,
     note_evaluations,
-    predict_gpu_speeds,
     sample_epochs,
 )
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.predictions import (
+    estimate_gpu_memory,
+    guess_cpu_speeds,
+    predict_gpu_speeds,
+)
 from resnet_recipes.planning.roofline import DATASHEETS, Work, predict_speed
 from tests.shared.plans import plan_imagenet
 from tests.shared.tables import parse_values
@@ -186,7 +188,7 @@ def test_cpu_minutes_are_images_times_multiply_adds():
 
 def test_cpu_that_emulates_a_dtype_takes_longer(monkeypatch):
     whole = estimate_on_cores(plan_mild()).minutes
-    monkeypatch.setattr(speeds, "is_emulated", lambda dtype: dtype == "bf16")
+    monkeypatch.setattr(predictions, "is_emulated", lambda dtype: dtype == "bf16")
     slow = estimate_on_cores(plan_mild("precision.dtype=bf16")).minutes
     assert slow == pytest.approx(6 * whole)
     assert estimate_on_cores(plan_mild()).minutes == whole

@@ -21,15 +21,17 @@ from resnet_recipes.planning.estimate import (
     RunForecast,
     Speeds,
     estimate,
-    estimate_gpu_memory,
-    guess_cpu_speeds,
     make_speeds,
     note_contradiction,
-    predict_gpu_speeds,
     sample_epochs,
 )
 from resnet_recipes.planning.measurement_cache import make_key, read_measurement, write_measurement
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.predictions import (
+    estimate_gpu_memory,
+    guess_cpu_speeds,
+    predict_gpu_speeds,
+)
 from resnet_recipes.planning.roofline import find_datasheet
 from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
