@@ -177,13 +177,13 @@ def iterate_parsed_fixes(tree: ast.AST) -> Iterator[ast.AST]:
 
     It is in a variable of that name, or in the variable of a loop over fixes or advice.
     """
-    scopes = [(tree, {"advice", "fix", "fixes"})]
+    scopes = [(tree, {"advice", "fix", "corrections", "fixes"})]
     for loop in ast.walk(tree):
         sources = [loop] if isinstance(loop, ast.For) else getattr(loop, "generators", [])
         names = {
             getattr(source.target, "id", "")
             for source in sources
-            if getattr(source.iter, "attr", "") in ("fixes", "advice")
+            if getattr(source.iter, "attr", "") in ("corrections", "advice")
         }
         scopes += [(loop, names)] if names else []
     for scope, names in scopes:
@@ -203,7 +203,7 @@ def iterate_parsed_fixes(tree: ast.AST) -> Iterator[ast.AST]:
 @pytest.mark.parametrize(
     "text",
     [
-        "[x for x in one.fixes if x.startswith('a=')]",
+        "[x for x in one.corrections if x.startswith('a=')]",
         "if fix.startswith('a='): pass",
         "_COMMAND.match(advice)",
         "re.search(' ', fix)",

@@ -35,7 +35,7 @@ class ErrorCollector:
             is_path = problem.kind is Kind.ABSENT
             value = os.path.abspath(str(problem.value)) if is_path else str(problem.value)
             same = problem.where, problem.key, value, problem.clause
-            if same not in problems or (problem.fixes and not problems[same].fixes):
+            if same not in problems or (problem.corrections and not problems[same].corrections):
                 problems[same] = problem
         return [*problems.values()]
 

@@ -1,7 +1,7 @@
 """Errors that a user can act on: a `Problem` holds data, and its methods form sentences.
 
-Code decides by `key`, `kind`, `valid` and the types of fixes, and never parses a message. A fix is
-a `Command`, a `Value`, a `Change`, a `Hint`, or arguments for a command.
+Code decides by `key`, `kind`, `valid` and the types of advice, and never parses a message. Advice
+is a correction (a `Command`, a `Value`, a `Change`, or arguments for a command) or a `Hint`.
 """
 
 import re
@@ -124,7 +124,7 @@ class Problem(NamedTuple):
     key: str  # "methods.mixup.alpha", "--out", a path, or an argument of a usage line: "RUN"
     value: object  # the given value, or None
     clause: str  # the problem: "must be positive"; precedes an unknown name: "unknown setting"
-    fix: Fix = ()  # commands or values to use instead
+    fix: Fix = ()  # advice: corrections and hints
     valid: tuple[str, ...] = ()  # the allowed values, or known names
     kind: Kind = Kind.WRONG
     typed: str = ""  # the command-line argument: "lr=-1"
@@ -138,18 +138,18 @@ class Problem(NamedTuple):
         return cls(key, value, f"unknown {noun}", fix, kind=Kind.UNKNOWN, typed=typed)
 
     @property
-    def fixes(self) -> tuple[str, ...]:
+    def corrections(self) -> tuple[str, ...]:
         """Commands and values to use instead, without hints."""
         return tuple(fix for fix in self.advice if not isinstance(fix, Hint))
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The fixes that change a setting."""
-        return tuple(fix for fix in self.fixes if isinstance(fix, Change))
+        """The corrections that change a setting."""
+        return tuple(fix for fix in self.corrections if isinstance(fix, Change))
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Commands and values to use instead, and hints."""
+        """The corrections and hints."""
         return list_advice(self.fix)
 
     def under(self, section: str) -> "Problem":
@@ -210,10 +210,10 @@ class Problem(NamedTuple):
     def _find_likely_names(self) -> tuple[str, ...]:
         """Return the name that an unknown or absent name most likely stands for, if any."""
         if self.kind is Kind.ABSENT and not self.clause:
-            return tuple(fix for fix in self.fixes[:1] if isinstance(fix, Value))
-        if self.kind is not Kind.UNKNOWN or len(self.fixes) != 1:
+            return tuple(fix for fix in self.corrections[:1] if isinstance(fix, Value))
+        if self.kind is not Kind.UNKNOWN or len(self.corrections) != 1:
             return ()
-        return () if isinstance(self.fixes[0], Command) else self.fixes
+        return () if isinstance(self.corrections[0], Command) else self.corrections
 
     @property
     def _separator(self) -> str:

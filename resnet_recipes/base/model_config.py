@@ -187,7 +187,9 @@ class ModelConfig(Section):
         if name in NETWORKS:
             return selection
         misfits = replace(self, name=name)._find_setting_problems()
-        fixes = [fix for wrong in misfits if wrong.key not in _LIBRARY_INIT for fix in wrong.fixes]
+        fixes = [
+            fix for wrong in misfits if wrong.key not in _LIBRARY_INIT for fix in wrong.corrections
+        ]
         if name.startswith("timm:") and self.weights.startswith("torchvision"):
             fixes.append(f"model.weights={name}")
         return " ".join([selection, *fixes]) if fixes else selection

@@ -150,7 +150,7 @@ def _separate_flags(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mist
             elif problem := explain_flag(name, value, usage, argv):
                 mistakes.problems.append(problem._replace(key=typed))
                 # assume the suggested flag, so that it is not also reported as missing
-                flag, *words = shlex.split("".join(problem.fixes[:1])) or [""]
+                flag, *words = shlex.split("".join(problem.corrections[:1])) or [""]
                 if flag in usage.placeholders:
                     flags[flag] = flags.get(flag) or " ".join(words)
             else:
@@ -200,9 +200,9 @@ def _explain_mistakes(
 
 def _add_value_problem(problem: Problem, others: list[Problem]) -> Problem:
     """Return the problem of a flag, merged with the problem of its value, if `others` has one."""
-    flag = "".join(problem.fixes[:1]).partition(" ")[0]
+    flag = "".join(problem.corrections[:1]).partition(" ")[0]
     for other in others:
-        if other.key == flag != "" and (other.fixes or other.kind is Kind.UNUSED):
+        if other.key == flag != "" and (other.corrections or other.kind is Kind.UNUSED):
             others.remove(other)
             fix = tuple(map(other.format_fix, other.advice))
             return other._replace(key=problem.key, value=None, fix=fix, typed=problem.key)

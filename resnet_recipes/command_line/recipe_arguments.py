@@ -281,7 +281,9 @@ def _add_other_problems(error: RecipeError, arguments: Arguments) -> RecipeError
         return error  # nothing else can be wrong
     typed = get_value(arguments.positional, "recipe")
     readable = Library(arguments.recipes).list_readable_names()
-    words = [word for problem in error.problems for fix in problem.fixes for word in fix.split()]
+    words = [
+        word for problem in error.problems for fix in problem.corrections for word in fix.split()
+    ]
     recipe = next((word for word in (typed, *settings, *words) if word in readable), "mild")
     flags = {**arguments.flags, "-m": ""} if "," in typed else arguments.flags
     complete = replace(arguments, positional=[f"recipe={recipe}", *changes], flags=flags)
@@ -336,7 +338,7 @@ def _check_name(arguments: Arguments) -> None:
         keys, noun = (DATA_KEYS, "folder") if is_folder else (("model.name",), "network")
         completed = [f"{keys[0]}={names[0]}", *drop_arguments(changes, *keys)]
         missing, *rest = _explain_missing(arguments, completed, recipes)
-        if missing.fixes and not rest:
+        if missing.corrections and not rest:
             raise RecipeError.of("recipe", names[0], f"is a {noun}, not a recipe", missing.fix)
     if "," not in names[0]:
         library.read_chain(names[0])

@@ -135,7 +135,7 @@ def open_trained_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetw
     try:
         network = open_trained(path, arguments[1:], SETTINGS[command])
     except NotReadyError as error:
-        if not path.is_dir() or error.problems[0].fixes or not is_image(arguments[0]):
+        if not path.is_dir() or error.problems[0].corrections or not is_image(arguments[0]):
             raise
         images = arguments[0] if usage.takes_images else f"data={arguments[0]}"
         form = Hint(Command.of(*usage.command, "RUN", images))
@@ -215,7 +215,7 @@ def find_resumed(arguments: Arguments, say: Say) -> Resumption | None:
         clause = Statement("--resume names the run, and a run keeps its recipe")
         likely_run = run_name
         if not find_run_path("--resume", run_name):
-            fixes = make_missing_run_problem("--resume", run_name).fixes
+            fixes = make_missing_run_problem("--resume", run_name).corrections
             likely_run = next((fix for fix in fixes if isinstance(fix, Value)), "")
         fix: str = ""
         if likely_run:
@@ -267,7 +267,9 @@ def _find_run(flag: str, name: str, changes: Sequence[str]) -> Path:
     try:
         return find_run(name, flag)
     except RecipeError as error:
-        near = [fix for fix in error.problems[0].fixes if isinstance(fix, Value) and is_run(fix)]
+        near = [
+            fix for fix in error.problems[0].corrections if isinstance(fix, Value) and is_run(fix)
+        ]
         recipe = str(find_run(near[0]) / CONFIG) if near else "mild"
         complete = Arguments({}, [f"recipe={recipe}", *changes])
         raise add_setting_problems(error, complete) if changes else error from None

@@ -174,7 +174,7 @@ def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
     if usage.opens_network:
         problem = problem.replace_text("resnet-train ...", f"{' '.join(usage.command)} ...")
     kind, clause, valid = problem.kind, problem.clause, problem.valid
-    fixes = (_adapt_fix(_name_option(problem, fix), usage) for fix in problem.fixes)
+    fixes = (_adapt_fix(_name_option(problem, fix), usage) for fix in problem.corrections)
     hints = (_adapt_fix(hint, usage) for hint in problem.advice if isinstance(hint, Hint))
     advice = tuple(filter(None, fixes))
     fix = (*advice, *hints)
@@ -183,7 +183,7 @@ def _adapt_problem(problem: Problem, flag: str, usage: Usage) -> Problem:
         valid = (*usage.placeholders, "--help")
     elif kind is Kind.UNKNOWN and not fix:
         fix = (Hint(f"{find_short_name(problem.key)}=NAME"),)
-    if kind is Kind.UNKNOWN or problem.fixes:
+    if kind is Kind.UNKNOWN or problem.corrections:
         kind, clause = Kind.UNKNOWN, "unknown flag"
     elif kind is not Kind.UNUSED:
         fix = fix or (Hint(WRITTEN),)

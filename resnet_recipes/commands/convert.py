@@ -74,8 +74,8 @@ def _complete_command(problem: Problem, paths: Sequence[str], others: Sequence[s
     """Return a problem whose fix is a complete command: with another DST, or with SRC and DST."""
     source, target = map(shlex.quote, paths)
     rest = shlex.join(others)
-    if problem.key == "DST" and problem.fixes:
-        words = [source, *problem.fixes]
+    if problem.key == "DST" and problem.corrections:
+        words = [source, *problem.corrections]
     elif problem.key == "SRC" and problem.kind is Kind.ABSENT and is_image(paths[1]):
         words = [target, source]
     else:
@@ -152,7 +152,7 @@ def _parse_options(arguments: Sequence[str]) -> "ConvertOptions":
     def explain_unknown(key: str, value: str) -> Problem:
         unknown = make_unknown_problem("option", key, names)._replace(typed=f"{key}={value}")
         parts = {part: name for name in names for part in name.split("_")}
-        meant = "".join(unknown.fixes) or parts.get(find_misspelled(key, parts))
+        meant = "".join(unknown.corrections) or parts.get(find_misspelled(key, parts))
         if not meant:
             return unknown
         wrong = next(iter(read({meant: value})[1]), None)
@@ -160,7 +160,7 @@ def _parse_options(arguments: Sequence[str]) -> "ConvertOptions":
             return unknown._replace(fix=f"{meant}={value}", valid=())
         clause = () if wrong.valid else (Hint(wrong.about(meant)),)
         return unknown._replace(
-            fix=(*map(wrong.format_fix, wrong.fixes), *clause), valid=wrong.valid
+            fix=(*map(wrong.format_fix, wrong.corrections), *clause), valid=wrong.valid
         )
 
     options, problems = read({key: value for key, value in texts.items() if key in names})

@@ -140,7 +140,7 @@ def _find_possible_formats(positional: Sequence[str], to: str) -> tuple[str, ...
         path = find_network(positional[0], "RUN|FILE") if positional else Path()
         network = open_trained(path, positional[1:], SETTINGS["export"]).network
         for problem in find_problems(network, to, ExportOptions()):
-            return problem.fixes
+            return problem.corrections
     return (f"--to {to}",)
 
 

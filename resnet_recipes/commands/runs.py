@@ -220,7 +220,7 @@ def _check_filter(key: str, value: str) -> Problem | None:
     if key not in filters:
         near = "".join(get_close_matches(key, filters, n=1))
         wrong = _check_filter(near, value) if near else None
-        meant = "".join(wrong.fixes) if wrong else value
+        meant = "".join(wrong.corrections) if wrong else value
         fix = f"{near}={meant}" if near and meant else ""
         valid = tuple(map("=".join, filters.items()))
         return Problem(key, value, "unknown filter", fix, valid, Kind.UNKNOWN)

@@ -146,7 +146,7 @@ class TrainedNetwork:
             if error.filename is None:  # an error of the process, such as too many threads
                 raise
             problem = find_root_problem(local.root) or explain_unreadable(error)
-            moved = "" if problem.fixes else Hint("if the images were moved: data=PATH")
+            moved = "" if problem.corrections else Hint("if the images were moved: data=PATH")
             raise NotReadyError([problem._replace(fix=(*problem.advice, moved))]) from None
 
     def evaluate(self, progress: Progress = do_nothing) -> EvaluationResult:

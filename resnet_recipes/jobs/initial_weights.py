@@ -33,7 +33,7 @@ def find_initial_weights(
     except AbsentError as error:
         if needs_weights:
             raise
-        note = Note("the initial weights are not on this machine", error.problems[0].fixes[0])
+        note = Note("the initial weights are not on this machine", error.problems[0].corrections[0])
         frozen = tuple(pretrained.describe_frozen(recipe.model))
         return InitialWeights(recipe.model.weights, details=frozen, notes=(note,))
     except NotReadyError as error:
@@ -58,7 +58,9 @@ def _complete_network(advice: str, recipe: Recipe, facts: DataFacts) -> str:
     try:
         make_plan(replace(recipe, model=model), facts, 1, reads_teachers=False)
     except RecipeError as error:
-        changes = [wrong.format_fix(fix) for wrong in error.problems for fix in wrong.fixes[:1]]
+        changes = [
+            wrong.format_fix(fix) for wrong in error.problems for fix in wrong.corrections[:1]
+        ]
         return " ".join([advice, *changes])
     return advice
 

@@ -127,7 +127,7 @@ def _suggest_export(error: NotReadyError, source: str) -> NotReadyError:
     if not any(isinstance(line, NamingHint | Change) for line in problem.advice):
         return error
     export = f"resnet-recipes export {shlex.quote(source)} {{}} --to safetensors --out teacher"
-    commands = tuple(Command(export.format(name)) for name in problem.fixes)
+    commands = tuple(Command(export.format(name)) for name in problem.corrections)
     about = "teacher/model.safetensors, which describes its network"
     hint = Hint(f"{'it' if commands else export.format('model.name=timm:NAME')} writes {about}")
     others = [line for line in problem.advice if commands and isinstance(line, Hint)]

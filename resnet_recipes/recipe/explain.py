@@ -73,7 +73,7 @@ def add_suggestion(problem: Problem, arguments: Sequence[str], context: Context)
             return apply_translation(problem, translation)
         if wrong.key != problem.key:
             return _reject_value(problem, wrong)
-        problem = problem._replace(fix=wrong.fixes, valid=wrong.valid or problem.valid)
+        problem = problem._replace(fix=wrong.corrections, valid=wrong.valid or problem.valid)
     accepted = tuple(
         fix
         for fix in problem.advice
@@ -169,7 +169,7 @@ def _correct_value(
         if wrong is None:
             break
         better = _translate(first, wrong, context)
-        if better is None and wrong.fixes:
+        if better is None and wrong.corrections:
             hints = [fix for fix in wrong.advice if isinstance(fix, Hint)]
             better = _read_fix(wrong)._replace(note="".join(hints[:1]))
             if better.text.partition("=")[0] not in list_keys(first):
@@ -183,12 +183,12 @@ def _correct_value(
 
 def _convert_value(argument: str) -> str:
     wrong = _check_setting(argument)
-    values = [fix for fix in wrong.fixes if isinstance(fix, Value)] if wrong else []
+    values = [fix for fix in wrong.corrections if isinstance(fix, Value)] if wrong else []
     return f"{argument.partition('=')[0]}={values[0]}" if values else argument
 
 
 def _read_fix(problem: Problem) -> Translation:
-    return Translation(tuple(shlex.split(problem.format_fix(problem.fixes[0]))))
+    return Translation(tuple(shlex.split(problem.format_fix(problem.corrections[0]))))
 
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
@@ -220,14 +220,14 @@ def _translate(argument: str, problem: Problem, context: Context) -> Translation
         return _translate_to(method, "{}") if value.lower() in ON else _turn_off(method, context)
     if problem.kind is Kind.UNKNOWN:  # an unknown option of a group
         known = FOREIGN_VALUES.get(name, {})
-        return known.get(value.lower() if problem.fixes else find_misspelled(value, known))
+        return known.get(value.lower() if problem.corrections else find_misspelled(value, known))
     if find_dataclasses(setting_type):
         return _read_section_value(
             name, value, list(get_field_types(find_dataclasses(setting_type)[0])), context
         )
     if translation := _read_gpu_numbers(name, value):
         return translation
-    if problem.fixes:
+    if problem.corrections:
         return _read_fix(problem) if name in ("model.name", "schedule.name") else None
     return _read_several_values(name, value, context)
 

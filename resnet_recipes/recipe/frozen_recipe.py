@@ -59,7 +59,9 @@ def read(path: Path) -> Recipe:
     where = strict_yaml.shorten_path(path)
     located = (problem._replace(where=where) for problem in problems)
     NotReadyError.raise_if_any(
-        translate_key(problem) if problem.kind is Kind.UNKNOWN and not problem.fixes else problem
+        translate_key(problem)
+        if problem.kind is Kind.UNKNOWN and not problem.corrections
+        else problem
         for problem in located
     )
     return recipe

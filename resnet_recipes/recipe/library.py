@@ -219,9 +219,9 @@ class Library:
             except RecipeError as error:
                 problem = error.problems[0]._replace(where=document.locate("defaults"))
                 document.problems.append(problem)
-                if problem.kind is not Kind.UNKNOWN or not problem.fixes:
+                if problem.kind is not Kind.UNKNOWN or not problem.corrections:
                     raise RecipeError(document.problems) from None
-                entry = find(problem.fixes[0])
+                entry = find(problem.corrections[0])
             is_own = entry.path == child.path and entry.shadows
             yield Entry(entry.name, entry.shadows, "packaged") if is_own else entry
 

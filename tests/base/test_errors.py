@@ -104,7 +104,7 @@ def test_command_quotes_its_words():
 def test_copied_problem_keeps_its_command(repeat):
     problem = repeat(Problem("a", None, "is damaged", (Command.of("rm", "/here/a"), Hint("b"))))
     assert [*map(type, problem.advice)] == [Command, Hint]
-    assert json.dumps(problem.fixes[0]).startswith('"rm ')
+    assert json.dumps(problem.corrections[0]).startswith('"rm ')
 
 
 def test_lists_are_printed_as_typed():

@@ -45,7 +45,7 @@ def test_paths_are_relative_to_current_folder():
     typed = name_as_typed(problem, ["mild"])
     assert (typed.value, typed.clause) == ("images", "images/a is odd")
     assert typed.advice == ("data=images", "images")
-    assert typed.fixes == ("data=images",)
+    assert typed.corrections == ("data=images",)
 
 
 def test_problem_of_recipe_file_is_unchanged():

@@ -10,7 +10,7 @@ from tests.shared.tables import parse_rows
 
 
 def suggest_command(argv: list[str]) -> str:
-    (fix,) = get_problem(RecipeError, reject_pasted, "resnet-train", argv).fixes
+    (fix,) = get_problem(RecipeError, reject_pasted, "resnet-train", argv).corrections
     return fix
 
 

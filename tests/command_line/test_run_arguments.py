@@ -197,4 +197,4 @@ def test_unknown_run_suggests_only_runs_that_open(key, state, size, suggestion):
     for checkpoint in folder.glob("checkpoints/*.pt"):
         checkpoint.write_text("." * int(size))
     error = get_error(RecipeError, find_run, "haf", key.replace(";", "|"))
-    assert [fix for fix in error.problems[0].fixes if fix != LIST] == suggestion.split()
+    assert [fix for fix in error.problems[0].corrections if fix != LIST] == suggestion.split()

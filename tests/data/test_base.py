@@ -76,7 +76,7 @@ def test_eval_resize_keeps_proportion_for_other_sizes():
 def test_data_suggests_resize_for_larger_crop(size, resize):
     config = DataConfig(root="images", eval_size=size, eval_resize=size - 1)
     (problem,) = config.problems()
-    assert problem.fixes == (Value(resize),)
+    assert problem.corrections == (Value(resize),)
     assert not list(replace(config, eval_resize=resize).problems())
 
 
@@ -110,5 +110,5 @@ def test_levels_divided_by_255_are_rejected():
 
 def test_mean_divided_by_255_suggests_levels():
     (problem,) = DataConfig(root="a", mean=(0.5, 0.4, 0.2)).problems()
-    assert (problem.key, problem.fixes) == ("mean", (Value("[127.5,102,51]"),))
+    assert (problem.key, problem.corrections) == ("mean", (Value("[127.5,102,51]"),))
     assert [*DataConfig(root="a", mean=(0, 0, 0)).problems()] == []

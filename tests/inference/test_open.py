@@ -47,7 +47,7 @@ def test_open_trained_rejects_a_conflicting_size(network):
 
 def test_setting_of_training_is_rejected_with_a_hint(network):
     problem = get_problem(RecipeError, opening.open_trained, network, ["data.mean=[1,2,3]"])
-    assert (problem.key, problem.fixes) == ("data.mean", ())
+    assert (problem.key, problem.corrections) == ("data.mean", ())
     assert (problem.kind, problem.valid) == (Kind.UNUSED, ())
 
 

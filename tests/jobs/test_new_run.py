@@ -119,7 +119,7 @@ def test_run_about_to_start_keeps_its_name(make, arguments):
         assert [path.name for path in held.path.parent.iterdir()] == ["mine"]
     assert (problem.key, problem.value) == ("run.name", "mine")
     assert problem.clause == f"is already running in {held.path}"
-    assert problem.fixes == (f"resnet-recipes watch {held.path}",)
+    assert problem.corrections == (f"resnet-recipes watch {held.path}",)
 
 
 def test_create_keeps_run_trained_since_the_check(monkeypatch):

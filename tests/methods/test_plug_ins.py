@@ -78,7 +78,7 @@ def test_invalid_method_of_a_package_is_rejected(install_package, name, body, en
     problem = get_problem(NotReadyError, list, find_plug_ins({"mixup"}))
     assert why in problem.clause
     assert "\n" not in problem.clause
-    assert problem.fixes == ("pip uninstall it",)
+    assert problem.corrections == ("pip uninstall it",)
 
 
 @pytest.mark.parametrize(

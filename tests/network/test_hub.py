@@ -225,7 +225,7 @@ def test_push_rejects_invalid_responses(hub, tmp_path, part, lie):
     problem = get_problem(NotReadyError, push, tmp_path, "hf:me/net")
     assert problem.key == "hf:me/net"
     assert problem.clause.startswith("cannot be accessed: ")
-    assert str(tmp_path) in problem.fixes[0]
+    assert str(tmp_path) in problem.corrections[0]
 
 
 def test_push_rejects_wrong_name_before_writing(folder_with_weights, hub, run_command):

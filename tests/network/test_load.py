@@ -210,7 +210,7 @@ def test_run_without_weights_suggests_no_other_run(tmp_path):
         assert problem.advice == ("pass the folder of a finished run",)
     (finished / "logs").mkdir()
     (problem,) = get_error(NotReadyError, load, finished / "logs").problems
-    assert problem.fixes == (str(finished),)
+    assert problem.corrections == (str(finished),)
 
 
 def test_damaged_weights_of_run_suggest_newest_undamaged_checkpoint(make_run, tmp_path):
@@ -223,9 +223,9 @@ def test_damaged_weights_of_run_suggest_newest_undamaged_checkpoint(make_run, tm
     for source, subject in [(tmp_path, f"{tmp_path}: weights.safetensors"), (weights, weights)]:
         (problem,) = get_error(NotReadyError, load, source).problems
         assert problem.lines()[0].startswith(f"{subject} cannot be used: ")
-        assert problem.fixes == (str(newest),)
+        assert problem.corrections == (str(newest),)
     newest.write_bytes(b"")
-    assert get_error(NotReadyError, load, tmp_path).problems[0].fixes == (str(older),)
+    assert get_error(NotReadyError, load, tmp_path).problems[0].corrections == (str(older),)
     older.unlink()
     (tmp_path / "command.txt").touch()
     message = str(get_error(NotReadyError, load, tmp_path))
@@ -278,9 +278,9 @@ def test_special_or_endless_file_is_rejected_at_once(suffix, tmp_path):
 def test_folder_with_one_weights_file_suggests_it(tmp_path):
     (tmp_path / "lite0.pth").touch()
     problem = get_error(NotReadyError, load, tmp_path).problems[0]
-    assert problem.fixes == (str(tmp_path / "lite0.pth"),)
+    assert problem.corrections == (str(tmp_path / "lite0.pth"),)
     (tmp_path / "other.pt").touch()
-    assert not get_error(NotReadyError, load, tmp_path).problems[0].fixes
+    assert not get_error(NotReadyError, load, tmp_path).problems[0].corrections
 
 
 def test_weights_that_fit_no_network_are_rejected(narrow_resnet18, tmp_path):

@@ -80,8 +80,8 @@ def test_unknown_network_error_suggests_fitting_names(tiny_efficientnet, tmp_pat
     problem = get_problem(NotReadyError, open_network, str(path))
     count = len(tiny_efficientnet.state_dict())
     assert f"({count} tensors, net.part0.weight to net.part{count - 1}.bias" in problem.clause
-    assert "model.name=timm:test_efficientnet" in problem.fixes
-    for fix in problem.fixes:
+    assert "model.name=timm:test_efficientnet" in problem.corrections
+    for fix in problem.corrections:
         assert open_network(str(path), ModelConfig(fix.partition("=")[2])).about.num_classes == 5
 
 
@@ -129,14 +129,14 @@ def test_undescribed_file_notes_its_lookalikes(lite0_file):
 def test_error_states_how_fitting_networks_differ(lite0_file):
     problem = get_problem(NotReadyError, open_network, lite0_file)
     names = ("timm:efficientnet_lite0", "timm:tf_efficientnet_lite0")
-    assert problem.fixes == tuple(f"model.name={name}" for name in names)
+    assert problem.corrections == tuple(f"model.name={name}" for name in names)
     assert f"{names[1]} differs in {', '.join(EFFICIENTNET)}" in problem.advice[-1]
 
 
 def test_suggested_network_resets_stem_and_width(lite0_file):
     config = ModelConfig("resnet18", stem="small", width=0.5, weights=lite0_file)
     problem = get_problem(NotReadyError, open_weights, config)
-    assert problem.fixes[0] == (
+    assert problem.corrections[0] == (
         "model.name=timm:efficientnet_lite0 model.stem=standard model.width=1.0"
     )
 
@@ -151,7 +151,7 @@ def test_tensors_named_by_efficientnet_pytorch_suggest_tf_first(tmp_path):
     torch.save(state, path := tmp_path / "lite0.pth")
     names = ("timm:tf_efficientnet_lite0", "timm:efficientnet_lite0")
     problem = get_problem(NotReadyError, open_network, str(path))
-    assert problem.fixes == tuple(f"model.name={name}" for name in names)
+    assert problem.corrections == tuple(f"model.name={name}" for name in names)
     assert problem.advice[-1].startswith(f"{names[1]} differs in ")
 
 

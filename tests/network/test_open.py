@@ -39,7 +39,7 @@ def test_published_name_sets_network_and_image_settings(published, put_in_hub):
     model = timm.create_model("test_vit").eval()
     problem = get_problem(AbsentError, open_network, published)
     assert problem.key == published
-    fetch = problem.fixes[0]
+    fetch = problem.corrections[0]
     assert fetch.endswith("hf download timm/test_vit.r160_in1k model.safetensors")
     put_in_hub(model.state_dict(), "timm/test_vit.r160_in1k")
     network = open_network(published)
@@ -76,8 +76,8 @@ def test_unknown_published_name_is_rejected(published, near):
         published,
         f"{published.partition(':')[0]} has no such network",
     )
-    assert problem.fixes[0].startswith(near)
-    assert f"use:   {problem.fixes[0]}" in problem.lines()
+    assert problem.corrections[0].startswith(near)
+    assert f"use:   {problem.corrections[0]}" in problem.lines()
     with pytest.raises(RecipeError) as caught:
         open_network("torchvision:IMAGENET1K_V1", ModelConfig("torchvision:resnet5"))
     assert caught.value.problems[0].key == "model.name"

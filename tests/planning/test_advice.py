@@ -103,7 +103,7 @@ def test_advised_learning_rate_scales_with_its_batch():
     ):
         composed = compose("mild", arguments, needs_data=False)
         error = get_error(RecipeError, make_plan, composed.recipe, few, 1, composed.origin)
-        assert error.problems[0].fixes == (fix,)
+        assert error.problems[0].corrections == (fix,)
 
 
 @pytest.mark.parametrize(("examples", "ranks"), [(245, 1), (20, 1), (245, 4), (1100, 8)])
@@ -113,7 +113,7 @@ def test_advised_batch_has_enough_images_for_batchnorm(examples, ranks):
     try:
         advice = str(make_plan(composed.recipe, few, ranks, composed.origin).notes)
     except RecipeError as error:
-        advice = error.problems[0].fixes[0]
+        advice = error.problems[0].corrections[0]
     sizes = [int(size) for size in re.findall(r"\bbs=(\d+)", advice)]
     assert all(size >= 16 * ranks for size in sizes)
     assert bool(sizes) == (ranks < 8)

@@ -295,7 +295,7 @@ def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
 
     problem = get_problem(RecipeError, plan_mild, changes)
     assert "images in /data, so an epoch has no steps" in problem.clause
-    fixed = plan_mild(f"{changes} {problem.fixes[0]}")
+    fixed = plan_mild(f"{changes} {problem.corrections[0]}")
     per_image = fixed.recipe.optimizer.lr / fixed.recipe.batch.global_size
     assert per_image == pytest.approx(0.001, rel=0.01)
     assert fixed.warmup < fixed.total_steps

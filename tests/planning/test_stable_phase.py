@@ -49,7 +49,7 @@ P.stairs=[[0ep,0.5],[0.3dur,1.0]]            | 'P.stairs=[[0ep,0.5],[0.8dur,1.0]
 @pytest.mark.parametrize(("arguments", "fix"), parse_rows(DEPENDENT))
 def test_find_phase_problems_suggests_a_setting_that_works(arguments, fix):
     (problem,) = find_phase_problems(plan_epochs(10, arguments), plan_epochs(20, arguments))
-    assert problem.fixes == (fix,)
+    assert problem.corrections == (fix,)
     fixed = fix.replace("'", "")
     assert list(find_phase_problems(plan_epochs(10, fixed), plan_epochs(20, fixed))) == []
 

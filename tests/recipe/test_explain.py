@@ -25,7 +25,7 @@ def test_mistake_in_a_file_suggests_several_valid_lines(text, fixed, tmp_path, m
     (tmp_path / "mine.yaml").write_text(f"{text}\n")
     (problem,) = get_recipe_error("mine.yaml").problems
     inside = re.sub(r"^\w+: \{(.*)\}$", r"\1", fixed)
-    assert problem.fixes == tuple(re.split(r"; |, (?=[a-z_]+:)", inside))
+    assert problem.corrections == tuple(re.split(r"; |, (?=[a-z_]+:)", inside))
     (tmp_path / "mine.yaml").write_text(fixed.replace("; ", "\n"))
     compose("mine.yaml", needs_data=False)
 
@@ -125,7 +125,7 @@ methods.ema=never | '~methods.ema'
 )
 def test_supported_settings_of_other_tools_suggest_ours(typed, fix):
     (problem,) = get_recipe_error("mild", typed).problems
-    assert [problem.format_fix(text) for text in problem.fixes] == [fix]
+    assert [problem.format_fix(text) for text in problem.corrections] == [fix]
 
 
 @pytest.mark.parametrize(
@@ -164,14 +164,14 @@ scale=0.5
 )
 def test_unsupported_settings_of_other_tools_suggest_none(typed):
     (problem,) = get_recipe_error("mild", typed).problems
-    assert problem.fixes == ()
+    assert problem.corrections == ()
     assert problem.kind is Kind.UNKNOWN
     assert problem.advice or problem.valid
 
 
 def test_unsupported_tracker_lists_supported_ones():
     (problem,) = get_recipe_error("mild", "log=trackio").problems
-    assert problem.fixes == ()
+    assert problem.corrections == ()
     assert problem.valid == ("tensorboard", "wandb", "mlflow", "csv")
 
 
@@ -207,7 +207,7 @@ seed=1..3 | -m seed=1,2,3
 )
 def test_typing_error_suggests_the_intended_setting(typed, fix):
     (problem,) = get_recipe_error("mild", typed).problems
-    assert problem.format_fix(problem.fixes[0]) == fix
+    assert problem.format_fix(problem.corrections[0]) == fix
 
 
 @pytest.mark.parametrize(
@@ -225,13 +225,13 @@ budget=overnight
 )
 def test_setting_of_other_meaning_suggests_none(typed):
     (problem,) = get_recipe_error("mild", typed).problems
-    assert problem.fixes == ()
+    assert problem.corrections == ()
 
 
 @pytest.mark.parametrize("typed", ["methods.ema=", "methods.ema=-1", "methods=", "methods=[]"])
 def test_ambiguous_switch_suggests_neither_on_nor_off(typed):
     (problem,) = get_recipe_error("mild", typed).problems
-    assert problem.fixes == ()
+    assert problem.corrections == ()
     assert problem.advice
 
 
@@ -275,7 +275,7 @@ def test_recipe_file_mistake_suggests_yaml(text, fix, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(f"{text}\n")
     (problem,) = get_recipe_error("mine.yaml").problems
-    assert [problem.format_fix(text) for text in problem.fixes] == ([fix] if fix else [])
+    assert [problem.format_fix(text) for text in problem.corrections] == ([fix] if fix else [])
     assert problem.advice or problem.valid
 
 
@@ -283,4 +283,4 @@ def test_wrong_optimizer_does_not_hide_other_mistakes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("optimizer: {name: adam, learning_rate: 0.1}\n")
     name, rate = get_recipe_error("mine.yaml").problems
-    assert (name.fixes, rate.fixes) == (("name: adamw",), ("lr: 0.1",))
+    assert (name.corrections, rate.corrections) == (("name: adamw",), ("lr: 0.1",))

@@ -11,7 +11,7 @@ from tests.shared.checks import get_error
 
 
 def find_fixes(name: str, folder: Library) -> tuple[str, ...]:
-    return get_error(RecipeError, folder.find, name).problems[0].fixes
+    return get_error(RecipeError, folder.find, name).problems[0].corrections
 
 
 def test_file_without_a_valid_name_is_not_found(tmp_path):
@@ -49,6 +49,6 @@ def test_chain_reports_a_misspelled_parent_once(tmp_path):
 def test_misnamed_file_is_renamed_to_a_recipe_name(file, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / file).write_text("seed: 1")
-    (command,) = get_error(RecipeError, Library().find, file).problems[0].fixes
+    (command,) = get_error(RecipeError, Library().find, file).problems[0].corrections
     assert shlex.split(command) == ["mv", "-n", file, f"{name}.yaml"]
     assert RECIPE.fullmatch(name)

@@ -208,7 +208,7 @@ def test_every_suggestion_for_trained_networks_is_accepted():
 )
 def test_flag_in_place_of_argument_suggests_the_argument(typed, arguments):
     problem = get_problem(RecipeError, parse_arguments, typed[1:], get_usage(typed[0]))
-    assert problem.fixes == (arguments,)
+    assert problem.corrections == (arguments,)
 
 
 def test_every_suggested_flag_and_format_exists():

@@ -74,7 +74,7 @@ fit | stretch |
     ),
 )
 def test_wrong_value_suggests_the_intended_one(name, typed, meant):
-    fixes = add_likely_value(Problem(name, typed, "wrong"), Section, name, typed).fixes
+    fixes = add_likely_value(Problem(name, typed, "wrong"), Section, name, typed).corrections
     assert fixes == ((Value(meant),) if meant else ())
 
 
@@ -110,15 +110,15 @@ def test_read_epochs_returns_epochs_or_a_budget(text, length):
 
 def test_foreign_value_suggests_ours():
     (problem,) = PrecisionConfig(dtype="float16").problems()
-    assert "precision.dtype=fp16" in problem.fixes
+    assert "precision.dtype=fp16" in problem.corrections
 
 
 def test_unrecognized_value_keeps_its_fix():
     problem = Problem("part", 1000, "wrong", "part=0.5")
     for number in (1000, 2):  # 2 is hardly a percentage
         assert add_likely_value(problem, Section, "part", number) == problem
-    assert add_likely_value(problem, Section, "part", 5).fixes == (Value("0.05"),)
-    assert add_likely_value(problem, Section, "part", 50).fixes == (Value("0.5"),)
+    assert add_likely_value(problem, Section, "part", 5).corrections == (Value("0.05"),)
+    assert add_likely_value(problem, Section, "part", 50).corrections == (Value("0.5"),)
     assert problem.kind is Kind.WRONG
 
 
@@ -140,7 +140,7 @@ SUGGESTIONS_FOR_THREE = {
 def test_add_likely_value_parses_every_unit(unit):
     value, length = SUGGESTIONS_FOR_THREE["" if unit == "number" else UNITS[unit].text]
     typed = "3" if unit == "number" else f"3 {unit}"
-    fixes = add_likely_value(Problem("rate", typed, "wrong"), Section, "rate", typed).fixes
+    fixes = add_likely_value(Problem("rate", typed, "wrong"), Section, "rate", typed).corrections
     assert fixes == ((Value(value),) if value and unit != "number" else ())
     is_money = unit in ("$", "usd", "eur")
     assert read_epochs(typed) == ("budget=$3" if is_money else length)

@@ -201,7 +201,7 @@ def test_open_beton_rejects_invalid_sidecar(file, text):
     get_sidecar_path(file).write_text(text, encoding="latin-1")
     with pytest.raises(NotReadyError, match=r"train\.beton\.json") as caught:
         open_beton(file)
-    assert caught.value.problems[0].fixes == (f"rm {get_sidecar_path(file)}",)
+    assert caught.value.problems[0].corrections == (f"rm {get_sidecar_path(file)}",)
     get_sidecar_path(file).unlink()
     open_beton(file)
 

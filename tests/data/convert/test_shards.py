@@ -225,7 +225,9 @@ def test_bad_image_is_named_by_shard_and_member(tmp_path):
     write_tar(tmp_path / "a.tar", {"one.jpg": b"bad", "one.cls": b"ant"})
     with pytest.raises(NotReadyError, match=r"a\.tar: one\.jpg") as failure:
         convert(tmp_path, tmp_path / "out.beton", RAW, do_nothing)
-    assert failure.value.problems[0].fixes == ("on_bad_image=skip",)  # `doctor` reads no shards
+    assert failure.value.problems[0].corrections == (
+        "on_bad_image=skip",
+    )  # `doctor` reads no shards
 
 
 def test_group_of_rows_too_large_is_not_decoded(tmp_path, monkeypatch):

@@ -118,7 +118,7 @@ def test_require_trusted_url_needs_typed_address_and_cache(changes, is_rejected,
     if is_rejected:
         (problem,) = failure.value.problems
         assert problem.key == "data.root"
-        assert f"eval a data={config.root} data.cache={config.cache}" in problem.fixes[0]
+        assert f"eval a data={config.root} data.cache={config.cache}" in problem.corrections[0]
     assert not site.asked
 
 
