@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,24 +50,26 @@ def imagenette(monkeypatch: pytest.MonkeyPatch) -> dict:
     return runpy.run_path(str(BENCHMARKS / "imagenette.py"))
 
 
-def run_benchmark(
-    benchmark: str, *arguments: str, rows: Path, patched: pytest.MonkeyPatch
-) -> list[dict]:
-    path = BENCHMARKS / benchmark
-    patched.setattr(sys, "argv", [str(path), *arguments, "--json", str(rows)])
-    with suppress(SystemExit):
-        runpy.run_path(str(path), run_name="__main__")
-    return json.loads(rows.read_text())
+@pytest.fixture
+def run_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return a function that runs a benchmark with arguments, and returns its rows."""
+    rows = tmp_path / "rows.json"
+
+    def run(benchmark: str, *arguments: str) -> Any:
+        path = BENCHMARKS / benchmark
+        monkeypatch.setattr(sys, "argv", [str(path), *arguments, "--json", str(rows)])
+        with suppress(SystemExit):
+            runpy.run_path(str(path), run_name="__main__")
+        return json.loads(rows.read_text())
+
+    return run
 
 
-def test_our_loop_and_handwritten_loop_take_same_steps(tmp_path, monkeypatch):
+def test_our_loop_and_handwritten_loop_take_same_steps(run_benchmark, monkeypatch):
     # the command also finds modules in its own folder
     monkeypatch.syspath_prepend(str(BENCHMARKS / "gpu_session"))
     path = BENCHMARKS / "gpu_session" / "loop_overhead.py"
-    rows = tmp_path / "rows.json"
-    (row,) = run_benchmark(
-        "gpu_session/loop_overhead.py", "--quick", rows=rows, patched=monkeypatch
-    )
+    (row,) = run_benchmark("gpu_session/loop_overhead.py", "--quick")
     assert row["case"] == "resnet18 48 px, batch 8, cpu"
     assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
     loops = runpy.run_path(str(path))["make_loops"](48, 8, torch.device("cpu"))
@@ -83,13 +86,13 @@ def copy_weights(model: nn.Module) -> Tensor:
     return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
 
-def test_proof_table_of_runs_equals_its_csv(tmp_path, monkeypatch):
+def test_proof_table_of_runs_equals_its_csv(tmp_path, run_benchmark):
     for recipe, seed, top1 in (("base", 1, 50.0), ("base", 2, 52.0), ("mild", 1, 53.0)):
         create_run_folder(tmp_path / "runs", f"{recipe}-{seed}", recipe, top1, seed)
-    table, picture, rows = (tmp_path / name for name in ("runs.csv", "proof.png", "rows.json"))
+    table, picture = (tmp_path / name for name in ("runs.csv", "proof.png"))
     arguments = ["--csv", str(table), "--png", str(picture), "--against", "base@4:mild@4"]
     of_runs, of_table = (
-        run_benchmark("proof", "--table", str(place), *arguments, rows=rows, patched=monkeypatch)
+        run_benchmark("proof", "--table", str(place), *arguments)
         for place in (tmp_path / "runs", table)
     )
     assert of_runs == of_table
@@ -105,16 +108,15 @@ def test_proof_rejects_epochs_that_are_not_numbers(load_proof, monkeypatch, caps
     assert "--epochs: '4,' is not a list of epochs" in capsys.readouterr().err
 
 
-def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):
+def test_proof_commands_print_intervals_of_lab_notes(run_benchmark, monkeypatch):
     monkeypatch.chdir(BENCHMARKS.parent)
     notes = sorted((BENCHMARKS.parent / "docs" / "lab").glob("*.md"))
     page = "\n".join(note.read_text() for note in notes)
     rows = [line for line in page.splitlines() if line.startswith("| ") and " to " in line]
     printed = {tuple(re.findall(r"[-+]\d+\.\d|\b0\.0\b", line)) for line in rows}
     intervals = set()
-    path = tmp_path / "rows.json"
     for command in re.findall(r"^python benchmarks/proof (--table .*)", page, re.M):
-        written = run_benchmark("proof", *shlex.split(command), rows=path, patched=monkeypatch)
+        written = run_benchmark("proof", *shlex.split(command))
         for one in written["differences"]:
             low = one["mean"] - one["half_width"]
             high = one["mean"] + one["half_width"]
@@ -174,22 +176,17 @@ def test_factor_effects_match_means_of_published_table(load_proof):
         assert (effect.p < factors["SIGNIFICANT_P"]) == (name == "smallest_crop")
 
 
-def test_loader_predictions_and_smaller_images_measure_every_case(tmp_path, monkeypatch):
+def test_loader_predictions_and_smaller_images_measure_every_case(tmp_path, run_benchmark):
     images = create_random_images(tmp_path / "images", train=6)
-    rows = tmp_path / "rows.json"
     arguments = str(images), "--sizes", "16", "--memory"
-    measured_rows = run_benchmark(
-        "loader_predictions.py", *arguments, "48", rows=rows, patched=monkeypatch
-    )
+    measured_rows = run_benchmark("loader_predictions.py", *arguments, "48")
     assert [row["case"].removeprefix("images, 16 px, ") for row in measured_rows] == [
         "files",
         "memory at 48 px, later",
         "memory at 48 px, first epoch",
     ]
     assert all(row["predicted"] > 0 and row["measured"] > 0 for row in measured_rows)
-    measured_rows = run_benchmark(
-        "smaller_images.py", *arguments, "30,60", rows=rows, patched=monkeypatch
-    )
+    measured_rows = run_benchmark("smaller_images.py", *arguments, "30,60")
     # no image is larger than the last limit
     assert [row["changed_percent"] for row in measured_rows[1:]] == [100, 0]
     assert measured_rows[1]["low_db"] < measured_rows[1]["median_db"] < 30

@@ -19,6 +19,12 @@ def compare(run_command: Callable[..., Streams]):
     return lambda names: run_command(f"resnet-recipes compare {names}").out
 
 
+def create_runs(**configs: dict[str, object]) -> None:
+    """Create a run in the current folder for each name and config."""
+    for name, config in configs.items():
+        create_run_folder(Path(), name, config=config)
+
+
 def create_seeds(name: str, top1: float, count: int = 3, /, **config: object) -> str:
     """Create runs of a recipe with different seeds and accuracies."""
     names = [f"./{name}{seed}" for seed in range(count)]
@@ -56,9 +62,11 @@ def test_compare_reports_noise_of_seeds(compare):
 
 
 def test_compare_shows_epochs_as_typed_without_gpus(compare):
-    for name, epochs, gpus in (("a", 2, "auto"), ("b", 4, 1)):
-        settings = {"max_duration": f"{epochs}ep", "scale_schedule_ratio": 1.0}
-        create_run_folder(Path(), name, config=settings | {"launch": {"gpus": gpus}})
+    once = {"scale_schedule_ratio": 1.0}
+    create_runs(
+        a=once | {"max_duration": "2ep", "launch": {"gpus": "auto"}},
+        b=once | {"max_duration": "4ep", "launch": {"gpus": 1}},
+    )
     message = compare("./a ./b")
     assert re.search(r"^epochs +2 +4$", message.partition("SETTINGS")[2], re.MULTILINE)
     assert "gpus" not in message
@@ -124,8 +132,7 @@ def test_compare_judges_groups_of_seeds_together(judge):
 
 
 def test_compare_prints_no_noise_of_equal_runs(compare):
-    for seed in (1, 2):
-        create_run_folder(Path(), f"equal{seed}", config={"seed": seed})
+    create_runs(equal1={"seed": 1}, equal2={"seed": 2})
     message = " ".join(compare("./equal1 ./equal2").split())
     assert "A, B: top-1 70.00% in each of 2 runs, 4:00 of training each" in message
     assert "+- 0.00" not in message
@@ -170,19 +177,18 @@ def test_compare_advises_how_to_settle_a_difference(judge, counts, advice):
 def test_compare_names_runs_in_rows_wider_than_terminal(compare, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     long = f"/{'x' * 40}"
-    for name, root, weights in (("a", long, "w"), ("b", "/b", f"{long}/w")):
-        config = {"data": {"root": root}, "model": {"weights": weights}}
-        create_run_folder(Path(), name, config=config)
+    create_runs(
+        a={"data": {"root": long}, "model": {"weights": "w"}},
+        b={"data": {"root": "/b"}, "model": {"weights": f"{long}/w"}},
+        c={"data": {"root": long}, "model": {"weights": "/v"}},
+        d={"data": {"root": f"{long}/w"}, "model": {"weights": "w"}},
+    )
     out = compare("./a ./b")
     assert f"SETTINGS  {'A':41}  B\ndata      {long}  /b\n" in out
     assert f"model.weights  A: w  B: {long}/w\n" in out
+    assert "\nmodel.weights  /v  w\n" in compare("./c ./d")
     monkeypatch.setenv("COLUMNS", "50")
     assert f"model.weights\n  A: w\n  B: {long}/w\n" in compare("./a ./b")
-    monkeypatch.setenv("COLUMNS", "80")
-    create_run_folder(Path(), "c", config={"data": {"root": long}, "model": {"weights": "/v"}})
-    config = {"data": {"root": f"{long}/w"}, "model": {"weights": "w"}}
-    create_run_folder(Path(), "d", config=config)
-    assert "\nmodel.weights  /v  w\n" in compare("./c ./d")
 
 
 def test_compare_prints_the_verdict_before_the_settings(compare):
@@ -197,12 +203,11 @@ def test_compare_prints_the_verdict_before_the_settings(compare):
 
 
 def test_compare_prints_settings_of_an_omitted_method(compare):
-    for name, methods in (
-        ("a", {}),
-        ("b", {"ema": {"half_life": "20ba", "delay": "0ba"}}),
-        ("c", {"ema": {"half_life": "40ba", "delay": "0ba"}}),
-    ):
-        create_run_folder(Path(), name, config={"methods": methods})
+    create_runs(
+        a={"methods": {}},
+        b={"methods": {"ema": {"half_life": "20ba", "delay": "0ba"}}},
+        c={"methods": {"ema": {"half_life": "40ba", "delay": "0ba"}}},
+    )
     rows = [line.split() for line in compare("./a ./b ./c").splitlines()]
     assert ["methods.ema.half_life", "-", "20ba", "40ba"] in rows
     assert ["methods.ema.delay", "-", "0ba", "0ba"] in rows

@@ -35,12 +35,6 @@ def test_cp_with_swapped_arguments_suggests_the_swap(run_command, recipes):
         assert "\n      try:   resnet-recipes cp hot recipes/mine.yaml\n" in message
 
 
-def test_cp_suggests_a_free_file_name(run_command, recipes):
-    (recipes / "mine.yaml").touch()
-    message = run_command("resnet-recipes cp hot mine", 2).err
-    assert "\n      use:   recipes/mine2.yaml\n" in message
-
-
 def test_cp_rejects_an_existing_file(run_command):
     Path("a.yaml").write_text("mine")
     run_command("resnet-recipes cp hot a.yaml", 2)

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -39,6 +40,14 @@ pytestmark = pytest.mark.usefixtures("folder_with_weights")
 @pytest.fixture
 def trained(folder_with_weights: Path) -> TrainedNetwork:
     return open_trained_network(["mine"], USAGE).to_device()
+
+
+@pytest.fixture
+def replace_format(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that replaces functions of an export format."""
+    return lambda name, **functions: monkeypatch.setitem(
+        formats.FORMATS, name, formats.FORMATS[name]._replace(**functions)
+    )
 
 
 def test_export_is_compared_and_has_a_card(folder_with_weights, tmp_path, run_command):
@@ -208,7 +217,9 @@ def test_export_lines_fit_the_terminal(run_command, monkeypatch):
     assert "Top-1 on all validation images" in " ".join(streams.out.split())
 
 
-def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command, folder_with_weights):
+def test_export_measures_accuracy_of_file_in_float32(
+    replace_format, run_command, folder_with_weights
+):
     uses_autocast = []
     recipe = read(folder_with_weights / "config.yaml")
     recipe.precision.dtype = "bf16"
@@ -218,21 +229,19 @@ def test_export_measures_accuracy_of_file_in_float32(monkeypatch, run_command, f
         uses_autocast.append(torch.is_autocast_enabled("cpu"))
         return torch.eye(10)[[3] * len(images)]
 
-    constant = formats.FORMATS["safetensors"]._replace(read=lambda path, about: compute)
-    monkeypatch.setitem(formats.FORMATS, "safetensors", constant)
+    replace_format("safetensors", read=lambda path, about: compute)
     command = "export mine --to safetensors --dtype float16 --lose 100"
     assert re.search(r"before,\s+10.00%", run_command(f"resnet-recipes {command} --out out").out)
     assert not any(uses_autocast)
 
 
-def test_export_suggests_a_sufficient_loss_limit(monkeypatch, run_command):
+def test_export_suggests_a_sufficient_loss_limit(replace_format, run_command):
     def compute(images: torch.Tensor) -> torch.Tensor:
         return right_once[: len(images)]
 
     # three images per class: the file recognizes the first image only
     right_once = torch.eye(10)[[0, *(number // 3 - 1 for number in range(1, 30))]]
-    changed = formats.FORMATS["safetensors"]._replace(read=lambda path, about: compute)
-    monkeypatch.setitem(formats.FORMATS, "safetensors", changed)
+    replace_format("safetensors", read=lambda path, about: compute)
     command = "resnet-recipes export mine --to safetensors --dtype float16 --lose 0.1 --out out"
     message = run_command(command, 1).err
     lost = float(re.search(r"loses ([\d.]+) points", message)[1])
@@ -261,17 +270,18 @@ def test_export_without_images_compares_generated_ones(run_command):
     assert not Path("a").exists()
 
 
-def test_export_with_fixed_size_states_the_size(folder_with_weights, monkeypatch, run_command):
+def test_export_with_fixed_size_states_the_size(folder_with_weights, replace_format, run_command):
     network = load(folder_with_weights)
 
     def compute(images: torch.Tensor) -> torch.Tensor:
         assert images.shape[2:] == (32, 32)
         return network(images)
 
-    strict = formats.FORMATS["exported_program"]._replace(
-        write=lambda network, path: path.touch(), read=lambda path, about: compute
+    replace_format(
+        "exported_program",
+        write=lambda network, path: path.touch(),
+        read=lambda path, about: compute,
     )
-    monkeypatch.setitem(formats.FORMATS, "exported_program", strict)
     output = run_command("resnet-recipes export mine --to exported_program --out out").out
     assert "only for images of 32 x 32 px (any size: --with-preprocessing)" in " ".join(
         output.split()
@@ -280,12 +290,12 @@ def test_export_with_fixed_size_states_the_size(folder_with_weights, monkeypatch
 
 
 @pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
-def test_export_with_different_outputs_is_deleted(flag, tmp_path, monkeypatch, run_command):
-    even = formats.FORMATS["exported_program"]._replace(
+def test_export_with_different_outputs_is_deleted(flag, tmp_path, replace_format, run_command):
+    replace_format(
+        "exported_program",
         write=lambda network, path: path.touch(),
         read=lambda path, about: lambda images: torch.full((len(images), 10), 0.3),
     )
-    monkeypatch.setitem(formats.FORMATS, "exported_program", even)
     message = run_command(
         f"resnet-recipes export mine --to exported_program {flag} --out out", 1
     ).err

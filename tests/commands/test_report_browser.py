@@ -44,21 +44,24 @@ def browser() -> Iterator["webdriver.Chrome"]:
     driver.quit()
 
 
-def open_page(browser: "webdriver.Chrome", arguments: list[str], out: Path) -> int:
-    """Make a page, open it, wait for its plots, and return their number.
+@pytest.fixture
+def open_report(browser: "webdriver.Chrome") -> Callable[..., int]:
+    """Return a function that makes and opens a page, waits for its plots, and counts them.
 
     The page must not log an error.
     """
-    dispatch.run(["report", *arguments, "--out", str(out)])
-    browser.get(out.as_uri())
-    plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
-    wait_until(
-        browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, ".plot svg.marks")) == plots
-    )
-    assert [
-        entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
-    ] == []
-    return plots
+
+    def open_page(arguments: str = "runs") -> int:
+        dispatch.run(["report", *arguments.split(), "--out", "r.html"])
+        browser.get(Path("r.html").absolute().as_uri())
+        plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
+        drawn = ".plot svg.marks"
+        wait_until(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, drawn)) == plots)
+        log = browser.get_log("browser")
+        assert [entry for entry in log if entry["level"] in ("SEVERE", "WARNING")] == []
+        return plots
+
+    return open_page
 
 
 def wait_until(browser: "webdriver.Chrome", condition: Callable[[], bool]) -> None:
@@ -97,34 +100,32 @@ def has_tooltip(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
 
 
 @pytest.mark.parametrize(("count", "plots"), [(1, 4), (500, 5)])
-def test_browser_renders_pages_of_any_size(count, plots, browser, tmp_path):
-    (tmp_path / "runs").mkdir()
+def test_browser_renders_pages_of_any_size(count, plots, open_report):
     for i in range(count):
         create_run_folder(
-            tmp_path / "runs",
+            Path("runs"),
             f"run{i}",
             recipe=("mild", "hot")[i % 2],
             top1=60 + i / 50,
             seed=i,
             epochs=4 + i % 3,
         )
-    arguments = [str(tmp_path / "runs"), "--price", "32.77"]
-    assert open_page(browser, arguments, tmp_path / "r.html") == plots
+    assert open_report("runs --price 32.77") == plots
 
 
-def test_report_shows_hostile_names_as_text(browser, tmp_path):
+def test_report_shows_hostile_names_as_text(browser, open_report):
     create_run_folder(
-        tmp_path / "runs",
+        Path("runs"),
         "<img src=x onerror=document.title='owned'>",
         recipe="<script>document.title='owned'<\\script>",
     )
-    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+    open_report()
     assert browser.title == "Run <img src=x onerror=document.title='owned'>"
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
-def test_published_report_has_plot_and_sortable_table(browser, tmp_path):
-    open_page(browser, ["--published"], tmp_path / "r.html")
+def test_published_report_has_plot_and_sortable_table(browser, open_report):
+    open_report("--published")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#time .mark-symbol.role-mark path")) > 15
     heads = browser.find_elements(By.CSS_SELECTOR, "th")
     column = [head.text.split(" ")[0] for head in heads].index("top-1") + 1
@@ -137,20 +138,18 @@ def test_published_report_has_plot_and_sortable_table(browser, tmp_path):
         assert values == sorted(values)
 
 
-def test_accuracy_axis_ends_at_100_percent(browser, tmp_path):
+def test_accuracy_axis_ends_at_100_percent(browser, open_report):
     for recipe, top1 in (("mild", 62.0), ("hot", 98.0)):
-        create_run_folder(tmp_path / "runs", recipe, recipe=recipe, top1=top1, image_count=153)
-    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+        create_run_folder(Path("runs"), recipe, recipe=recipe, top1=top1, image_count=153)
+    open_report()
     labels = browser.find_elements(By.CSS_SELECTOR, "#time .role-axis-label text")
     assert max(float(label.text) for label in labels) == 100
 
 
-def test_report_removes_unchecked_run_from_curves(browser, tmp_path):
+def test_report_removes_unchecked_run_from_curves(browser, open_report):
     for recipe, images in (("mild", 5000), ("hot", 5000), ("mild", 6000), ("hot", 6000)):
-        create_run_folder(
-            tmp_path / "runs", f"a-{recipe}-{images}", recipe=recipe, image_count=images
-        )
-    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+        create_run_folder(Path("runs"), f"a-{recipe}-{images}", recipe=recipe, image_count=images)
+    open_report()
     lines = "#data{}-course-loss .mark-line.role-mark path"
 
     def count_lines() -> list[int]:
@@ -161,27 +160,27 @@ def test_report_removes_unchecked_run_from_curves(browser, tmp_path):
     wait_until(browser, lambda: count_lines() == [1, 2])
 
 
-def test_plots_and_menus_have_accessible_names(browser, tmp_path):
-    open_page(browser, ["--published"], tmp_path / "r.html")
+def test_plots_and_menus_have_accessible_names(browser, open_report):
+    open_report("--published")
     plot = browser.find_element(By.CSS_SELECTOR, "#time [role=graphics-document]")
     assert plot.get_attribute("aria-label").startswith("Top-1 accuracy against training time")
     menu = browser.find_element(By.CSS_SELECTOR, "#time summary")
     assert menu.get_attribute("aria-label").startswith("Save the plot: Top-1")
 
 
-def test_report_shows_command_of_hovered_point(browser, tmp_path):
-    create_run_folder(tmp_path / "runs", "mine")
-    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+def test_report_shows_command_of_hovered_point(browser, open_report):
+    create_run_folder(Path("runs"), "mine")
+    open_report()
     has_command = has_tooltip(browser, "time", "resnet-train recipe=mild seed=1")
     assert has_command
 
 
-def test_report_in_narrow_window_needs_no_sideways_scrolling(browser, tmp_path):
+def test_report_in_narrow_window_needs_no_sideways_scrolling(browser, open_report):
     create_run_folder(
-        tmp_path / "runs", "a-rather-long-name-of-a-run-that-goes-on-and-on-and-on-20261121"
+        Path("runs"), "a-rather-long-name-of-a-run-that-goes-on-and-on-and-on-20261121"
     )
     browser.set_window_size(500, 900)
-    open_page(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+    open_report()
     try:
         assert measure_overflow(browser) <= 0
         for note in browser.find_elements(By.CSS_SELECTOR, ".note"):

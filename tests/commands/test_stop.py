@@ -120,6 +120,12 @@ def test_stop_signals_only_holder_of_the_lock(live_run, run_command):
     assert process.poll() is None
 
 
+def test_runs_rm_with_yes_deletes_the_last_run(run_command):
+    folder = create_run_folder(Path("runs"), "first")
+    assert run_command("resnet-recipes runs rm last --yes").out == "deleted first\n"
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
 def test_runs_rm_asks_for_confirmation_first(answer, is_kept, monkeypatch, run_command):
     folder = create_run_folder(Path("runs"), "first")

@@ -309,6 +309,7 @@ resnet-recipes runs rm first | --yes
 resnet-recipes runs state=runing | state=running
 resnet-recipes runs rm first --foo | --sort, --price, --yes, --json, --csv, --help
 resnet-recipes methods show mixup | error: unknown method show
+resnet-recipes cp hot mine | recipes/mine2.yaml
 resnet-recipes methods show mixup | resnet-recipes methods mixup
 resnet-recipes validate recipes/mien.yaml | resnet-recipes validate recipes/mine.yaml
 """

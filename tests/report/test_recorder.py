@@ -52,9 +52,14 @@ def test_missing_evaluation_is_recorded_once_on_resume(recorder, simulator, fact
     assert read_steps(facts.folder) == list(range(1, 21))
 
 
-def test_wall_time_continues_across_sessions(facts, console, monkeypatch):
+@pytest.fixture
+def ticking_clock(monkeypatch):
+    """Advance the clock by ten seconds at each reading."""
     ticks = count(1000, 10)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks), time=float))
+
+
+def test_wall_time_continues_across_sessions(facts, console, ticking_clock):
     for _ in range(2):
         recorder = Recorder(facts, console)
         recorder.begin()
@@ -136,10 +141,8 @@ def test_stop_is_recorded_with_its_reason(recorder, simulator, facts, console):
     console.show_stop.assert_called_once_with(5, "the loss is not a number", "optimizer.lr=1.0")
 
 
-def test_cost_is_the_price_of_the_wall_time(facts, console, monkeypatch):
-    """The clock advances 10 seconds at each of its four readings."""
-    ticks = count(1000, 10)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks), time=float))
+def test_cost_is_the_price_of_the_wall_time(facts, console, ticking_clock):
+    """The clock is read four times."""
     recorder = Recorder(replace(facts, price_per_hour=120.0), console)
     recorder.begin()
     summary = recorder.finish(40, 9.0, WeightFiles(facts.folder / "weights.pt"))

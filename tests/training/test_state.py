@@ -31,12 +31,6 @@ def state(make_run: Callable[..., Run]) -> dict[str, Any]:
     return collect_state(make_run(), 3)
 
 
-def test_restore_same_run_gives_no_warning(make_run, state):
-    run = make_run()
-    assert list_resume_warnings(run, state) == []
-    assert restore(run, state) == 3
-
-
 @pytest.mark.parametrize(("interval", "is_pending"), [("3ba", True), ("2ba", False)])
 def test_restored_evaluation_is_due_only_if_planned(interval, is_pending, make_run):
     arguments = f"evaluation.interval={interval}"
