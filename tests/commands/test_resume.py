@@ -351,7 +351,11 @@ def test_resume_auto_finds_newest_run_of_same_settings(run_folders, run_command)
 
 @pytest.mark.parametrize(
     ("argument", "key"),
-    [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")],
+    [
+        ("lr=0.1", "optimizer.lr"),
+        ("data.root=/elsewhere", "data.root"),
+        ("seed=5 lr=1", "optimizer.lr, seed"),
+    ],
 )
 def test_resume_auto_starts_new_run_for_other_settings(run_folders, run_command, argument, key):
     run_command(START_COMMAND, 75)

@@ -98,6 +98,7 @@ def test_runs_marks_best_evaluation_as_optimistic(three_runs, run_command, run_j
 
 def test_runs_in_empty_folder_suggests_the_demo(run_command, run_json):
     assert run_command("resnet-recipes runs").out == "no runs in ./runs\ntry:   resnet-train demo\n"
+    assert run_command("resnet-recipes runs recipe=a").out == "no runs in ./runs match recipe=a\n"
     assert run_json("resnet-recipes runs") == []
 
 

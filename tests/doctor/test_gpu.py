@@ -77,13 +77,10 @@ def test_check_convolution_passes_in_every_precision(dtype):
 
 def test_wrong_or_failing_convolution_is_reported(monkeypatch):
     right, calls = torch.nn.functional.conv2d, []
-
-    def compute_wrongly(*args):
-        calls.append(args)
-        return right(*args) + (len(calls) == 2)
-
-    monkeypatch.setattr(gpu.F, "conv2d", compute_wrongly)
-    assert "the error is 1" in gpu.check_convolution(CPU, torch.float32).what
+    for error in (1, float("nan")):
+        results = torch.zeros(1), torch.tensor([error])
+        monkeypatch.setattr(gpu.F, "conv2d", Mock(side_effect=results))
+        assert f"the error is {error:g}" in gpu.check_convolution(CPU, torch.float32).what
 
     def fail_every_second_time(*args):
         calls.append(args)

@@ -53,6 +53,8 @@ def test_progress_line_omits_start_and_end_in_pipe(clock):
         clock[0] = 115.0  # a long preparation
         show(0, 64)
         clock[0] = 126.0
+        show(0, 64)
+        clock[0] = 137.0
         show(64, 64)
     assert err.getvalue() == ""
 

@@ -49,6 +49,15 @@ def test_accuracy_has_95_percent_interval_of_its_images(tmp_path):
     assert [rows[-1]["low"], rows[-1]["high"]] == pytest.approx([40.38, 59.62], abs=0.005)
 
 
+def test_long_curve_is_averaged_over_logged_steps(tmp_path, monkeypatch):
+    """The run has 40 steps, so that nine points need means of five; the loss of step n is 3 / n."""
+    monkeypatch.setattr("resnet_recipes.report.training_curves.MAX_POINTS", 9)
+    rows = read_values(create_run_folder(tmp_path, "mine"))["course-loss"]
+    rows = [row for row in rows if "loss" in row]
+    assert [row["epoch"] for row in rows] == [0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4]
+    assert rows[0]["loss"] == pytest.approx((3 + 1.5 + 1 + 0.75 + 0.6) / 5)
+
+
 def test_constant_quantities_have_no_plot_except_accuracy(tmp_path):
     evaluation = {"kind": "evaluation", "step": 50, "epoch": 5.0, "ema_top1_percent": 70.0}
     evaluation |= {"examples": 0, "seconds": 1.0, "wall_seconds": 400.0}

@@ -126,6 +126,24 @@ def test_best_weights_with_ema_are_its_average(make_run):
     assert is_identical(run.best.weights, average)
 
 
+def test_only_the_best_evaluation_is_marked(make_run):
+    recorder = Mock()
+    reporter = make_reporter(make_run("checkpoint.best=loss"), recorder)
+    for done in (1, 2):  # with equal results
+        reporter.evaluate(done)
+    marks = [call.kwargs["is_best"] for call in recorder.log_evaluation.call_args_list]
+    assert marks == [True, False]
+
+
+def test_only_the_save_after_training_is_last(make_run):
+    run = make_run()
+    checkpoints = Mock()
+    reporter = RunReporter(run, (Mock(), checkpoints), NEVER, Mock())
+    for done in (1, run.plan.total_steps):
+        reporter.save(done)
+    assert [call.kwargs["is_last"] for call in checkpoints.save.call_args_list] == [False, True]
+
+
 def test_stop_request_discards_evaluation_until_repeated(make_run):
     run = make_run("max_duration=1ba schedule.warmup=0ba checkpoint.best=top1 methods.ema={}")
     recorder = Mock()
