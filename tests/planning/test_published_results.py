@@ -1,5 +1,8 @@
 """Published results are possible; results between their durations are interpolated."""
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from resnet_recipes.planning.published_results import (
@@ -22,6 +25,18 @@ def test_published_results_name_source_and_are_possible():
         assert result["clock"] in ("", "MLPerf", "DAWNBench")
         for key, least, most in (("top1", 70, 82), ("minutes", 0.1, 2000), ("epochs", 16, 810)):
             assert result[key] is None or least <= result[key] <= most
+
+
+def test_table_of_published_results_contains_those_of_recipes():
+    path = Path(__file__).parents[2] / "benchmarks" / "published_results.csv"
+    keys = ("top1_percent", "epochs", "minutes")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = {
+            (row["recipe"], *[float(row[key] or 0) for key in keys]) for row in csv.DictReader(file)
+        }
+    for result in list_published_results():
+        figures = [result[key] or 0 for key in ("top1", "epochs", "minutes")]
+        assert (result["recipe"], *figures) in rows
 
 
 def test_interpolation_error_is_the_largest_of_omitted_rows():
