@@ -16,7 +16,7 @@ from resnet_recipes.run_folder import CONFIG, WEIGHTS
 from resnet_recipes.run_folder.runs import iterate_newest_runs, list_checkpoints, read_run
 
 ROOT = Path("runs")
-LAST = "last"  # the run that was most recently started, or resumed with changed settings
+LAST = "last"  # the run that was most recently created
 LIST = Command("resnet-recipes runs")
 
 
@@ -74,9 +74,7 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
     parts = Path(argument).parts  # bees/checkpoints/last.pt
     if name in FOREIGN_COMMANDS or len(parts) > 1:  # such as `runs list`
         runs = [run for run in runs if run != LAST]
-    alike = [run for run in runs if name and (run.startswith(name) or name.startswith(run))]
     nearest = next(filter(runs.__contains__, parts), "") or find_closest(name, runs)
-    nearest = nearest or (alike[0] if len(alike) == 1 else "")
     if Path(argument).parent != ROOT and (len(parts) > 1 or not nearest):
         nearest = find_similar_path(Path(argument), (".safetensors", ".pt", ".pth")) or nearest
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")

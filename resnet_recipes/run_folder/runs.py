@@ -2,9 +2,11 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from resnet_recipes.run_folder import (
     CHECKPOINTS,
     CONFIG,
     DATA,
+    ENVIRONMENT,
     EXIT,
     LOGS,
     METRICS,
@@ -136,30 +139,37 @@ class RunRecord:
         return {"name": self.name, **vars(self), **plain}
 
 
-def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return the command-line settings that all readable runs share."""
-    first, *others = [run.shown_changes for run in runs if run.state != "unreadable"] or [()]
-    return tuple(change for change in first if all(change in other for other in others))
+def find_shared_changes(runs: Sequence[RunRecord], fraction: float = 1.0) -> tuple[str, ...]:
+    """Return the command-line settings that all readable runs share, or more than a fraction."""
+    changes = [run.shown_changes for run in runs if run.state != "unreadable"]
+    counts = Counter(chain(*changes))
+    size = len(changes)
+    return tuple(text for text, count in counts.items() if count == size or count > fraction * size)
 
 
 def iterate_runs(root: Path) -> Iterator[RunRecord]:
-    """Yield the runs directly below `root`, by name; other files and folders are skipped.
-
-    Names with a leading dot are skipped: a killed process may leave an unfinished run folder.
-    """
-    for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
-        is_run = os.path.isdir(entry) and not entry.name.startswith(".")
-        if is_run and (run := read_run(Path(entry.path))):
-            yield run
+    """Yield the runs directly below `root`, by name; other files and folders are skipped."""
+    yield from filter(None, map(read_run, sorted(_list_folders(root))))
 
 
 def iterate_newest_runs(root: Path) -> Iterator[Path]:
-    """Yield the run folders directly below `root`, the newest `config.yaml` first.
+    """Yield the run folders directly below `root`, the most recently created first.
 
-    A run writes this file at its start, and again when it is resumed with changed settings.
+    A copy keeps its recorded time of creation; only runs of the same time are ordered by file time.
     """
-    configs = sorted(root.glob("[!.]*/config.yaml"), key=lambda path: path.stat().st_mtime)
-    return (config.parent for config in reversed(configs))
+
+    def find_time(folder: Path) -> tuple[str, float]:
+        environment: dict[str, Any] = {}
+        with suppress(NotReadyError):
+            environment = read_json(folder / ENVIRONMENT, may_be_absent=True)
+        return str(environment.get("created", "")), (folder / OVERRIDES).stat().st_mtime
+
+    return iter(sorted(_list_folders(root), key=find_time, reverse=True))
+
+
+def _list_folders(root: Path) -> list[Path]:
+    """Return the run folders directly below `root`, without the drafts of killed processes."""
+    return [overrides.parent for overrides in root.glob(f"[!.]*/{OVERRIDES}")]
 
 
 def read_run(folder: Path) -> RunRecord | None:

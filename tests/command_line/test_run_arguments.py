@@ -1,5 +1,6 @@
 """A run can be named by its path, its name in ./runs, or `last`."""
 
+import json
 import os
 from pathlib import Path
 
@@ -19,9 +20,16 @@ def runs() -> Path:
     """Two runs in ./runs; the run with the first name was started last."""
     for name, seed, age in (("alpha", 1, 10), ("beta", 2, 20)):
         config = create_run_folder(Path("runs"), name, seed=seed) / "config.yaml"
-        os.utime(config, (1_700_000_000 - age,) * 2)
+        os.utime(config.with_name("overrides.txt"), (1_700_000_000 - age,) * 2)
         Path(config.parent, "weights.safetensors").touch()
     return Path("runs")
+
+
+def test_last_is_the_newest_run_in_a_copy_without_file_times(runs):
+    for name, hour in (("alpha", "10"), ("beta", "11")):
+        environment = {"created": f"2026-11-30T{hour}:00:00Z"}
+        (runs / name / "env.json").write_text(json.dumps(environment))
+    assert find_run("last") == runs / "beta"
 
 
 @pytest.mark.parametrize("argument", ["runs/alpha", "alpha", "last"])
@@ -101,7 +109,6 @@ def test_word_for_nothing_suggests_no_weights(run_command, word):
     parse_rows(
         """
 alphq | alpha
-alpha-seed2 | alpha
 runs/alphq | alpha
 alpha.pt | alpha
 alpha.safetensors | alpha
@@ -153,10 +160,7 @@ def test_commands_accept_run_names(runs, run_command, arguments, message):
     for seed, name in enumerate(("alpha", "beta"), 1):
         if "diff" in arguments:
             recipe = f"name: mild\nmax_duration: 4ep\nseed: {seed}\ndata: {{root: /}}\n"
-            config = runs / name / "config.yaml"
-            times = os.stat(config)
-            config.write_text(recipe)
-            os.utime(config, (times.st_atime, times.st_mtime))
+            (runs / name / "config.yaml").write_text(recipe)
     assert message in f"\n{run_command(f'resnet-recipes {arguments}').out}"
 
 
@@ -168,7 +172,7 @@ def test_missing_run_advises_trying_newest_finished_run(run_command):
     message = run_command("resnet-recipes eval", 2).err
     assert message.startswith(f"{missing}      try:   resnet-recipes eval last\n")
     config = create_run_folder(Path("runs"), "failed") / "config.yaml"
-    os.utime(config, (2_000_000_000,) * 2)
+    os.utime(config.with_name("overrides.txt"), (2_000_000_000,) * 2)
     checkpoint = config.parent / "checkpoints/step-00000008.pt"
     checkpoint.touch()
     checkpoint.with_suffix(".json").write_text('{"bytes": 0}')

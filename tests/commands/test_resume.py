@@ -327,7 +327,7 @@ def test_resume_rejects_what_the_run_keeps(started_runs, explain_rejected_resume
 def test_resume_auto_finds_newest_unfinished_run(run_folders, run_command):
     for index, name in enumerate(("old", "new", "done")):
         run_command(f"{START_COMMAND} run={name}", 75)
-        os.utime(f"runs/{name}/config.yaml", (index, index))
+        os.utime(f"runs/{name}/overrides.txt", (index, index))
     Path("runs/done/summary.json").write_text("{}")
     assert list(iterate_unfinished_runs(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
     run_command("resnet-train --resume auto", 75)

@@ -44,11 +44,6 @@ def test_watch_of_stopped_run_prints_resume_command(tmp_path, run_command):
         assert out.splitlines()[-1] == f"resume: resnet-train --resume {folder}"
 
 
-def test_watch_suggests_the_only_longer_name(run_command):
-    create_run_folder(Path("runs"), "tty")
-    assert "did you mean tty?" in run_command("resnet-recipes watch tt", 3).err
-
-
 def test_stop_alone_suggests_the_last_run(run_command):
     folder = create_run_folder(Path("runs"), "mine", state="killed")
     with (folder / "lock").open("w") as lock:

@@ -59,6 +59,7 @@ def create_folder_with_weights(
     recipe.data.backend = "torchvision"
     recipe.data.workers = 0
     (folder / "config.yaml").write_text(freeze(recipe))
+    (folder / "overrides.txt").touch()
     return folder
 
 
@@ -80,7 +81,7 @@ def create_run_folder(
     (folder / "overrides.txt").write_text(f"seed={seed}\n")
     (folder / "command.txt").write_text(f"resnet-train recipe={recipe} seed={seed} run={name}\n")
     (folder / "provenance.json").write_text(json.dumps({"recipe": recipe}))
-    (folder / "env.json").write_text(json.dumps(COMMON_CONTENT["env"] | {"created": name}))
+    (folder / "env.json").write_text(json.dumps(COMMON_CONTENT["env"]))
     settings = {
         "name": recipe,
         "seed": seed,
