@@ -48,7 +48,7 @@ from resnet_recipes.jobs.lookup import (
     list_choices,
     make_missing_run_problem,
 )
-from resnet_recipes.report.comparison import check_settings_file, read_all
+from resnet_recipes.report.comparison import check_settings_file, read_all, require_run
 from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, WEIGHTS
 from resnet_recipes.run_folder.runs import RunRecord, iterate_runs, read_run
 
@@ -71,17 +71,13 @@ def list_records(arguments: Iterable[str]) -> list[RunRecord]:
 
     A run whose recipe cannot be read has the state "unreadable".
 
-    Raises NotReadyError with every folder that does not exist or cannot be listed.
+    Raises NotReadyError with every folder that contains no runs.
     """
 
     def read(argument: str) -> Iterator[RunRecord]:
         folder = find_run(argument)
-        record = read_run(folder)
-        try:
-            yield from map(check_settings_file, [record] if record else iterate_runs(folder))
-        except OSError as error:
-            clause = f"cannot be listed: {error.strerror}"
-            raise NotReadyError.at(folder, clause, LIST) from None
+        runs = [] if read_run(folder) else iterate_runs(folder)
+        yield from map(check_settings_file, [*runs] or [require_run(folder)])
 
     return collect(read, arguments)
 
@@ -131,16 +127,7 @@ def open_trained_network(arguments: Sequence[str], usage: Usage) -> "TrainedNetw
     from resnet_recipes.network.open import iterate_notes
 
     path = find_network(arguments[0], "RUN|FILE")
-    command = usage.command[-1]
-    try:
-        network = open_trained(path, arguments[1:], SETTINGS[command])
-    except NotReadyError as error:
-        if not path.is_dir() or error.problems[0].corrections or not is_image(arguments[0]):
-            raise
-        images = arguments[0] if usage.takes_images else f"data={arguments[0]}"
-        form = Hint(Command.of(*usage.command, "RUN", images))
-        clause = "is a folder of images, not a run"
-        raise RecipeError.of("RUN|FILE", arguments[0], clause, form) from None
+    network = open_trained(path, arguments[1:], SETTINGS[usage.command[-1]])
     if path.parent.name == CHECKPOINTS and is_run(arguments[0]):
         say(f"note: the run is not finished; its newest checkpoint is {path}")
     for note in iterate_notes(network.network):

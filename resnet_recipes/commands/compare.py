@@ -21,7 +21,7 @@ from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
 from resnet_recipes.command_line.run_arguments import read_runs
 from resnet_recipes.command_line.usage import CSV, JSON, RUN_HELP, Usage
-from resnet_recipes.commands.runs import format_run_epochs
+from resnet_recipes.commands.runs import format_run_epochs, format_run_top1
 from resnet_recipes.jobs.lookup import LIST, find_run_path
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
@@ -207,7 +207,7 @@ def _collect_results(runs: Sequence[RunRecord]) -> SettingRows:
     return [
         ("state", [run.state for run in runs]),
         ("epochs", [format_run_epochs(run) for run in runs]),
-        ("top-1", [format_or_dash(run.top1_percent, "{:.2f}%".format) for run in runs]),
+        ("top-1", [format_run_top1(run) for run in runs]),
         ("PFLOPs", [format_or_dash(run.pflops, format_number) for run in runs]),
         *(
             (clock, [format_or_dash(getattr(run, name), format_minutes) for run in runs])

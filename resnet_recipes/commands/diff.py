@@ -14,7 +14,7 @@ from resnet_recipes.command_line.usage import CSV, JSON, RECIPES, RUN_HELP, Usag
 from resnet_recipes.commands.compare import format_comparison, restore_epochs
 from resnet_recipes.jobs.lookup import LAST, LIST, ROOT, find_run_path
 from resnet_recipes.recipe.library import LIST_RECIPES, Library
-from resnet_recipes.report.comparison import find_differences, format_settings
+from resnet_recipes.report.comparison import find_differences, format_settings, require_run
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import iterate_newest_runs
 
@@ -70,6 +70,7 @@ def _read_settings(folder: Path | None, argument: str) -> Iterator[dict[str, str
     from resnet_recipes.recipe.compose import compose
 
     if run and run.is_dir():
+        require_run(run)
         recipe = frozen_recipe.read(run / CONFIG)
     else:
         recipe = compose(name, folder=folder, needs_data=False).recipe

@@ -3,7 +3,7 @@
 import shlex
 
 from resnet_recipes.base.error_collector import ErrorCollector
-from resnet_recipes.base.errors import Command, Hint, NotReadyError, RecipeError
+from resnet_recipes.base.errors import Command, RecipeError
 from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_count
 from resnet_recipes.command_line.arguments import Arguments
@@ -55,9 +55,6 @@ def check(arguments: Arguments) -> tuple[list[RunRecord], float | None]:
     with errors:
         if folder := flags.get("--png"):
             path = parse_path("--png", folder)
-            if is_run(folder):
-                other = f"{shlex.quote(folder)} --png plots"
-                raise RecipeError.of("--png", folder, "is a run; pass a folder for plots", other)
             if not path.is_dir() or (is_new and any(path.glob("*.png"))):
                 parse_new_path("--png", folder, is_folder=True)
             import_plotting()
@@ -75,11 +72,7 @@ def _find_runs(arguments: Arguments) -> list[RunRecord]:
     """Return the runs to plot. Raises NotReadyError if there are none, or all are unreadable."""
     if "--published" in arguments:
         return []
-    sources = arguments.positional or ["runs"]
-    runs = list_records(sources)
-    if not runs:
-        fix = (_PUBLISHED, Hint("resnet-recipes report RUN"))
-        raise NotReadyError.of(f"the folder `{sources[0]}`", None, "contains no runs", fix)
+    runs = list_records(arguments.positional or ["runs"])
     if all(run.state == "unreadable" for run in runs):
         read_all(run.folder for run in runs)
     return runs

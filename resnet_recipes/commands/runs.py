@@ -1,13 +1,11 @@
 """`resnet-recipes runs [RUN|FOLDER]`: list runs with state, progress, accuracy, time and cost."""
 
-import os
 import shlex
 import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from difflib import get_close_matches
 from itertools import starmap
 from pathlib import Path
 from statistics import fmean
@@ -29,7 +27,6 @@ from resnet_recipes.base.paths import EMPTY_CLAUSE
 from resnet_recipes.base.suggestions import (
     FOREIGN_COMMANDS,
     find_closest,
-    find_misspelled,
     guess_flag_value,
 )
 from resnet_recipes.base.text import (
@@ -39,14 +36,20 @@ from resnet_recipes.base.text import (
     format_number,
     wrap_text,
 )
-from resnet_recipes.command_line.arguments import Arguments, drop_arguments, get_value
+from resnet_recipes.command_line.arguments import Arguments, drop_arguments
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
 from resnet_recipes.command_line.run_arguments import list_records
 from resnet_recipes.command_line.usage import CSV, JSON, Scope, Usage
-from resnet_recipes.jobs.lookup import LIST, ROOT, find_run, find_run_path, list_choices
+from resnet_recipes.jobs.lookup import LIST, ROOT, find_run
+from resnet_recipes.report.comparison import require_run
 from resnet_recipes.run_folder.ending import format_resume
 from resnet_recipes.run_folder.lock import LockedFolder
-from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
+from resnet_recipes.run_folder.runs import (
+    STATES,
+    RunRecord,
+    find_shared_changes,
+    iterate_newest_runs,
+)
 
 USAGE = Usage(
     "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
@@ -92,7 +95,8 @@ def check(arguments: Arguments) -> tuple[list[Path], list[RunRecord], float | No
     """
     first, *rest = arguments.positional or [""]
     if first != "rm" and first in _REMOVAL and rest:
-        raise RecipeError.of(first, None, "unknown command", _suggest_removal(*rest), Kind.UNKNOWN)
+        removal = Command.of("resnet-recipes", "runs", "rm", *rest)
+        raise RecipeError.of(first, None, "unknown command", removal, Kind.UNKNOWN)
     filters, sources = _split_filters_and_runs(arguments.positional)
     removed = list[Path]()
     runs = list[RunRecord]()
@@ -108,11 +112,9 @@ def check(arguments: Arguments) -> tuple[list[Path], list[RunRecord], float | No
     with errors:
         price = read_price(arguments.flags.get("--price"))
     with errors:
-        RecipeError.raise_if_any(map(_find_state_problem, sources))
-    with errors:
         if first == "rm":
             removed = _find_removed(sources)
-        elif sources or os.path.lexists(ROOT):
+        elif sources or any(iterate_newest_runs(ROOT)):
             runs = list_records(sources or [str(ROOT)])
     errors.raise_if_any()
     return removed, runs, price
@@ -139,9 +141,6 @@ def run(
     where = f"no runs in {', '.join(sources or [f'./{ROOT}'])}"
     unmatched = f"{where} match {' '.join(map('='.join, filters))}"
     none = [unmatched] if filters else [where, format_advice(Command("resnet-train demo"))]
-    recipe = get_value(arguments.positional, "recipe")
-    if near := find_misspelled(recipe, {run.recipe for run in every}) if recipe else "":
-        none.append(format_advice(f"recipe={near}"))
     lines = format_runs(runs, price) if runs else none
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0
@@ -177,22 +176,12 @@ def _find_removed(arguments: Sequence[str]) -> list[Path]:
         raise RecipeError.of("COMMAND", "rm", "needs the runs to delete", LIST)
 
     def find(argument: str) -> list[Path]:
-        folder = find_run(argument)
-        if folder.is_symlink() or not read_run(folder):
-            raise NotReadyError.at(folder, "is not a run folder", LIST)
+        folder = require_run(find_run(argument)).folder
+        if folder.is_symlink():
+            raise NotReadyError.at(folder, "is a link, not a run folder", LIST)
         return [folder]
 
     return collect(find, arguments[1:])
-
-
-def _suggest_removal(*arguments: str) -> Command:
-    """Return the command that deletes runs; a misspelled run gets its name."""
-    names = list_choices("RUN")
-    words = [
-        argument if find_run_path("RUN", argument) else find_closest(argument, names) or argument
-        for argument in arguments
-    ]
-    return Command.of("resnet-recipes", "runs", "rm", *words)
 
 
 def read_price(text: str | None) -> float | None:
@@ -215,15 +204,14 @@ def _check_filter(key: str, value: str) -> Problem | None:
     if key in ("sort", "price", "csv"):
         return Problem(key, value, "is a flag", f"--{key} {shlex.quote(value)}")
     if key in _REMOVAL and value:
-        return Problem(key, value, "unknown filter", _suggest_removal(value), kind=Kind.UNKNOWN)
+        fix = Command.of("resnet-recipes", "runs", "rm", value)
+        return Problem(key, value, "unknown filter", fix, kind=Kind.UNKNOWN)
     filters = {"recipe": "NAME", "state": "STATE", "name": "TEXT"}
     if key not in filters:
-        near = "".join(get_close_matches(key, filters, n=1))
-        wrong = _check_filter(near, value) if near else None
-        meant = "".join(wrong.corrections) if wrong else value
-        fix = f"{near}={meant}" if near and meant else ""
+        near = find_closest(key, filters)
+        meant = f"{near}={value}" if near and value else ""
         valid = tuple(map("=".join, filters.items()))
-        return Problem(key, value, "unknown filter", fix, valid, Kind.UNKNOWN)
+        return Problem(key, value, "unknown filter", meant, valid, Kind.UNKNOWN)
     if not value:
         return Problem(key, value, EMPTY_CLAUSE)
     if key == "state" and value not in STATES:
@@ -231,20 +219,13 @@ def _check_filter(key: str, value: str) -> Problem | None:
     return None
 
 
-def _find_state_problem(argument: str) -> Problem | None:
-    """Return a problem if an argument is a state without `state=`."""
-    state = argument if argument in STATES else guess_flag_value("state", argument, STATES)
-    if not state or find_run_path("RUN", argument) or find_closest(argument, list_choices("RUN")):
-        return None
-    fix = Command(f"resnet-recipes runs state={state}")
-    return Problem("RUN", argument, "", fix, kind=Kind.ABSENT)
-
-
 def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
-    """Yield the changes that all runs share, and a table with the other changes below each run."""
-    shared = find_shared_changes(runs) if len(runs) > 1 else ()
+    """Yield the changes that most runs share, and a table with the other changes below each run."""
+    shared = find_shared_changes(runs, 0.5) if len(runs) > 1 else ()
+    is_common = shared == find_shared_changes(runs)
     if shared:
-        yield from wrap_text(f"all runs: {'  '.join(shared)}", get_width(), rest="    ")
+        title = "all runs" if is_common else "common"
+        yield from wrap_text(f"{title}: {'  '.join(shared)}", get_width(), rest="    ")
         yield ""
     rows = [_make_cells(run, price) for run in runs]
     if price is None and all(run.price_per_hour is None for run in runs):
@@ -254,7 +235,11 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
     yield head
     for run, line in zip(runs, lines, strict=True):
         yield line
-        texts = ["  ".join(change for change in run.shown_changes if change not in shared)]
+        changes = [*run.shown_changes]
+        if {*shared} <= {*changes}:
+            changes = [change for change in changes if change not in shared]
+            changes[:0] = ["common"] * (not is_common)
+        texts = ["  ".join(changes)]
         if run.extends:
             texts.append(f"extends: {escape_controls(run.extends)}")
         if run.better_raw:
@@ -307,7 +292,7 @@ def _make_cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "RECIPE": escape_controls(run.recipe),
         "STATE": run.state,
         "EPOCHS": format_run_epochs(run),
-        "TOP-1": format_or_dash(run.top1_percent, "{:.2f}%".format),
+        "TOP-1": format_run_top1(run),
         "PFLOPs": format_or_dash(run.pflops, format_number),
         "TRAINING": format_or_dash(run.minutes, format_minutes),
         "WALL TIME": format_or_dash(run.wall_minutes, format_minutes),
@@ -321,3 +306,10 @@ def format_run_epochs(run: RunRecord) -> str:
     if run.state in ("finished", "unreadable"):
         return total
     return f"{format_epochs(run.epochs_done)}/{total}"
+
+
+def format_run_top1(run: RunRecord) -> str:
+    """Return the accuracy of a run, with its epoch unless it is the last one."""
+    top1 = format_or_dash(run.top1_percent, "{:.2f}%".format)
+    epoch = run.top1_epoch or 0.0
+    return f"{top1} at ep {format_epochs(epoch)}" if 0 < epoch < run.epochs_done else top1

@@ -45,7 +45,7 @@ from resnet_recipes.network.matching import (
 )
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.build import build_recipe, is_plain_recipe
-from resnet_recipes.run_folder import COMMAND, CONFIG, SUMMARY, WEIGHTS
+from resnet_recipes.run_folder import COMMAND, OVERRIDES, SUMMARY, WEIGHTS
 from resnet_recipes.run_folder.runs import list_checkpoints
 
 
@@ -233,14 +233,16 @@ def _find_run_weights(folder: Path) -> Path:
     runs = sorted(path.parent for path in folder.glob(f"*/{WEIGHTS}"))
     files = [*folder.glob("*.pt*"), *folder.glob("*.safetensors")]
     places = list_checkpoints(folder) or runs or (files if len(files) == 1 else [])
-    is_unfinished = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
-    clause = "is a run that is not finished" if is_unfinished else f"has no {WEIGHTS}"
-    clause += " and has no intact checkpoint" * (is_unfinished and not places)
+    is_run = (folder / OVERRIDES).is_file()
+    is_unfinished = is_run and not (folder / SUMMARY).exists()
+    clause = f"has no {WEIGHTS}" if is_run else "is not a run folder"
+    if is_unfinished:
+        clause = "is a run that is not finished" + " and has no intact checkpoint" * (not places)
     if not places and (folder.parent / WEIGHTS).exists():
         places = [folder.parent]
     place = places[-1] if places else None
     fix = Value(shlex.quote(str(place))) if place else Hint("pass the folder of a finished run")
-    if not is_unfinished and any(folder.glob(f"*/{CONFIG}")):
+    if not is_run and any(folder.glob(f"*/{OVERRIDES}")):
         clause = "is a folder of runs, not a run"
     raise NotReadyError.at(folder, clause, fix)
 

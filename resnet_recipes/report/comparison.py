@@ -14,7 +14,7 @@ from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.names import find_short_name
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.run_folder import CONFIG, ENVIRONMENT
+from resnet_recipes.run_folder import CONFIG, ENVIRONMENT, OVERRIDES
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 #: Settings of the machine and the job that do not change the training.
@@ -198,17 +198,23 @@ def read_all(folders: Iterable[Path]) -> list[RunRecord]:
     """Read run folders. Raises NotReadyError, which names all folders without a readable run."""
 
     def read(folder: Path) -> list[RunRecord]:
-        run = read_run(folder)
-        fix = Command("resnet-recipes runs")
-        if run and (run := check_settings_file(run)).state != "unreadable":
-            return [run]
-        clause = Statement(run.reason) if run else "is not a run folder"
-        if not run and any(folder.glob(f"*/{CONFIG}")):
-            clause = "is a folder of runs, not a run"
-            fix = Command.of(*fix.split(), str(folder))
-        raise NotReadyError.at(folder, clause, fix)
+        run = check_settings_file(require_run(folder))
+        if run.state == "unreadable":
+            raise NotReadyError.at(folder, Statement(run.reason), Command("resnet-recipes runs"))
+        return [run]
 
     return collect(read, folders)
+
+
+def require_run(folder: Path) -> RunRecord:
+    """Read a run folder. Raises NotReadyError for any other folder or file."""
+    if run := read_run(folder):
+        return run
+    fix = Command("resnet-recipes runs")
+    if any(folder.glob(f"*/{OVERRIDES}")):
+        fix = Command.of(*fix.split(), str(folder))
+        raise NotReadyError.at(folder, "is a folder of runs, not a run", fix)
+    raise NotReadyError.at(folder, "is not a run folder", fix)
 
 
 def check_settings_file(run: RunRecord) -> RunRecord:

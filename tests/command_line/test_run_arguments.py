@@ -25,7 +25,7 @@ def runs() -> Path:
     return Path("runs")
 
 
-def test_last_is_the_newest_run_in_a_copy_without_file_times(runs):
+def test_last_ignores_the_file_times_of_copies(runs):
     for name, hour in (("alpha", "10"), ("beta", "11")):
         environment = {"created": f"2026-11-30T{hour}:00:00Z"}
         (runs / name / "env.json").write_text(json.dumps(environment))

@@ -252,7 +252,7 @@ $ resnet-recipes report no --price x --out images/x.txt --foo
   `no` does not exist
 $ resnet-recipes report no images/a.txt a  [exit 3]
   `no` does not exist
-  images/a.txt cannot be listed: Not a directory
+  images/a.txt is not a run folder
 $ resnet-recipes report c --price x
   --price x must be a price per hour
   runs/c: config.yaml is not YAML: did not find expected node content
@@ -271,7 +271,7 @@ $ resnet-recipes doctor data no lr=1 --foo
   `no` does not exist
 $ resnet-recipes runs no images/a.txt  [exit 3]
   `no` does not exist
-  images/a.txt cannot be listed: Not a directory
+  images/a.txt is not a run folder
 $ resnet-recipes runs no --sort x foo=1 --price y --foo
   --sort x is not valid
   --price y must be a price per hour

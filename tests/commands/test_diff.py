@@ -25,6 +25,7 @@ def test_diff_labels_long_names_and_shortens_epochs(run_command):
     for name, epochs in (("a", 2), ("b", 4)):
         folder = Path("runs", name * 50)
         folder.mkdir(parents=True)
+        (folder / "overrides.txt").touch()
         (folder / "config.yaml").write_text(freeze(compose("mild", epochs=epochs, data="/pets")))
     out = run_command(f"resnet-recipes diff {'a' * 50} {'b' * 50}").out
     assert f"A  {'a' * 50}\nB  {'b' * 50}\n\nSETTING" in out
@@ -34,6 +35,7 @@ def test_diff_labels_long_names_and_shortens_epochs(run_command):
 def test_diff_shows_epochs_of_scaled_durations(run_command):
     folder = Path("runs/short")
     folder.mkdir(parents=True)
+    (folder / "overrides.txt").touch()
     (folder / "config.yaml").write_text(freeze(compose("mild", epochs=10, data="/pets")))
     out = run_command("resnet-recipes diff short mild").out
     assert re.search(r"^epochs +10 +36$", out, re.MULTILINE)

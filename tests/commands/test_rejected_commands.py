@@ -26,7 +26,6 @@ eval resnet18 | 3 | `resnet18` does not exist; did you mean torchvision:resnet18
 eval mine data=/nowhere | 3 | data=/nowhere does not exist
 report --output out.pdf | 2 | --output out.pdf must end in .html | use:   --out out.html
 report --out . | 2 | use:   --out out.html
-report --png mine | 2 | is a run; pass a folder for plots
 report --p 3 | 2 | valid: --out, --price, --published, --png
 eval mine --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
 export mine --to keras | 2 | valid: torchvision
@@ -57,7 +56,7 @@ plan mild epochs=curve | 2 | resnet-train -m trains
 plan recipe=mild,hot | 2 | resnet-train -m recipe=mild,hot
 runs runs state=done | 2 | valid: finished, running
 runs rm . --yes | 3 | is not a run folder
-stop mine | 3 | is not a run folder
+stop mine | 3 | is prepared at epoch 0.00
 train demo run=last | 2 | is reserved for the most recent run
 train hot methods.mixup.alpha=-1 data=x | 2 | hot uses methods.mixup.alpha=0.25
 train mild methods.sam.interval=0 data=x | 2 | remove it: mild does not use sam

@@ -229,7 +229,10 @@ def test_report_of_published_results_needs_no_runs(render_page, run_command):
     assert {"hot", "mild"} <= {row["recipe"] for row in points}
     assert "Filled points" not in text
     Path("none").mkdir()
-    assert "contains no runs" in run_command("resnet-recipes report none --out none.html", 3).err
+    assert (
+        "none is not a run folder"
+        in run_command("resnet-recipes report none --out none.html", 3).err
+    )
     assert not Path("none.html").exists()
 
 

@@ -28,6 +28,44 @@ def test_runs_prints_shared_settings_once_above_the_table(three_runs, run_comman
     assert sum("seed=1" in line for line in lines) == 1
 
 
+def test_runs_names_settings_of_most_runs_once(three_runs, run_command):
+    (three_runs / "wrong/overrides.txt").write_text("seed=5\n")
+    (three_runs / "better/overrides.txt").write_text("seed=1\noptimizer.lr=3\n")
+    lines = run_command(f"resnet-recipes runs {three_runs}").out.splitlines()
+    assert lines[:2] == ["common: seed=1", ""]
+    assert [line for line in lines if line.startswith("    ") and "resume" not in line][:3] == [
+        "    common  lr=3",
+        "    common",
+        "    seed=5",
+    ]
+
+
+@pytest.mark.parametrize("command", ["runs", "compare first"])
+def test_runs_and_compare_name_epoch_of_top1(command, run_command):
+    for name, epoch in (("first", 4.5), ("second", 4.0)):
+        path = create_run_folder(Path("runs"), name, state="stopped") / "metrics.jsonl"
+        *_, step, _ = lines = path.read_text().splitlines()
+        later = json.dumps(json.loads(step) | {"step": 45, "epoch": epoch})
+        path.write_text("\n".join([*lines, later, ""]))
+    out = run_command(f"resnet-recipes {command} {'second' * (command != 'runs')}").out
+    assert out.count("70.00%") == 2
+    assert out.count("70.00% at ep 4") == 1
+
+
+@pytest.mark.parametrize(
+    "command", ["compare", "diff mild", "eval", "predict", "report", "runs", "watch", "stop"]
+)
+@pytest.mark.parametrize("files", [(), ("config.yaml",)])
+def test_other_folders_get_the_same_answer(command, files, run_command):
+    Path("runs/other").mkdir(parents=True)
+    Path("image.jpg").touch()
+    for file in files:
+        Path("runs/other", file).write_text("name: mild\n")
+    images = " image.jpg" * (command == "predict")
+    err = run_command(f"resnet-recipes {command} runs/other{images}", 3).err
+    assert err.startswith("error: runs/other is not a run folder\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     parse_rows(
@@ -49,8 +87,6 @@ def test_runs_are_sorted_and_filtered(arguments, names, three_runs, run_json):
 def test_runs_without_a_match_name_folder_and_filter(three_runs, run_command):
     out = run_command(f"resnet-recipes runs {three_runs} recipe=smal").out
     assert out == f"no runs in {three_runs} match recipe=smal\n"
-    out = run_command(f"resnet-recipes runs {three_runs} recipe=milk").out
-    assert out == f"no runs in {three_runs} match recipe=milk\nuse:   recipe=mild\n"
 
 
 def test_runs_csv_lists_name_state_and_cost(three_runs, run_command):

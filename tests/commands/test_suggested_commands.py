@@ -181,8 +181,6 @@ resnet-recipes submit mild data=/d | resnet-recipes job --for slurm mild data=/d
 resnet-recipes job --for slurm mild data=/d -p gpu | then: sbatch -p gpu job.sh
 resnet-recipes job --for slurm mild data=/d --gres=gpu:a100:2 | gpus=2
 resnet-recipes eval first --verbose | --json, --csv, --png
-resnet-recipes eval images | resnet-recipes eval RUN data=images
-resnet-recipes predict images images/val | resnet-recipes predict RUN images
 resnet-recipes export first --to int8 --out x | --to onnx --dtype int8
 resnet-recipes export first --to pth --out x | --to torchvision
 resnet-recipes plan mild nodes=2 | as in gpus=16
@@ -229,8 +227,6 @@ resnet-recipes export first --to onnx --out x dtype=int8 | --dtype int8
 resnet-recipes export first --to onnx --out x half=false | resnet-recipes eval --help
 resnet-recipes eval first model.name=resnet18 --jsn | --json
 resnet-recipes infer --top 3 | resnet-recipes predict RUN IMAGE --top 3
-resnet-recipes runs status=done | state=finished
-resnet-recipes runs done | resnet-recipes runs state=finished
 resnet-train demo data=images epochs=2,5 | resnet-train -m recipe=demo data=images epochs=2,5
 resnet-recipes diff mild lastt | last
 resnet-recipes cp mild recipes/ | recipes/recipes.yaml
@@ -300,12 +296,11 @@ resnet-train small images | data=images
 resnet-train 'my new images' --recipe mild | 'data=my new images'
 resnet-train --recipe mild data=images | error: unknown flag --recipe
 resnet-train --no-such-thing mild data=images | error: unknown flag --no-such-thing
-resnet-recipes runs --delete firs | resnet-recipes runs rm first
-resnet-recipes runs delete firs | resnet-recipes runs rm first
+resnet-recipes runs --delete first | resnet-recipes runs rm first
+resnet-recipes runs delete first | resnet-recipes runs rm first
 resnet-recipes runs delete first | resnet-recipes runs rm first
 resnet-recipes runs remove first | resnet-recipes runs rm first
 resnet-recipes rm first | resnet-recipes runs rm first
-resnet-recipes runs rm first | --yes
 resnet-recipes runs state=runing | state=running
 resnet-recipes runs rm first --foo | --sort, --price, --yes, --json, --csv, --help
 resnet-recipes methods show mixup | error: unknown method show

@@ -189,12 +189,12 @@ def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
         checkpoint.with_suffix(".json").write_text(f'{{"bytes": {size}}}')
     (problem,) = get_error(NotReadyError, load, tmp_path).problems
     assert problem.advice == (f"{tmp_path}/checkpoints/step-00000008.pt",)
-    assert problem.clause == "has no weights.safetensors"
+    assert problem.clause == "is not a run folder"
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/config.yaml").touch()
+    (tmp_path / "mine/overrides.txt").touch()
     (problem,) = get_error(NotReadyError, load, tmp_path).problems
     assert problem.clause == "is a folder of runs, not a run"
-    (tmp_path / "config.yaml").touch()
+    (tmp_path / "overrides.txt").touch()
     assert "not finished" in get_error(NotReadyError, load, tmp_path).problems[0].clause
 
 
