@@ -63,7 +63,7 @@ class Sweep:
         self._waiting = deque(runs)
         self._active: list[_Child] = []
         self._elsewhere: set[str] = set()  # names of runs that another command trains
-        self._restarted: set[str] = set()  # names of runs that another sweep started first
+        self._retried_names: set[str] = set()  # names of runs that another sweep started first
         self._failures: dict[str, int] = {}  # exit codes by name
         self._signals: deque[int] = deque()  # signals that were not forwarded yet
         self._stop: int = ExitCode.DONE  # exit code of the sweep after a stop
@@ -167,7 +167,7 @@ class Sweep:
                 self._stop = self._stop or code
                 self.say(f"{head}: stopped")
             elif code and self._was_started_elsewhere(child.name, code):
-                self._restarted.add(child.name)
+                self._retried_names.add(child.name)
                 self._waiting.append(child.name)
             elif code and not self._stop:
                 self._failures[child.name] = code
@@ -178,7 +178,7 @@ class Sweep:
 
     def _was_started_elsewhere(self, name: str, code: int) -> bool:
         """Return whether another sweep started the run first; it may still be starting."""
-        is_first = name not in self._restarted and code in REJECTED_CODES
+        is_first = name not in self._retried_names and code in REJECTED_CODES
         return is_running(self.root / name) or (is_first and (self.root / name).exists())
 
     def _format_head(self, name: str) -> str:
