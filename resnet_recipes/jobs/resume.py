@@ -329,8 +329,8 @@ def _find_missing_data_problem(recipe: Recipe, folder: Path) -> Problem | None:
     if recipe.data.backend == "synthetic" or is_fetched(recipe.data.root):
         return None
     problem = find_root_problem(recipe.data.root)
-    if problem is None or problem.corrections:
-        return problem
+    if problem is None:
+        return None
     command = format_resume(folder, " data=PATH")
     return problem._replace(fix=(*problem.advice, Hint(f"if the images were moved: {command}")))
 

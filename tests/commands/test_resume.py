@@ -79,9 +79,11 @@ def test_resume_rejects_moved_images_until_data_is_set(
     images.rename(tmp_path / "photos")
     message = explain_rejected_resume("", 3)
     assert "data=images does not exist" in message
-    assert "hint: if the images were moved: resnet-train --resume runs/mine data=PATH" in message
+    hint = "hint: if the images were moved: resnet-train --resume runs/mine data=PATH"
+    assert hint in message
     message = explain_rejected_resume(f"data={tmp_path}/photo", 3)
     assert "/photo does not exist; did you mean data=photos?" in message
+    assert hint in message
     config = Path("runs/mine/config.yaml")
     config.write_text(config.read_text().replace(f"{tmp_path}/images", f"{tmp_path}/data/demo"))
     message = explain_rejected_resume("", 3)
