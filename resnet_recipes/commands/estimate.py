@@ -69,8 +69,8 @@ USAGE = Usage(
     """\
 The measurement takes about a minute and uses all devices. Run it while nothing else is running.
 
-Without NAME, or with --within or --reach, nothing is measured: the command prints a table of the
-recipes that fit the images, with the known time, cost and accuracy of each duration.""",
+Without NAME, or with --within or --reach, the command measures nothing. It prints the recipes that
+fit the images, with measured or predicted (~) times, and with known costs and accuracies.""",
     needs_recipe=False,
     settings=Scope.RECIPE,
 )
