@@ -4,7 +4,7 @@
 
 Every column of the table that is not a result is a factor with two values, except for `set` or
 `seed`, which is a block. Top-1 is modeled as the sum of a mean, a term for each block and a term
-for each factor, by least squares. A factor is kept if its one-sided p is below 0.05.
+for each factor, by least squares. The report marks a one-sided p below 0.05.
 """
 
 import sys
@@ -16,7 +16,7 @@ import numpy as np
 from table import compute_student_cdf, read_rows
 
 RESULT_COLUMNS = ("top1_percent", "pflops", "loss", "cpu_seconds", "wall_seconds")
-SIGNIFICANT_P = 0.05  # a factor is kept if its p is below this
+SIGNIFICANT_P = 0.05  # the report marks a p below this
 
 
 class Effect(NamedTuple):
@@ -67,8 +67,8 @@ def main() -> None:
     """Print the effects of a table of runs."""
     print(f"{'factor':<40}{'points':>8}{'standard error':>16}{'one-sided p':>13}")
     for one in compute_effects(read_rows(Path(sys.argv[1]))):
-        stays = "stays" if one.p < SIGNIFICANT_P else "goes"
-        print(f"{one.name:<40}{one.points:>+8.2f}{one.error:>16.2f}{one.p:>13.2g}  {stays}")
+        note = f"  p < {SIGNIFICANT_P}" if one.p < SIGNIFICANT_P else ""
+        print(f"{one.name:<40}{one.points:>+8.2f}{one.error:>16.2f}{one.p:>13.2g}{note}")
 
 
 if __name__ == "__main__":
