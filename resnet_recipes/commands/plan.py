@@ -231,8 +231,8 @@ def _describe_forecast(
     if forecast:
         phases = forecast.estimate.phases
         speeds = ", ".join(
-            f"{format_number(phase.images_per_second)} images/s at {phase.pixels} px "
-            f"({phase.limit})"
+            f"{format_number(phase.images_per_second)} images/s at {phase.pixels} px"
+            + (f" ({phase.limit})" if phase.limit else "")
             for phase in dict.fromkeys((phases[0], phases[len(phases) // 2], phases[-1]))
         )
         yield "speed", f"{speeds}: {forecast.source}"

@@ -11,7 +11,7 @@ import torch
 from resnet_recipes.base.errors import ExitCode, Hint, TrainingError
 from resnet_recipes.base.field_types import flatten
 from resnet_recipes.base.text import format_count
-from resnet_recipes.jobs.machine.run_time import make_speed_key
+from resnet_recipes.jobs.machine.run_time import make_speed_key, store_speeds
 from resnet_recipes.jobs.ranks.prepare import prepare_rank
 from resnet_recipes.jobs.ranks.rank import RankProcess, Spans, read_task
 from resnet_recipes.network import about, pretrained
@@ -163,6 +163,7 @@ def train_first_rank(
     try:
         files = write_weight_files(run, process.folder, recorder.last_evaluation, done)
         recorder.finish(done, seconds, files)
+        store_speeds(run.plan, process.folder)
     except OSError as error:
         why = f"could not be written to {process.folder} ({error.strerror})"
         raise TrainingError(f"training is done, but its results {why}") from None

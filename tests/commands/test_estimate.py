@@ -26,7 +26,12 @@ FIXED_SIZE = "~methods.progressive_resizing"
 def measurements(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     calls: list[object] = []
     speeds = Speeds(
-        {88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, {88: 50.0}, 16, total_images_per_second=45.0
+        {88: (0.01,) * 4, 176: (0.04,) * 4},
+        20.0,
+        {88: 50.0},
+        16,
+        total_images_per_second=45.0,
+        start_seconds=5.0,
     )
     monkeypatch.setattr(run_time, "measure_on_ranks", lambda *_: calls.append(0) or speeds)
     return calls
@@ -82,9 +87,8 @@ def test_estimate_json_has_phases_and_cost(run_json):
     assert sum(phase["minutes"] for phase in values["phases"]) == pytest.approx(
         values["training_minutes"]
     )
-    assert values["cost"] == pytest.approx(
-        0.6 * (values["training_minutes"] + values["evaluation_minutes"])
-    )
+    minutes = values["training_minutes"] + values["evaluation_minutes"] + 5 / 60  # with startup
+    assert values["cost"] == pytest.approx(0.6 * minutes)
     assert values["bounds_minutes"][0] <= values["training_minutes"] <= values["bounds_minutes"][1]
     assert values["speeds"]["loader_images_per_second"] == {"88": 50.0}
 
@@ -175,7 +179,7 @@ def test_plan_has_time_and_cost_once_measured(run_command):
     assert "measured on" not in run_command(f"resnet-recipes plan {arguments}").out
     run_command(f"resnet-recipes estimate {arguments}")
     out = " ".join(run_command(f"resnet-recipes plan {arguments}").out.split())
-    assert "with evaluations, without startup, training" in out
+    assert "with evaluations, checkpoints and startup, training" in out
     assert "measured on this machine" in out
     assert "at $36.00 per hour" in out
 

@@ -81,6 +81,7 @@ def test_training_time_excludes_last_checkpoint_and_weights(run_rank_0, monkeypa
     recorder = Mock()
 
     monkeypatch.setattr(train, "write_weight_files", lambda *_: times.append(30.0))
+    monkeypatch.setattr(train, "store_speeds", Mock())
     checkpoints.wait.side_effect = lambda is_last: times.append(20.0)
     more = {"clock.seconds": lambda: times[-1], "best.metrics": None}
     more["has_pending_evaluation"] = False

@@ -74,6 +74,12 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return files[:: max(1, len(files) // 50)][:50]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def use_own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the speeds of test runs out of the user's cache, also in started processes."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def set_free_space(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that sets the free bytes of all disks, of one block each."""

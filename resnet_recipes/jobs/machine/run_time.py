@@ -2,7 +2,9 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
@@ -34,8 +36,8 @@ from resnet_recipes.planning.predictions import (
 )
 from resnet_recipes.planning.roofline import find_datasheet
 from resnet_recipes.run_folder import METRICS
-from resnet_recipes.run_folder.metrics import read_metrics
-from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
+from resnet_recipes.run_folder.metrics import Record, read_metrics
+from resnet_recipes.run_folder.summary import compute_throughput, time_epochs, time_evaluations
 
 #: A clause for a predicted time: how to measure the time.
 MEASURES = "`resnet-recipes estimate` measures it"
@@ -129,7 +131,8 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
     Raises NotReadyError if GPUs are missing, NotDoneError if a rank fails or is stopped.
     """
     forecast = predict_time(plan)
-    if forecast and forecast.when and not repeats:
+    is_complete = forecast and forecast.when and forecast.estimate.other_minutes is not None
+    if forecast and is_complete and not repeats:
         return forecast
     say("measuring this machine (about a minute) ...")
     new = measure_on_ranks(plan, make_group(plan.recipe.launch), say)
@@ -168,13 +171,35 @@ def train_epochs(plan: Plan, count: int, say: Say) -> TimedEpochs:
     with run_sample(plan, spans, say) as folder:
         records = read_metrics(folder / METRICS)
     seconds = time_epochs(records, steps)
-    evaluations = time_evaluations(records)
-    images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
-    speeds = make_speeds(plan, seconds, images / mean(evaluations) if evaluations else None)
+    speeds = make_speeds(plan, seconds, _compute_evaluation_speed(plan, records))
     sample = f"{len(seconds)} of {len(plan.image_sizes)} epochs"
     source = f"the first epoch counted like the second, from {sample}"
     forecast = RunForecast(estimate(plan, speeds), speeds, source, time.time())
     return TimedEpochs(seconds, forecast)
+
+
+def store_speeds(plan: Plan, folder: Path) -> None:
+    """Store the speeds of a finished run for later plans.
+
+    They replace the speeds of an earlier run, but not those that `estimate` measured.
+    """
+    earlier = read_measurement(make_speed_key(plan))
+    if earlier and earlier.speeds.start_seconds is not None:
+        return
+    records = read_metrics(folder / METRICS)
+    throughput = compute_throughput(records, plan.recipe.batch.global_size)
+    seconds = {size: (1 / rate,) for size, rate in throughput.items()}
+    if seconds:
+        unknown = dict.fromkeys(plan.image_sizes, "")  # the parts of a step were not timed
+        speeds = Speeds(seconds, _compute_evaluation_speed(plan, records), bottlenecks=unknown)
+        write_measurement(make_speed_key(plan), speeds)
+
+
+def _compute_evaluation_speed(plan: Plan, records: Sequence[Record]) -> float | None:
+    """Return the images per second of the evaluations of a run; None if there are none."""
+    seconds = time_evaluations(records)
+    images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
+    return images / mean(seconds) if seconds else None
 
 
 def run_task(process: RankProcess) -> int:
