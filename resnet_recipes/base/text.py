@@ -161,11 +161,11 @@ _UNITS = {31557600: "year", 604800: "week", 86400: "day", 3600: "hour", 60: "min
 def round_long_time(seconds: float, is_guess: bool = False) -> int:
     """Round seconds to a unit: the largest that fits at least twice, or seconds.
 
-    From 100 units on, or 10 for a guess, the result is a multiple of 10 units.
+    From 100 units on, or 20 for a guess, the result is a multiple of 10 units.
     """
     unit = next((unit for unit in _UNITS if seconds >= 2 * unit), 1)
     number = max(1, round(seconds / unit))
-    return unit * (round(number, -1) if number >= (10 if is_guess else 100) else number)
+    return unit * (round(number, -1) if number >= (20 if is_guess else 100) else number)
 
 
 def format_long_time(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from resnet_recipes.command_line.recipe_arguments import compose_recipe, plan_ru
 from resnet_recipes.command_line.run_arguments import find_resumed
 from resnet_recipes.command_line.usage import JSON, RECIPES, Scope, Usage
 from resnet_recipes.jobs.ranks import external_launcher
-from resnet_recipes.jobs.ranks.group import is_for_gpus, iterate_warnings
+from resnet_recipes.jobs.ranks.group import find_group_problems, is_for_gpus, iterate_warnings
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder import CHECKPOINTS, METRICS
 from resnet_recipes.run_folder.facts import find_nearest
@@ -71,9 +72,25 @@ def run(arguments: Arguments) -> int:
         rows = [*_describe_device(plan, None)]
         rows += [row for note in _iterate_notes(plan, None) for row in note.list_rows()]
         lines = ["the settings are valid", *outline.format_lines(rows, get_page_width())]
+    if missing := "--dry-run" in arguments and [*_iterate_missing(plan)]:
+        row = WARNING, f"this run cannot start: {'; '.join(missing)}"
+        lines = chain(lines, outline.format_lines([row], get_page_width()))
     values = _collect_values(plan, seconds_left) if "--json" in arguments else {}
     show(arguments, values, lines)
     return 0
+
+
+def _iterate_missing(plan: "Plan") -> Iterator[str]:
+    """Yield what a run needs and this machine lacks."""
+    from resnet_recipes.planning.plan import IMAGENET_FACTS
+
+    if plan.facts is IMAGENET_FACTS:
+        yield "data= is missing"
+    if plan.start and plan.start.is_absent:
+        yield "the initial weights are missing"
+    if not external_launcher.find_launcher():
+        for problem in find_group_problems(plan.recipe.launch):
+            yield problem.about(problem.key)
 
 
 def _collect_values(plan: "Plan", seconds_left: float | None) -> dict[str, object]:

@@ -35,7 +35,7 @@ def find_initial_weights(
             raise
         note = Note("the initial weights are not on this machine", error.problems[0].corrections[0])
         frozen = tuple(pretrained.describe_frozen(recipe.model))
-        return InitialWeights(recipe.model.weights, details=frozen, notes=(note,))
+        return InitialWeights(recipe.model.weights, details=frozen, notes=(note,), is_absent=True)
     except NotReadyError as error:
         complete = partial(_complete_network, recipe=recipe, facts=facts)
         raise type(error)(

@@ -46,6 +46,7 @@ class InitialWeights(NamedTuple):
     details: tuple[str, ...] = ()  # weights that are loaded, replaced and frozen
     methods: tuple[tuple[str, bool], ...] = ()  # network methods, and whether the run keeps them
     notes: tuple[Note, ...] = ()  # notes on these weights
+    is_absent: bool = False  # whether the weights are not on this machine
 
     def __str__(self) -> str:
         if self.is_stable_phase:

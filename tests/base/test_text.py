@@ -76,10 +76,11 @@ def test_formats_round_numbers_and_add_units(name, number, text):
         (46, "50 seconds"),
         (420, "7 minutes"),
         (6600, "110 minutes"),
-        (8467200, "10 weeks"),
+        (8467200, "14 weeks"),
+        (16000000, "30 weeks"),
     ],
 )
-def test_guessed_times_are_multiples_of_ten_from_ten(seconds, text):
+def test_guessed_times_are_multiples_of_ten_from_twenty(seconds, text):
     rounded = formats.round_long_time(seconds, is_guess=True)
     assert formats.format_long_time(rounded) == text
 

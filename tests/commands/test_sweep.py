@@ -143,13 +143,13 @@ def test_sweep_ranks_settings_by_the_mean_over_seeds(monkeypatch, run_command):
 
 
 def test_sweep_plan_sums_the_printed_times(sweeps, monkeypatch, run_command):
-    """A guess of 15 seconds is printed as 20; six runs are two minutes, not 90 seconds."""
-    phase = Phase(32, 1, 0.25, 0.25, 0.25, 1.0, "")
+    """A guess of 26 seconds is printed as 30; ten runs are five minutes, not four."""
+    phase = Phase(32, 1, *[26 / 60] * 3, 1.0, "")
     forecast = RunForecast(Estimate((phase,), None), SPEEDS, "a guess", is_guess=True)
     monkeypatch.setattr("resnet_recipes.commands.sweep.predict_time", lambda _: forecast)
-    out = run_command(f"resnet-train -m small {TINY} seed=range(6) --dry-run --no-plan").out
-    assert out.count("  about 20 seconds\n") == 6
-    assert "\nabout 2 minutes in total\n" in out
+    out = run_command(f"resnet-train -m small {TINY} seed=range(10) --dry-run --no-plan").out
+    assert out.count("  about 30 seconds\n") == 10
+    assert "\nabout 5 minutes in total\n" in out
 
 
 def test_sweep_dry_run_sums_measured_costs(sweeps, monkeypatch, run_command):

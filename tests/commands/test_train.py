@@ -93,7 +93,9 @@ def test_demo_is_planned_before_its_images_exist(run_command, tmp_path):
 
 def test_dry_run_without_plan_only_checks(run_command):
     command = "resnet-train demo --dry-run --no-plan"
-    assert run_command(command).out.startswith("the settings are valid\n")
+    out = run_command(command).out
+    assert out.startswith("the settings are valid\n")
+    assert "cannot start" not in out
     assert run_command(f"{command} epochs=1", 2).err.startswith("error: schedule.warmup=1ep")
 
 
@@ -104,6 +106,10 @@ def test_dry_run_without_plan_prints_missing_weights(run_command, monkeypatch, t
     out = run_command(command).out
     assert out.startswith("the settings are valid\n  device     1 x GPU (this machine has no GPU)")
     assert "note       the initial weights are not on this machine\n  try " in out
+    ending = "data= is missing; the initial weights are missing; launch.gpus: torch sees no GPU"
+    assert f"WARNING this run cannot start: {ending}" in " ".join(out.split())
+    plan = command.replace("resnet-train", "resnet-recipes plan").replace("--dry-run --no-plan", "")
+    assert "cannot start" not in run_command(plan).out
 
 
 def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, run_json, tmp_path):
@@ -113,7 +119,9 @@ def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, run_js
     assert "of 625 steps: 11,250 steps" in out
     assert "2,048 images per step: 8 devices x 1 micro-batch of 256" in out
     assert "changed    gpus=8  epochs=18  optimizer=sgd  ~methods.ema\n" in out
-    assert run_command(f"resnet-recipes plan {arguments}").out == out
+    plan, warning, _ = out.partition("  WARNING    this run cannot start: data= is missing; ")
+    assert warning
+    assert run_command(f"resnet-recipes plan {arguments}").out == plan
     plan = run_json("resnet-train hot --dry-run gpus=8")
     names = ("global", "ranks", "rank", "microbatches", "bn")
     assert plan["batch"] == dict(zip(names, (2048, 8, 256, 1, 256), strict=True))
@@ -156,7 +164,7 @@ def test_plan_starts_with_images_device_and_cpu_time(run_folders, run_command, m
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 for training")
     assert lines[4:6] == [
         "  device     CPU with 2 cores, fp32",
-        "  time       about 10 weeks with evaluations, without startup: a guess from the",
+        "  time       about 14 weeks with evaluations, without startup: a guess from the",
     ]
     monkeypatch.setattr("resnet_recipes.commands.plan.is_emulated", lambda dtype: dtype == "bf16")
     output = run_command("resnet-train mild --dry-run precision.dtype=bf16").out
