@@ -134,7 +134,7 @@ def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
     is_complete = forecast and forecast.when and forecast.estimate.other_minutes is not None
     if forecast and is_complete and not repeats:
         return forecast
-    say("measuring this machine (about a minute) ...")
+    say("measuring this machine for about a minute; keep it idle ...")
     new = measure_on_ranks(plan, make_group(plan.recipe.launch), say)
     write_measurement(make_speed_key(plan), new)
     return make_forecast(plan, new, time.time())
