@@ -253,7 +253,7 @@ early_stopping: 5 | checkpoint: {best: top1}
 recipe: hot | defaults: [hot]
 train: {epochs: 5} | epochs: 5
 train: {lr: 0.1} | lr: 0.1
-trainer: {precision: 16-mixed} | precision: {dtype: fp16}
+trainer: {precision: 16-mixed} | precision: {dtype: auto}
 optimizer: {wd: 0.1} | weight_decay: 0.1
 optimizer: adam | optimizer: {name: adamw}
 schedule: step | schedule: {name: multistep, milestones: [0.33dur,0.67dur]}
