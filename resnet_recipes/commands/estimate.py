@@ -358,10 +358,10 @@ def _format_candidates(
         yield "The time of a run is unknown on this machine."
     if rows and (budget or reach is not None):
         yield from ("", *(row["command"] for row in rows))
-    for name, problem in candidates.weights_problems.items() if rows else ():
+    for problem, names in candidates.weights_problems.items() if rows else ():
         text, *advice = name_as_typed(problem, ()).lines()
         yield ""
-        yield from wrap_text(f"{name}: {text}", get_width(), rest="    ")
+        yield from wrap_text(f"{', '.join(names)}: {text}", get_width(), rest="    ")
         yield from (f"    {line}" for line in advice)
     yield ""
     if any(row["front"] for row in rows):

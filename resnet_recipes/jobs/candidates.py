@@ -75,7 +75,7 @@ class Candidates(NamedTuple):
     suitable: tuple[str, ...]  # recipes to prefer for these images, best first; none for ImageNet
     skipped: dict[str, Problem]  # recipes that do not fit
     untimed: set[str]  # recipes without candidates: with a budget, their time is unknown
-    weights_problems: dict[str, Problem]  # recipes whose weights cannot be read
+    weights_problems: dict[Problem, list[str]]  # with the recipes whose weights cannot be read
 
 
 def find_candidates(
@@ -98,7 +98,7 @@ def find_candidates(
     candidates = list[Candidate]()
     skipped = dict[str, Problem]()
     errors = dict[str, RecipeError]()
-    weights_problems = dict[str, Problem]()
+    weights_problems = defaultdict[Problem, list[str]](list)
     facts, results, image_size, reason = None, None, 0.0, ""
     best: tuple[str, ...] = ()
     for name in names:
@@ -122,7 +122,7 @@ def find_candidates(
                 if recipe.model.weights:
                     pretrained.find(recipe.model, facts.classes)
             except NotReadyError as error:
-                weights_problems[name] = error.problems[0]
+                weights_problems[error.problems[0]].append(name)
         except RecipeError as error:
             errors[name] = error
             skipped[name] = error.problems[0]

@@ -248,6 +248,16 @@ def test_candidates_omit_small_image_recipes_for_photographs(large_images, run_c
     assert output.index("finetune: model.weights=") < output.index("Accuracy on these images")
 
 
+def test_candidates_print_missing_weights_of_several_recipes_once(
+    large_images, recipes, run_command, monkeypatch
+):
+    (recipes / "mine.yaml").write_text("defaults: [finetune]\n")
+    monkeypatch.setattr(Library, "list_names", lambda _: ["finetune", "mine"])
+    output = " ".join(run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out.split())
+    assert "finetune, mine: model.weights=torchvision is not on this machine" in output
+    assert output.count(" try: python3 -c") == 1
+
+
 def test_candidates_start_with_the_recipe_for_the_images(small_images, run_command):
     out = run_command(f"resnet-recipes estimate {ON_OWN_IMAGES}").out
     assert [line.split()[0] for line in out.splitlines()[1:4]] == ["small", "finetune", "mild"]
