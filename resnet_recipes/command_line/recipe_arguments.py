@@ -334,9 +334,10 @@ def _check_name(arguments: Arguments) -> None:
         fix = _suggest_one_or_sweep(names, others, arguments)
         raise RecipeError.of(key, None, Statement("a run uses one recipe"), fix)
     is_folder = os.path.isdir(names[0])
-    if names[0] not in recipes and (is_folder or names[0] in NETWORKS):
+    meant = names[0] if is_folder else names[0].replace("-", "").replace("_", "")
+    if names[0] not in recipes and (is_folder or meant in NETWORKS):
         keys, noun = (DATA_KEYS, "folder") if is_folder else (("model.name",), "network")
-        completed = [f"{keys[0]}={names[0]}", *drop_arguments(changes, *keys)]
+        completed = [f"{keys[0]}={meant}", *drop_arguments(changes, *keys)]
         missing, *rest = _explain_missing(arguments, completed, recipes)
         if missing.corrections and not rest:
             raise RecipeError.of("recipe", names[0], f"is a {noun}, not a recipe", missing.fix)

@@ -160,9 +160,9 @@ class Library:
         if os.path.isdir(name):
             clause = "is a folder, not a recipe"
             fix = fix or Change(f"data={name}")
-        elif name in NETWORKS:
+        elif (network := name.replace("-", "").replace("_", "")) in NETWORKS:
             clause = "is a network, not a recipe"
-            fix = Hint(f"resnet-train mild model.name={name} data=PATH")
+            fix = Command(f"resnet-recipes plan mild model.name={network}")
         elif os.path.isfile(name):
             clause, fix = "is a file, but recipe files end in .yaml", LIST_RECIPES
         elif name in self.user:

@@ -104,6 +104,8 @@ resnet-train finetune data=images momentum=0.9 | optimizer.momentum is not a set
 resnet-train mild data=images optimizer.decay=0.1 | wd= is the weight decay, schedule.gamma=
 resnet-train mild data=images schedule.time=2 | name, warmup, start
 resnet-train resnet34 data=images | model.name=resnet34 data=images
+resnet-train resnet-34 data=images | model.name=resnet34 data=images
+resnet-recipes plan resnet_50 | resnet-recipes plan mild model.name=resnet50
 resnet-recipes logs first | resnet-recipes watch first
 resnet-recipes settings | resnet-train mild --cfg
 resnet-recipes sweep mild seed=1,2 | resnet-train -m mild seed=1,2
