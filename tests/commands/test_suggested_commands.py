@@ -75,6 +75,7 @@ launch.max_wall=1:30:00 | launch.max_wall=90m
 --out results | run.root=results
 device=mps | launch.device=cpu
 model=resnet18.pt | model.weights=resnet18.pt
+model=yolo11n-cls.pt | remove it: networks of Ultralytics cannot be loaded
 model=vit_base | model.name=timm:vit_base_mci_224
 model.name=timm:tf_efficientnet_lite9 | model.name=timm:tf_efficientnet_lite0
 -methods.ema | '~methods.ema'
