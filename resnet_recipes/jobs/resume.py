@@ -309,7 +309,7 @@ def _apply_changes(
         return original, changes, ()
     with atomic.make_temporary_folder() as folder:
         config = folder / CONFIG  # the recipe in the run folder may lack newer settings
-        config.write_text(frozen_recipe.freeze(original))
+        atomic.write_text(config, frozen_recipe.freeze(original))
 
         def is_valid(change: str) -> bool:
             try:

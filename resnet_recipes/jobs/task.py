@@ -56,7 +56,7 @@ class Task(NamedTuple):
         files |= {DATA: facts.to_json()} if facts else {}
         folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
         for name, text in files.items():
-            (folder / name).write_text(text)
+            atomic.write_text(folder / name, text)
         with _run_ranks(LockedFolder(folder), group, say, self.failure, folder):
             yield folder
 

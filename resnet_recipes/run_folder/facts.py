@@ -58,9 +58,8 @@ class RunFacts:
     flops: tuple[int, ...]  # training FLOPs by epoch, over all devices
     evaluations: Recurrence
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
-    published: tuple[
-        PublishedResult, ...
-    ] = ()  # published results; empty if the run uses other data
+    # published results; empty if the run uses other data
+    published: tuple[PublishedResult, ...] = ()
     estimated_seconds: float | None = None  # training time, if this machine was measured before
     price_per_hour: float | None = None  # `launch.price`
     has_top5: bool = True  # whether there are more than five classes, so that top-5 varies

@@ -131,6 +131,7 @@ def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, run_js
 
 def test_cfg_prints_a_recipe_that_composes(run_folders, run_command):
     text = run_command("resnet-train hot --cfg lr=1.5").out
+    assert text.startswith("name: hot\n")
     Path("full.yaml").write_text(text)
     for flag in ("--cfg", "--cfg job", "--cfg=job"):  # Hydra spellings
         assert run_command(f"resnet-train full.yaml {flag}").out == text
