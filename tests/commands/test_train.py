@@ -110,6 +110,9 @@ def test_dry_run_without_plan_prints_missing_weights(run_command, monkeypatch, t
     assert f"WARNING this run cannot start: {ending}" in " ".join(out.split())
     plan = command.replace("resnet-train", "resnet-recipes plan").replace("--dry-run --no-plan", "")
     assert "cannot start" not in run_command(plan).out
+    for name, value in {"SLURM_PROCID": 0, "SLURM_STEP_NUM_TASKS": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    assert "torch sees no GPU" not in run_command(command).out
 
 
 def test_dry_run_prints_plan_and_writes_nothing(run_folders, run_command, run_json, tmp_path):
