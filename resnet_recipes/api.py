@@ -109,12 +109,14 @@ def compose_arguments(
     arguments: Sequence[str],
     folder: Path | Library | None = None,
     needs_data: bool = True,
+    networks: "dict[str, Network] | None" = None,
 ) -> ComposedRecipe:
     """Compose a recipe as `recipe.compose` does, and adopt settings of its pretrained network.
 
-    Raises NotReadyError for a recipe from a run folder whose remote images only that folder names.
+    `networks` keeps the network for other recipes. Raises NotReadyError for a recipe from a run
+    folder whose remote images only that folder names.
     """
-    result = adopt_network(composing.compose(name, arguments, folder, needs_data))
+    result = adopt_network(composing.compose(name, arguments, folder, needs_data), networks)
     if result.origin.entry.path.name == CONFIG:  # from a run folder
         data.require_trusted_url(result.recipe.data, arguments)
     return result

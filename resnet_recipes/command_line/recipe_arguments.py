@@ -35,6 +35,7 @@ from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.data.base import DataFacts
+    from resnet_recipes.network.load import Network
     from resnet_recipes.planning.plan import Plan
     from resnet_recipes.recipe.compose import ComposedRecipe
     from resnet_recipes.recipe.schema import Recipe
@@ -43,10 +44,12 @@ if TYPE_CHECKING:
 _TRAINING = ("resnet-train", "resnet-recipes plan")  # commands whose run gets a folder
 
 
-def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "ComposedRecipe":
+def compose_recipe(
+    arguments: Arguments, needs_data: bool = True, networks: "dict[str, Network] | None" = None
+) -> "ComposedRecipe":
     """Compose the recipe given by the arguments, with their changes.
 
-    Raises RecipeError with every problem.
+    `networks` keeps the pretrained network for other runs. Raises RecipeError with every problem.
     """
     check_recipe(arguments)
     changes = drop_arguments(arguments.positional, "recipe")
@@ -58,7 +61,7 @@ def compose_recipe(arguments: Arguments, needs_data: bool = True) -> "ComposedRe
     name = get_value(arguments.positional, "recipe")
     try:
         name = name or _choose_for_budget(changes, arguments)
-        result = compose_arguments(name, changes, arguments.recipes, needs_data)
+        result = compose_arguments(name, changes, arguments.recipes, needs_data, networks)
     except WrongSettingsError as error:
         wrong = [problem.key for problem in error.problems]
         wrong += [change.key for problem in error.problems for change in problem.changes]

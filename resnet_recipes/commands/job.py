@@ -188,7 +188,7 @@ def _find_file_problems(point: "ComposedRecipe") -> Iterator[Problem]:
         is_relative = os.path.relpath(root).split(os.sep)[0] != os.pardir
         clause = "the job looks in the folder where you start it" if is_relative else ""
         yield Problem("data.root", root, clause, kind=Kind.ABSENT)
-    if weights:
+    if weights and not point.network:
         from resnet_recipes.network.pretrained import open_weights
 
         try:

@@ -41,6 +41,7 @@ from resnet_recipes.jobs.machine.budget import fit_duration
 from resnet_recipes.jobs.machine.run_time import explain_unknown_time, predict_time
 from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.jobs.sweep import Sweep, make_slots
+from resnet_recipes.network.load import Network
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import find_chains
 from resnet_recipes.recipe.compose import ComposedRecipe
@@ -125,13 +126,15 @@ def compose_points(
     points.
     """
     runs: Runs = {}
+    networks = dict[str, Network]()
     errors = ErrorCollector()
     shared = set.intersection(*map(set, points))
     for point_arguments in points:
         with errors:
             point = compose_recipe(
                 replace(arguments, positional=[*point_arguments, *extra]),
-                needs_data="--dry-run" not in arguments,
+                "--dry-run" not in arguments,
+                networks,
             )
             name = _name_run(point, [text for text in point_arguments if text not in shared])
             if not select_arguments(point_arguments, "recipe"):  # a budget selected the recipe

@@ -38,7 +38,7 @@ def check(arguments: Arguments) -> None:
             composed = compose(name, folder=library, needs_data=False)
             from resnet_recipes.planning.planner import find_dataset_problems
 
-            conflicts = find_dataset_problems(*composed)
+            conflicts = find_dataset_problems(composed.recipe, composed.origin)
             document = library.read_chain(name)[-1].document
             RecipeError.raise_if_any(add_location(conflict, document) for conflict in conflicts)
             print(f"{shorten_path(Path(name))}: ok")

@@ -115,12 +115,13 @@ def find_candidates(
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
             plan = make_plan(recipe, facts, make_group(recipe.launch).ranks, composed.origin)
-            if (adopted := adopt_network(composed).recipe) != recipe:
-                plan = make_plan(adopted, facts, plan.world_size, composed.origin)
+            adopted = adopt_network(composed)
+            if adopted.recipe != recipe:
+                plan = make_plan(adopted.recipe, facts, plan.world_size, composed.origin)
             candidates += _find_durations(plan, results, min_top1_percent)
             try:
                 if recipe.model.weights:
-                    pretrained.find(recipe.model, facts.classes)
+                    pretrained.find(recipe.model, facts.classes, adopted.network)
             except NotReadyError as error:
                 weights_problems[error.problems[0]].append(name)
         except RecipeError as error:

@@ -12,16 +12,17 @@ from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.recipe.schema import Recipe
 
 if TYPE_CHECKING:  # ranks never import Hydra
+    from resnet_recipes.network.load import Network
     from resnet_recipes.recipe.compose import ComposedRecipe
 
 
 def find_initial_weights(
-    recipe: Recipe, facts: DataFacts, needs_weights: bool
+    recipe: Recipe, facts: DataFacts, needs_weights: bool, network: "Network | None" = None
 ) -> InitialWeights | None:
     """Return the pretrained weights in a recipe, or None.
 
-    Without `needs_weights`, missing weights are only a note. Raises NotReadyError if they cannot be
-    used.
+    `network` is their network, if it was opened. Without `needs_weights`, missing weights are only
+    a note. Raises NotReadyError if they cannot be used.
     """
     if not recipe.model.weights:
         return None
@@ -29,7 +30,7 @@ def find_initial_weights(
     from resnet_recipes.network.open import AbsentError
 
     try:
-        start = pretrained.find(recipe.model, facts.classes)
+        start = pretrained.find(recipe.model, facts.classes, network)
     except AbsentError as error:
         if needs_weights:
             raise
@@ -65,21 +66,29 @@ def _complete_network(advice: str, recipe: Recipe, facts: DataFacts) -> str:
     return advice
 
 
-def adopt_network(result: "ComposedRecipe") -> "ComposedRecipe":
+def adopt_network(
+    result: "ComposedRecipe", networks: "dict[str, Network] | None" = None
+) -> "ComposedRecipe":
     """Return a recipe that keeps the methods and the normalization of its pretrained network.
 
     Arguments that set them, such as ~methods.NAME or data.mean=..., take precedence. A run
-    downloads nothing, so the weights must be on this machine.
+    downloads nothing, so the weights must be on this machine. `networks` keeps the network for
+    other recipes.
     """
     recipe = result.recipe
     if not recipe.model.weights or recipe.run.extends:
         return result
     from resnet_recipes.network import pretrained
 
+    networks = {} if networks is None else networks
+    key = str((recipe.model.weights, recipe.model.name, recipe.model.arguments))
     try:
-        about = pretrained.open_weights(recipe.model).about
+        # a plan needs no values, and a sweep may have hundreds of runs
+        network = networks.get(key) or pretrained.open_weights(recipe.model).to("meta")
     except NotReadyError:
         return result  # the plan reports their problem
+    networks[key] = network
+    about = network.about
     if about.architecture != recipe.model.name:
         return result  # the plan reports this problem
     new_methods = {
@@ -98,5 +107,6 @@ def adopt_network(result: "ComposedRecipe") -> "ComposedRecipe":
             recipe,
             methods=replace(methods, **new_methods),
             data=replace(recipe.data, **normalization),
-        )
+        ),
+        network=network,
     )

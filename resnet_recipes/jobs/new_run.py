@@ -84,7 +84,7 @@ def plan_run(
     needs_weights &= bool(result) or facts is IMAGENET_FACTS  # a wrong setting comes first
     with errors:
         if not (survey and recipe.run.extends):
-            start = find_initial_weights(recipe, facts, needs_weights)
+            start = find_initial_weights(recipe, facts, needs_weights, composed.network)
     checked = {"data", *(() if errors.problems else ("model", "methods"))}
     with errors:
         if survey:

@@ -71,13 +71,16 @@ def _format_settings(images: Mapping[str, object], keys: Sequence[str]) -> str:
     return " ".join(f"data.{key}={value}" for key, value in values.items())
 
 
-def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:
+def find(
+    config: ModelConfig, classes: Sequence[str], network: Network | None = None
+) -> PretrainedWeights:
     """Return the weights that `config.weights` names, with their classifier rows for `classes`.
 
-    Raises RecipeError if no library has the network, and AbsentError if the weights are not on this
-    machine. Raises NotReadyError if they cannot be read or belong to another network.
+    `network` is their network, if it was opened. Raises RecipeError if no library has the network,
+    and AbsentError if the weights are not on this machine. Raises NotReadyError if they cannot be
+    read or belong to another network.
     """
-    network = open_weights(config)
+    network = network or open_weights(config)
     about = network.about
     others = (
         [*_find_differing_settings(config, about.arguments)]
@@ -96,7 +99,8 @@ def find(config: ModelConfig, classes: Sequence[str]) -> PretrainedWeights:
         raise _make_weights_error(config, clause, " ".join(others))
     tensors = network.model.state_dict()
     rows, text = _match_rows(about, classes)
-    for name in [name for name in tensors if name.startswith(f"{find_classifier(network.model)}.")]:
+    classifier = f"{find_classifier(network.model)}."
+    for name in [name for name in tensors if name.startswith(classifier)]:
         weight = tensors.pop(name)
         if rows:
             tensors[name] = weight[rows]

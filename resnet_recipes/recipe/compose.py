@@ -42,6 +42,7 @@ class ComposedRecipe(NamedTuple):
 
     recipe: Recipe
     origin: Origin
+    network: Any = None  # its pretrained network, without values, if it was opened
 
 
 def compose(

@@ -8,16 +8,20 @@ import signal
 import time
 
 import pytest
+import torch
+import torchvision
 
 from resnet_recipes import cuda
 from resnet_recipes.base.cores import count_cores
 from resnet_recipes.cuda import VisibleGpus
 from resnet_recipes.jobs.machine import run_time
+from resnet_recipes.network import pretrained
 from resnet_recipes.planning.estimate import Estimate, Phase, RunForecast, Speeds
 from resnet_recipes.run_folder.runs import iterate_runs
 from tests.shared.images import create_random_images
 from tests.shared.plans import TINY
 from tests.shared.run_folders import create_run_folder
+from tests.shared.tiny_networks import build_narrow_resnet18
 
 #: Measured speeds: 10 ms per image.
 SPEEDS = Speeds({32: (0.01,)}, evaluation_images_per_second=1000.0, images_per_device=16)
@@ -74,6 +78,19 @@ def test_sweep_dry_run_needs_no_weights(sweeps, run_command, tmp_path, monkeypat
     )
     assert "model.weights" in run_command(arguments, 3).err
     assert sweeps == []
+
+
+def test_runs_of_a_sweep_open_their_weights_once(sweeps, run_command, monkeypatch):
+    monkeypatch.setattr(torchvision.models, "resnet18", build_narrow_resnet18)
+    torch.save(build_narrow_resnet18(num_classes=7).state_dict(), "w.pt")
+    opened = []
+    original = pretrained.open_weights
+    monkeypatch.setattr(
+        pretrained, "open_weights", lambda config: opened.append(config) or original(config)
+    )
+    line = f"resnet-train -m finetune {TINY} model.weights=w.pt model.freeze=stem,none --dry-run"
+    assert "new classifier for 10 classes (the file has 7)" in run_command(line).out
+    assert len(opened) == 1
 
 
 def test_sweep_predicts_the_time_of_each_run_once(sweeps, run_command, monkeypatch):
