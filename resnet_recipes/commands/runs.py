@@ -236,7 +236,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
     for run, line in zip(runs, lines, strict=True):
         yield line
         changes = [*run.shown_changes]
-        if {*shared} <= {*changes}:
+        if shared and {*shared} <= {*changes}:
             changes = [change for change in changes if change not in shared]
             changes[:0] = ["common"] * (not is_common)
         texts = ["  ".join(changes)]
@@ -311,5 +311,5 @@ def format_run_epochs(run: RunRecord) -> str:
 def format_run_top1(run: RunRecord) -> str:
     """Return the accuracy of a run, with its epoch unless it is the last one."""
     top1 = format_or_dash(run.top1_percent, "{:.2f}%".format)
-    epoch = run.top1_epoch or 0.0
-    return f"{top1} at ep {format_epochs(epoch)}" if 0 < epoch < run.epochs_done else top1
+    epoch = run.top1_epoch
+    return f"{top1} at ep {format_epochs(epoch)}" if epoch and epoch < run.epochs_done else top1

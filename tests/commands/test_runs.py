@@ -26,6 +26,8 @@ def test_runs_prints_shared_settings_once_above_the_table(three_runs, run_comman
     assert lines[:2] == ["all runs: seed=1", ""]
     assert [line for line in lines if "lr=3" in line] == ["    lr=3"]
     assert sum("seed=1" in line for line in lines) == 1
+    lines = run_command(f"resnet-recipes runs {three_runs} name=better").out.splitlines()
+    assert lines[2] == "    seed=1  lr=3"
 
 
 def test_runs_names_settings_of_most_runs_once(three_runs, run_command):

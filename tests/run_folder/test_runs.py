@@ -2,11 +2,17 @@
 
 import fcntl
 import json
+import os
 import shutil
 
 import pytest
 
-from resnet_recipes.run_folder.runs import find_shared_changes, iterate_runs, read_run
+from resnet_recipes.run_folder.runs import (
+    find_shared_changes,
+    iterate_newest_runs,
+    iterate_runs,
+    read_run,
+)
 from tests.shared.run_folders import create_run_folder
 
 
@@ -134,6 +140,14 @@ def test_iterate_runs_skips_other_folders_and_dead_links(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     assert [run.name for run in iterate_runs(tmp_path)] == ["a", "b"]
+
+
+def test_newest_run_is_the_one_created_last(tmp_path):
+    days = {"old": '{"created": "2026-11-30"}', "new": '{"created": "2026-12-01"}', "broken": "["}
+    for name, environment in days.items():
+        (create_run_folder(tmp_path, name) / "env.json").write_text(environment)
+    os.utime(tmp_path / "old/overrides.txt", (2e9, 2e9))  # copied after the other run was created
+    assert [path.name for path in iterate_newest_runs(tmp_path)] == ["new", "old", "broken"]
 
 
 def test_shared_changes_ignores_unreadable_runs(tmp_path):
