@@ -31,7 +31,6 @@ from resnet_recipes.command_line.arguments import (
 )
 from resnet_recipes.command_line.printing import get_page_width, say
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
-from resnet_recipes.command_line.run_arguments import replace_extend, resolve_weights
 from resnet_recipes.commands.plan import format_plan
 from resnet_recipes.commands.runs import format_runs, rank_settings
 from resnet_recipes.data.base import DataFacts
@@ -59,14 +58,8 @@ Runs = dict[str, tuple[ComposedRecipe, list[str]]]
 
 
 def check(arguments: Arguments) -> None:
-    """Raise RecipeError if an argument does not work in a sweep, with the problems of its runs."""
-    errors = ErrorCollector()
-    with errors:
-        RecipeError.raise_if_any([*_find_run_problems(arguments), *_find_slot_problems(arguments)])
-    with errors:
-        if errors.problems:
-            _plan_runs(resolve_weights(replace_extend(arguments)))
-    errors.raise_if_any()
+    """Raise RecipeError if an argument does not work in a sweep."""
+    RecipeError.raise_if_any([*_find_run_problems(arguments), *_find_slot_problems(arguments)])
 
 
 def run(arguments: Arguments) -> int:

@@ -157,6 +157,8 @@ $ resnet-train -m demo data=images run=a lr=-1,0.1 --parallel 999
   lr=-1 must be positive and below 10,000
 $ resnet-train -m demo data=images run=a bs=64,2 gpus=8
   run=a names one run, but a sweep names its own
+  gpus=8: torch sees no GPU on this machine
+$ resnet-train -m demo data=images bs=64,2 gpus=8
   bs=64 is more than the 10 training images in images, so an epoch has no steps
   gpus=8: torch sees no GPU on this machine
   bs=2 must be divisible by 8, the number of devices
