@@ -148,10 +148,10 @@ def _find_flag_problems(arguments: Arguments) -> Iterator[Problem]:
     if "--parallel" in arguments and "-m" not in arguments:
         number = arguments.flags["--parallel"]
         yield Problem("--parallel", number, "works only with a sweep", f"-m --parallel {number}")
-    if "--json" in arguments and _choose_module(arguments) == "train":
+    if "--json" in arguments and _choose_module(arguments) in ("train", "sweep"):
         if others := sorted({"--cfg", "--check"} & arguments.flags.keys()):
             yield Problem("--json", None, f"cannot be used with {others[0]}", kind=Kind.UNUSED)
-        else:
+        elif "--dry-run" not in arguments:
             yield Problem("--json", None, "needs --dry-run or --list", "--dry-run")
 
 

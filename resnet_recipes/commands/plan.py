@@ -75,7 +75,7 @@ def run(arguments: Arguments) -> int:
     if missing := "--dry-run" in arguments and [*_iterate_missing(plan)]:
         row = WARNING, f"this run cannot start: {'; '.join(missing)}"
         lines = chain(lines, outline.format_lines([row], get_page_width()))
-    values = _collect_values(plan, seconds_left) if "--json" in arguments else {}
+    values = collect_values(plan, seconds_left) if "--json" in arguments else {}
     show(arguments, values, lines)
     return 0
 
@@ -93,7 +93,7 @@ def _iterate_missing(plan: "Plan") -> Iterator[str]:
             yield problem.about(problem.key)
 
 
-def _collect_values(plan: "Plan", seconds_left: float | None) -> dict[str, object]:
+def collect_values(plan: "Plan", seconds_left: float | None = None) -> dict[str, object]:
     """Return a plan as JSON values, with its time, cost, device and notes."""
     from resnet_recipes.jobs.machine import run_time
 

@@ -29,9 +29,9 @@ from resnet_recipes.command_line.arguments import (
     list_typed_words,
     select_arguments,
 )
-from resnet_recipes.command_line.printing import get_page_width, say
+from resnet_recipes.command_line.printing import get_page_width, say, show
 from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
-from resnet_recipes.commands.plan import format_plan
+from resnet_recipes.commands.plan import collect_values, format_plan
 from resnet_recipes.commands.runs import format_runs, rank_settings
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs.checks import check_validation_images
@@ -67,14 +67,19 @@ def run(arguments: Arguments) -> int:
     runs, plans = _plan_runs(arguments)
     gpus = cuda.find_gpus().count
     parallel = int(arguments.flags.get("--parallel", "1"))
-    show = print if "--dry-run" in arguments else say
     before = find_chains(
         {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
     )
-    for line in _describe_sweep(runs, plans, before, arguments.flags):
-        show(line)
+    lines = _describe_sweep(runs, plans, before, arguments.flags)
     if "--dry-run" in arguments:
+        changes = _find_changes(runs)
+        values = [
+            {"run": name, "changes": changes[name], **collect_values(plan)}
+            for name, plan in (plans.items() if "--json" in arguments else ())
+        ]
+        show(arguments, values, lines)
         return 0
+    say(*lines)
     for plan in {str(plan.recipe.data): plan for plan in plans.values()}.values():
         generate_demo(plan.recipe)
         check_validation_images(plan)
@@ -146,8 +151,6 @@ def _find_run_problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--resume", None, clause, kind=Kind.UNUSED)
     if "--check" in arguments:
         yield Problem("--check", None, "tries one new run", Hint("remove -m"))
-    if "--json" in arguments:
-        yield Problem("--json", None, "prints the plan of one run", kind=Kind.UNUSED)
     if by := external_launcher.find_launcher():
         yield Problem("-m", None, f"starts each run itself and cannot run under {by}")
 

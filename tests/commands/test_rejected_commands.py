@@ -74,7 +74,7 @@ job mild data=/d run.extends=typo --for slurm | 2 | run.extends=typo: there is n
 train mild data=x -m seed=1,2 --check | 2 | remove -m
 plan recipe=mild,medium seed=1,2 | 2 | error: mild,medium: a run uses one recipe
 train mild data=x --resume auto --check | 2 | remove --resume
-train -m mild data=x seed=1,2 --dry-run --json | 2 | --json prints the plan of one run
+train -m mild data=x seed=1,2 --json | 2 | --json needs --dry-run or --list
 train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
 train --completion csh | 2 | valid: bash, zsh, fish
 estimate data=/nowhere --price | 2 | error: --price needs a value

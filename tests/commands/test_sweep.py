@@ -63,6 +63,14 @@ def test_sweep_dry_run_counts_runs_once(arguments, expected, sweeps, run_command
     assert out.startswith(expected) == ("--no-plan" in arguments)
 
 
+def test_sweep_dry_run_prints_each_plan_as_json(sweeps, run_command):
+    line = f"resnet-train -m mild {TINY} max_duration=8ba,9ba --dry-run --json"
+    first, second = json.loads(run_command(line).out)
+    assert (first["changes"], first["total_steps"]) == (["max_duration=8ba"], 8)
+    assert (second["changes"], second["total_steps"]) == (["max_duration=9ba"], 9)
+    assert second["run"].startswith("mild-maxduration9ba-")
+
+
 def test_sweep_names_write_fold_slash_as_of(sweeps, run_command, tmp_path):
     data = create_random_images(tmp_path / "set", train=2)
     arguments = f"demo data={data} bs=2 epochs=2 data.fold=1/2,2/2"
