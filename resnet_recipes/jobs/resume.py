@@ -138,7 +138,7 @@ def check_resume(folder: Path, changes: RunChanges, say: Say) -> Plan | None:
         data.require_trusted_url(recipe.data, changes, format_resume(folder))
     NotReadyError.raise_if_any(_find_resource_problems(recipe, folder))
     ranks = external_launcher.count_started_ranks() or count_ranks(recipe.launch)
-    origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
+    origin = Origin(Entry(recipe.name, folder / CONFIG, "run"))
     plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
     NotReadyError.raise_if_any([find_space_problem(folder / CHECKPOINTS, plan.disk.total_bytes)])
     _check_checkpoints(folder)

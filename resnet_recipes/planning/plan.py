@@ -324,9 +324,9 @@ class Plan:
     def notes(self) -> tuple[Note, ...]:
         """Notes on the initial weights and advice on the recipe.
 
-        A run that extends another one cannot change its settings, so it gets none.
+        A run that is resumed or extends another one cannot change its settings, so it gets none.
         """
-        if self.recipe.run.extends:
+        if self.recipe.run.extends or self.origin.entry.origin == "run":
             return ()
         advice = advise(self.recipe, self.new_stack(), self.horizon, self.rank_size, self.origin)
         return (*(self.start.notes if self.start else ()), *advice)

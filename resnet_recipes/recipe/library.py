@@ -51,7 +51,8 @@ class Entry:
 
     name: str
     path: Path
-    # "packaged", "user" (the user's recipe folder), "file" (given by path), or "python"
+    # "packaged", "user" (the user's recipe folder), "file" (given by path), "run" (a run that is
+    # resumed), or "python"
     origin: str
     shadows: Path | None = None  # packaged recipe that this file hides
     group: str = ""  # "optimizer" for optimizer/lamb.yaml

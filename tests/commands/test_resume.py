@@ -218,6 +218,7 @@ def test_resume_dry_run_changes_nothing(started_runs, run_command):
     assert "time left  about 1:05 with evaluations" in plan
     assert "cost left  $0.65 at $36.00 per hour" in plan
     assert "counts all" not in plan
+    assert "progressive_resizing does not reach" not in plan
     run_command("resnet-train --resume runs/mine --dry-run lr=1", 2)
     run_command("resnet-train --resume runs/other --dry-run", 3)
     run_command(f"{START_COMMAND} --resume auto --dry-run")
