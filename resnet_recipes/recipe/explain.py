@@ -381,10 +381,11 @@ def _read_gpu_numbers(name: str, value: str) -> Translation | None:
 
 
 def _read_several_values(name: str, value: str, context: Context) -> Translation | None:
-    values = re.fullmatch(r"\[([^\[\]]+)\]|(\d{1,4})\.\.\.?(\d{1,4})", value)
+    values = re.fullmatch(r"\[([^\[\]]+)\]|(\d{1,4})\.\.\.?(\d{1,4})|[-\d.e]+( [-\d.e]+)+", value)
     if not values:
         return None
-    listed = values[1] or ",".join(map(str, range(int(values[2]), int(values[3]) + 1)))
-    sweep = f"{name}={listed}"
-    words = ("-m", sweep)["," not in listed :]
+    first, last = values[2], values[3]
+    numbers = range(int(first), int(last) + 1) if first else re.split("[, ]+", value.strip("[] "))
+    sweep = f"{name}={','.join(map(str, numbers))}"
+    words = ("-m", sweep)["," not in sweep :]
     return Translation(words) if _is_valid_sweep(sweep, context) else None

@@ -202,6 +202,7 @@ budget=20usd | 'budget=$20'
 budget=1h30m | budget=90m
 methods.MixUp={} | 'methods.mixup={}'
 seed=1..3 | -m seed=1,2,3
+lr=0.1 0.2 | -m lr=0.1,0.2
 """
     ),
 )
