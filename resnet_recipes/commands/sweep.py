@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from resnet_recipes.command_line.arguments import (
     NAME_KEYS,
     Arguments,
     drop_arguments,
+    get_value,
     list_typed_words,
     select_arguments,
 )
@@ -105,13 +106,13 @@ def _plan_runs(arguments: Arguments) -> tuple[Runs, dict[str, Plan]]:
     runs = compose_points(list_points([*settings, *shared]), arguments)
     facts = dict[str, DataFacts]()
     plans = dict[str, Plan]()
-    errors = ErrorCollector()
-    for name, (point, _) in runs.items():
-        with errors:
+    errors = defaultdict[str, ErrorCollector](ErrorCollector)
+    for name, (point, point_arguments) in runs.items():
+        with errors[get_value(point_arguments, "recipe")]:
             plan = plan_run(point, arguments, facts)
             forecast = predict_time(plan) if point.recipe.launch.budget else None
             plans[name] = fit_duration(plan, forecast) if forecast else plan
-    errors.raise_if_any()
+    _raise_problems(errors)
     return runs, plans
 
 
@@ -125,10 +126,10 @@ def compose_points(
     """
     runs: Runs = {}
     networks = dict[str, Network]()
-    errors = ErrorCollector()
+    errors = defaultdict[str, ErrorCollector](ErrorCollector)
     shared = set.intersection(*map(set, points))
     for point_arguments in points:
-        with errors:
+        with errors[get_value(point_arguments, "recipe")]:
             point = compose_recipe(
                 replace(arguments, positional=[*point_arguments, *extra]),
                 "--dry-run" not in arguments,
@@ -138,8 +139,27 @@ def compose_points(
             if not select_arguments(point_arguments, "recipe"):  # a budget selected the recipe
                 point_arguments = [f"recipe={point.origin.entry.name}", *point_arguments]
             runs[name] = point, point_arguments
-    errors.raise_if_any()
+    _raise_problems(errors)
     return runs
+
+
+def _raise_problems(errors: Mapping[str, ErrorCollector]) -> None:
+    """Raise the errors by recipe; a hint names the recipes of a problem that not all have."""
+    recipes = defaultdict[str, list[str]](list)
+    every = ErrorCollector()
+    for recipe, collector in errors.items():
+        for problem in collector.problems:
+            recipes[str(problem[:3])].append(recipe)
+        with every:
+            collector.raise_if_any()
+    problems = list[Problem]()
+    for problem in every.problems:
+        names = recipes[str(problem[:3])]
+        hint = Hint(f"this concerns only recipe={','.join(names)}")
+        is_shared = len(names) == len(errors)
+        problems.append(problem if is_shared else problem._replace(fix=(*problem.advice, hint)))
+    if problems:
+        raise every.kind(problems)
 
 
 def _find_run_problems(arguments: Arguments) -> Iterator[Problem]:
