@@ -67,7 +67,7 @@ class Resumption(NamedTuple):
 
 
 def list_records(arguments: Iterable[str]) -> list[RunRecord]:
-    """Return the runs given by arguments: runs, and folders of runs.
+    """Return the runs given by arguments, runs and folders of runs, each once.
 
     A run whose recipe cannot be read has the state "unreadable".
 
@@ -79,7 +79,7 @@ def list_records(arguments: Iterable[str]) -> list[RunRecord]:
         runs = [] if read_run(folder) else iterate_runs(folder)
         yield from map(check_settings_file, [*runs] or [require_run(folder)])
 
-    return collect(read, arguments)
+    return list({run.folder.resolve(): run for run in collect(read, arguments)}.values())
 
 
 def read_runs(arguments: Iterable[str]) -> list[RunRecord]:

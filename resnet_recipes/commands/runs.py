@@ -103,8 +103,10 @@ def check(arguments: Arguments) -> tuple[list[Path], list[RunRecord], float | No
     errors = ErrorCollector()
     order = arguments.flags.get("--sort", "name")
     with errors:
-        check_filter = Problem.unknown_setting if first == "rm" else _check_filter
-        RecipeError.raise_if_any(starmap(check_filter, filters))
+        RecipeError.raise_if_any(starmap(_check_filter, filters))
+        if first == "rm" and filters:
+            fix = Command.of("resnet-recipes", "runs", *map("=".join, filters))
+            raise RecipeError.of("COMMAND", "rm", "deletes runs by name, without filters", fix)
     with errors:
         if order not in KEYS:
             fix = guess_flag_value("--sort", order, KEYS)
@@ -161,9 +163,11 @@ def _remove(folders: Sequence[Path], is_confirmed: bool) -> int:
     with ExitStack() as locks:
         for folder in folders:
             locks.enter_context(LockedFolder(folder, must_end=True))
-        question = f"Delete {names} with all checkpoints? [y/N] "
-        if not is_confirmed and input(question).lower() not in ("y", "yes"):
-            return ExitCode.CANCELLED
+        if not is_confirmed:
+            print(f"Delete {names} with all checkpoints? [y/N] ", end="", flush=True)
+            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+                print("nothing was deleted")
+                return ExitCode.DONE
         for folder in folders:
             shutil.rmtree(folder)
     print(f"deleted {names}")
@@ -179,9 +183,9 @@ def _find_removed(arguments: Sequence[str]) -> list[Path]:
         folder = require_run(find_run(argument)).folder
         if folder.is_symlink():
             raise NotReadyError.at(folder, "is a link, not a run folder", LIST)
-        return [folder]
+        return [folder.resolve()]
 
-    return collect(find, arguments[1:])
+    return list(dict.fromkeys(collect(find, arguments[1:])))
 
 
 def read_price(text: str | None) -> float | None:

@@ -56,6 +56,7 @@ plan mild epochs=curve | 2 | resnet-train -m trains
 plan recipe=mild,hot | 2 | resnet-train -m recipe=mild,hot
 runs runs state=done | 2 | valid: finished, running
 runs rm . --yes | 3 | is not a run folder
+runs rm recipe=hot --yes | 2 | deletes runs by name, without filters
 stop mine | 3 | is prepared at epoch 0.00
 train demo run=last | 2 | is reserved for the most recent run
 train hot methods.mixup.alpha=-1 data=x | 2 | hot uses methods.mixup.alpha=0.25

@@ -82,7 +82,7 @@ state=running |
     ),
 )
 def test_runs_are_sorted_and_filtered(arguments, names, three_runs, run_json):
-    rows = run_json(f"resnet-recipes runs {three_runs} {arguments}")
+    rows = run_json(f"resnet-recipes runs {three_runs} {three_runs}/first {arguments}")
     assert [row["name"] for row in rows] == names.split()
 
 

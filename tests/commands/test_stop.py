@@ -126,10 +126,12 @@ def test_runs_rm_with_yes_deletes_the_last_run(run_command):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
+@pytest.mark.parametrize(("answer", "is_kept"), [("Y\n", False), ("", True), ("n\n", True)])
 def test_runs_rm_asks_for_confirmation_first(answer, is_kept, monkeypatch, run_command):
     folder = create_run_folder(Path("runs"), "first")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda question: answer)
-    run_command("resnet-recipes runs rm first", 130 if is_kept else 0)
+    monkeypatch.setattr("sys.stdin.readline", lambda: answer)
+    out = run_command("resnet-recipes runs rm first runs/first").out
+    ending = "nothing was deleted\n" if is_kept else "deleted first\n"
+    assert out == f"Delete first with all checkpoints? [y/N] {ending}"
     assert folder.exists() == is_kept
