@@ -1,6 +1,8 @@
 """Worker processes that exit when their parent exits."""
 
+import ctypes
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +17,8 @@ from typing import Any, TypeVar
 from resnet_recipes.base.errors import Command, Hint, NotReadyError
 
 T = TypeVar("T")
+
+_LIBC = ctypes.CDLL(None)
 
 _context: object  # context of this process, if it belongs to a pool
 
@@ -78,6 +82,25 @@ class ProcessPool(ProcessPoolExecutor):
     def processes(self) -> list[ForkServerProcess]:
         """All processes started so far."""
         return [process for process in self._launcher.processes if process.pid]
+
+
+def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent dies (Linux).
+
+    Orphaned ranks would continue to train.
+    """
+    if sys.platform == "linux":
+        parent = os.getppid()
+        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_with_parent() -> bool:
+    """Return whether `die_with_parent` was called in this process."""
+    number = ctypes.c_int()
+    is_set = sys.platform == "linux" and _LIBC.prctl(2, ctypes.byref(number)) == 0
+    return is_set and bool(number)  # PR_GET_PDEATHSIG
 
 
 @contextmanager

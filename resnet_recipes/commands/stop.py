@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.base.errors import Command, ExitCode, NotReadyError
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import say
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.jobs.lookup import LAST, find_run
-from resnet_recipes.jobs.sweep import SWEEP_FLAGS
 from resnet_recipes.report.comparison import read_all
-from resnet_recipes.run_folder import COMMAND, EXIT, LOCK, STOP
+from resnet_recipes.run_folder import EXIT, LOCK, STOP
 from resnet_recipes.run_folder.ending import format_resume, read_ending, write_ending
 from resnet_recipes.run_folder.lock import find_holder, is_running
 
@@ -53,8 +53,8 @@ def run(_: Arguments, folder: Path, process: int) -> int:
     """Send SIGTERM to the process of the run, wait for its end, and record who stopped it."""
     with suppress(OSError):  # a full disk must not prevent the stop
         (folder / STOP).write_text(_REASON)
-        if (folder / COMMAND).read_text(errors="replace").endswith(f"{' '.join(SWEEP_FLAGS)}\n"):
-            say("its sweep, if it still runs, starts no other run")
+    if read_json(folder / LOCK, may_be_absent=True).get("is_in_sweep"):
+        say("its sweep starts no other run")
     with suppress(ProcessLookupError):  # the run has just ended
         os.kill(process, signal.SIGTERM)
     say(f"process {process} saves a checkpoint and ends ...")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import REJECTED_CODES, STOPPED_CODES, ExitCode
+from resnet_recipes.base.processes import die_with_parent
 from resnet_recipes.base.text import Say, format_minutes
-from resnet_recipes.jobs.ranks.rank import die_with_parent
 from resnet_recipes.jobs.ranks.signals import handle_signals
 from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, LOGS, SUMMARY
 from resnet_recipes.run_folder.lock import is_running
@@ -20,9 +20,6 @@ from resnet_recipes.run_folder.runs import read_run
 
 #: A log is appended to, but never through a link, which could point anywhere.
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
-
-#: The last arguments of the command of a run.
-SWEEP_FLAGS = ("--resume", "auto", "--no-plan")
 
 Slot = Mapping[str, str]  # environment variables that assign a run its part of the machine
 
@@ -128,7 +125,8 @@ class Sweep:
         log = self.root / LOGS / f"{name}.log"  # runs/NAME* must not match it
         extends = [f"run.extends={other}"] if other else []
         program = [sys.executable, "-m", "resnet_recipes"]
-        command = [*program, *arguments, *extends, f"run={name}", *SWEEP_FLAGS]
+        command = [*program, *arguments, *extends, f"run={name}"]
+        command += ["--resume", "auto", "--no-plan"]
         options = {"env": os.environ | self._free[0], "preexec_fn": die_with_parent}
         if self._has_logs:
             try:

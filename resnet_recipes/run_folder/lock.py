@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self, TextIO
 
 from resnet_recipes.base.errors import Command, Hint, NotReadyError, TrainingError
+from resnet_recipes.base.processes import dies_with_parent
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.run_folder import LOCK
 
@@ -143,7 +144,8 @@ class LockedFolder(HeldFolder):
                     clause = "was replaced by another command of the same name"
                     raise NotReadyError.at(path, clause, Hint("run the command again"))
                 self._lock.truncate(0)
-                json.dump({"host": socket.gethostname(), "pid": os.getpid()}, self._lock)
+                holder = {"host": socket.gethostname(), "pid": os.getpid()}
+                json.dump(holder | {"is_in_sweep": dies_with_parent()}, self._lock)
                 self._lock.flush()
             except OSError as error:  # the error does not name the file
                 raise NotReadyError.at(path, f"cannot be locked: {error.strerror}") from None

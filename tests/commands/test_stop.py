@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base.processes import die_with_parent
 from resnet_recipes.commands import stop
 from resnet_recipes.run_folder import EXIT, LOCK, STOP, SUMMARY
 from resnet_recipes.run_folder.ending import Ending, read_ending, write_ending
@@ -30,10 +31,11 @@ with LockedFolder(folder):
 
 
 @pytest.fixture
-def live_run(tmp_path):
-    """A run that continues, ./runs/first, and its process."""
+def live_run(tmp_path, request):
+    """A run that continues, ./runs/first, and its process, which first calls the parameter."""
     folder = create_run_folder(tmp_path / "runs", "first")
-    process = subprocess.Popen([sys.executable, "-c", RUN_PROGRAM, str(folder)])
+    command = [sys.executable, "-c", RUN_PROGRAM, str(folder)]
+    process = subprocess.Popen(command, preexec_fn=getattr(request, "param", None))
     while not (is_running(folder) and (folder / LOCK).read_text()):  # contains the owner
         time.sleep(0.01)
     yield folder, process
@@ -58,12 +60,12 @@ def test_runs_name_the_command_that_stopped_a_run(live_run, run_command):
     assert "    reason: `resnet-recipes stop`\n" in run_command("resnet-recipes runs").out
 
 
-@pytest.mark.parametrize("flags", ["", "--resume auto --no-plan"])
-def test_stop_of_run_names_its_sweep(live_run, run_command, flags):
-    folder, _ = live_run
-    (folder / "command.txt").write_text(f"resnet-train recipe=demo run=first {flags}\n")
+@pytest.mark.parametrize(
+    ("live_run", "is_in_sweep"), [(None, False), (die_with_parent, True)], indirect=["live_run"]
+)
+def test_stop_of_run_names_its_sweep(live_run, is_in_sweep, run_command):
     err = run_command("resnet-recipes stop first").err
-    assert ("its sweep, if it still runs, starts no other run\n" in err) == bool(flags)
+    assert ("its sweep starts no other run\n" in err) == is_in_sweep
 
 
 def test_stop_keeps_the_reason_of_a_failed_run(live_run, run_command):

@@ -32,8 +32,8 @@ import torch
 import torchvision
 
 from resnet_recipes.base.model_config import NETWORKS
+from resnet_recipes.base.processes import die_with_parent
 from resnet_recipes.jobs import train
-from resnet_recipes.jobs.ranks.rank import die_with_parent
 from tests.shared.tiny_networks import build_narrow_resnet18, build_shallow_resnet18
 
 #: Modules that are imported before processes are forked.

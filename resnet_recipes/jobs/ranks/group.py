@@ -24,13 +24,14 @@ from resnet_recipes.base.errors import (
     Statement,
     list_advice,
 )
+from resnet_recipes.base.processes import die_with_parent
 from resnet_recipes.base.text import format_count
 from resnet_recipes.doctor.unused_gpu import (
     find_untested_machine,
     find_unused_gpu,
     make_missing_gpu_problem,
 )
-from resnet_recipes.jobs.ranks.rank import LaunchFacts, die_with_parent
+from resnet_recipes.jobs.ranks.rank import LaunchFacts
 
 if TYPE_CHECKING:  # it imports torch, which a launcher does not need
     from resnet_recipes.recipe.sections import LaunchConfig

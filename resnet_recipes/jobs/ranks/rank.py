@@ -1,10 +1,8 @@
 """The process of a rank: everything around its training, from its log to its exit code."""
 
-import ctypes
 import json
 import multiprocessing
 import os
-import signal
 import sys
 import time
 import traceback
@@ -17,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, Self, TextIO
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import REJECTED_CODES, NotReadyError
+from resnet_recipes.base.processes import die_with_parent
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Progress
 from resnet_recipes.jobs.ranks.heartbeat import HeartbeatWriter, RankMonitor
@@ -39,8 +38,6 @@ Spans = Sequence[tuple[int, int]]
 
 #: Seconds that a rank waits for a lower rank to report the same error, under other launchers.
 _WAIT_SECONDS = 2
-
-_LIBC = ctypes.CDLL(None)
 
 
 class LaunchFacts(NamedTuple):
@@ -146,18 +143,6 @@ def run_rank(
     if not launch.is_ours:
         _report(held_folder, ending, monitor, console)
     _exit(ending)
-
-
-def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent dies (Linux).
-
-    Orphaned ranks would continue to train.
-    """
-    if sys.platform == "linux":
-        parent = os.getppid()
-        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
