@@ -74,7 +74,9 @@ def make_missing_run_problem(key: str, argument: str) -> Problem:
     parts = Path(argument).parts  # bees/checkpoints/last.pt
     if name in FOREIGN_COMMANDS or len(parts) > 1:  # such as `runs list`
         runs = [run for run in runs if run != LAST]
+    longer = [run for run in runs if name and run.startswith(name)]
     nearest = next(filter(runs.__contains__, parts), "") or find_closest(name, runs)
+    nearest = nearest or (longer[0] if len(longer) == 1 else "")
     if Path(argument).parent != ROOT and (len(parts) > 1 or not nearest):
         nearest = find_similar_path(Path(argument), (".safetensors", ".pt", ".pth")) or nearest
     hint = Hint(f"pass a run (`{LIST}` lists them), a checkpoint or a weights file")

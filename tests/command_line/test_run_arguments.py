@@ -117,6 +117,7 @@ latest | last
 newest | last
 lst | last
 lsat | last
+al | alpha
 """
     ),
 )
