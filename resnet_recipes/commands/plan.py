@@ -193,6 +193,9 @@ def _iterate_notes(plan: "Plan", forecast: "RunForecast | None") -> Iterator[Not
         yield Note(text, () if plan.recipe.model.weights else fix)
     if forecast and (note := note_evaluations(plan, forecast)):
         yield note
+    launch = plan.recipe.launch
+    if forecast and plan.published and not is_for_gpus(launch) and launch.device == AUTO:
+        yield Note("a CPU is too slow for this run; a plan can be for GPUs elsewhere", "gpus=8")
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:
@@ -264,7 +267,7 @@ def _describe_time_left(plan: "Plan", seconds: float) -> LabeledRows:
 
 
 def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
-    """Yield the time and cost of the run, or a published time."""
+    """Yield the time and cost of the run, or the cost of a published run."""
     from resnet_recipes.planning.outline import describe_published_time, find_published_time
 
     price = plan.recipe.launch.price
@@ -288,12 +291,10 @@ def _describe_time(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     text = "not predicted without a GPU" if plan.recipe.launch.device != "cpu" else "not predicted"
     if cuda.find_gpus().count:
         text = "`resnet-recipes estimate` measures this run"
-    if published := find_published_time(plan):
-        text = f"published: {describe_published_time(plan)}; {text}"
     yield "time", text
     if price is not None:
         clause = ""
-        if minutes := published and published.minutes:
-            likely_cost = format_cost(compute_cost(60 * minutes, price), price)
-            clause = f"; the published {minutes:g} min would cost {likely_cost}"
+        if (published := find_published_time(plan)) and published.minutes:
+            cost = format_cost(compute_cost(60 * published.minutes, price), price)
+            clause = f"; the published {describe_published_time(plan)} would cost {cost}"
         yield "cost", f"unknown, like the time{clause}"

@@ -97,13 +97,18 @@ def test_plan_notes_evaluations_longer_than_training(
     "row",
     parse_rows(
         """
-mild launch.device=cuda | device 1 x GPU (this machine has no GPU) | time published: 25.3 min for \
-32 epochs on 8x A100 80GB; not predicted without a GPU disk
+mild launch.device=cuda | device 1 x GPU (this machine has no GPU) | \
+time not predicted without a GPU disk
 mild gpus=1 | 1 x GPU (this machine has no GPU)
 mild launch.device=cuda model.name=resnet18 | time not predicted without a GPU disk
 mild launch.device=cpu gpus=2 model.name=resnet18 | time not predicted disk
 mild gpus=8 launch.price=32.77 | \
-cost unknown, like the time; the published 25.3 min would cost $13.82
+cost unknown, like the time; the published 25.3 min for 32 epochs on 8x A100 80GB would cost $13.82
+mild gpus=8 launch.price=36 lr=1 | 32 epochs of unchanged mild on 8x A100 80GB would cost
+mild | note a CPU is too slow for this run; a plan can be for GPUs elsewhere use gpus=8
+mild gpus=8 | !too slow
+mild launch.device=cpu | !too slow
+finetune | !too slow
 finetune gpus=8 launch.price=32.77 | cost unknown, like the time disk
 mild launch.device=cpu launch.price=32.77 | cost about $
 demo launch.device=cpu launch.price=0.0001 | cost <$0.01 at $0.0001 per hour
@@ -143,17 +148,15 @@ def test_json_of_plan_has_time_cost_and_notes(run_json, monkeypatch):
     parse_rows(
         """
  | NVIDIA A100-SXM4-80GB | 85 | !images/s
---verbose | NVIDIA Z1 | 85 | !loading limits | time published: 25.3 min for 32 epochs on \
-8x A100 80GB; `resnet-recipes estimate` measures this run
-precision.dtype=fp32 | NVIDIA A100-SXM4-80GB | 85 | \
-published: 25.3 min for 32 epochs of unchanged mild on 8x A100
+--verbose | NVIDIA Z1 | 85 | !loading limits | time `resnet-recipes estimate` measures this run
+precision.dtype=fp32 | NVIDIA A100-SXM4-80GB | 85 | published unchanged mild: 76.6% top-1
 --verbose | NVIDIA A100-SXM4-80GB | 85 | of 85 GB per GPU: predicted, not measured | !WARNING
  | Tesla T4 | 8 | WARNING may not fit in GPU memory: batch.bn_size=128 needs about half as much
 --verbose | NVIDIA Z1 | 0 | !memory about
 """
     ),
 )
-def test_plan_shows_published_time_and_memory(row, print_plan):
+def test_plan_shows_published_result_and_memory(row, print_plan):
     arguments, name, gigabytes, *parts = row
     check_text(print_plan(name, int(gigabytes), arguments), parts)
 

@@ -7,12 +7,16 @@ from fractions import Fraction
 from math import ceil
 
 from resnet_recipes.base.duration import MAX_EPOCHS, parse_budget
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError, Value
+from resnet_recipes.base.errors import Change, Fix, Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.base.text import Say, format_clock, format_long_time
 from resnet_recipes.jobs.machine.run_time import explain_unknown_time, measure_time, predict_time
 from resnet_recipes.jobs.ranks import external_launcher
 from resnet_recipes.planning.estimate import RunForecast, Speeds, estimate
-from resnet_recipes.planning.outline import describe_duration, describe_published_time
+from resnet_recipes.planning.outline import (
+    describe_duration,
+    describe_published_time,
+    find_published_time,
+)
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import change_duration
 
@@ -39,9 +43,9 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     measures = measures and not external_launcher.find_launcher()
     forecast = measure_time(plan, say) if measures else predict_time(plan)
     if forecast is None:
-        published = describe_published_time(plan)
-        hint = Hint(f"use epochs= instead of budget={published and f'; published: {published}'}")
-        raise NotReadyError.of("budget", launch.budget, explain_unknown_time(plan), hint)
+        raise NotReadyError.of(
+            "budget", launch.budget, explain_unknown_time(plan), _suggest_epochs(plan)
+        )
     fitted = fit_duration(plan, forecast)
     expected = estimate(fitted, forecast.speeds)
     is_same = fitted.recipe.evaluation == plan.recipe.evaluation
@@ -56,6 +60,18 @@ def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
         f"\n    {forecast.source}{usual}"
     )
     return fitted
+
+
+def _suggest_epochs(plan: Plan) -> Fix:
+    """Return the epochs that fit the budget at the published speed of as many GPUs."""
+    result, launch, ranks = find_published_time(plan), plan.recipe.launch, plan.world_size
+    if result and result.minutes and result.epochs and result.hardware.startswith(f"{ranks}x "):
+        minutes = parse_budget(launch.budget, launch.price) / 60
+        epochs = int(minutes * result.epochs / result.minutes)
+        if epochs >= find_min_epochs(plan):
+            speed = Hint(f"at the published speed, {describe_published_time(plan)}")
+            return Change(f"epochs={epochs}"), speed
+    return Hint("use epochs= instead of budget=")
 
 
 def fit_duration(plan: Plan, forecast: RunForecast) -> Plan:
