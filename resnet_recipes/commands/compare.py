@@ -19,10 +19,10 @@ from resnet_recipes.base.text import (
 )
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import format_or_dash, format_table, get_width, show
-from resnet_recipes.command_line.run_arguments import read_runs
+from resnet_recipes.command_line.run_arguments import is_run, read_runs
 from resnet_recipes.command_line.usage import CSV, JSON, RUN_HELP, Usage
 from resnet_recipes.commands.runs import format_run_epochs, format_run_top1
-from resnet_recipes.jobs.lookup import LIST, find_run_path
+from resnet_recipes.jobs.lookup import LIST, ROOT, find_run_path
 from resnet_recipes.planning.published_results import IMAGENET_IMAGES
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
@@ -36,7 +36,7 @@ from resnet_recipes.report.comparison import (
 from resnet_recipes.report.paired_difference import PairedDifference, describe_pair
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.correct_images import CorrectImages
-from resnet_recipes.run_folder.runs import RunRecord, read_image_facts
+from resnet_recipes.run_folder.runs import RunRecord, iterate_newest_runs, read_image_facts
 
 USAGE = Usage(
     "resnet-recipes compare RUN RUN ...",
@@ -60,10 +60,16 @@ def check(arguments: Arguments) -> tuple[list[RunRecord]]:
         fix = Command.of("resnet-recipes", "diff", *names[:2])
         clause = "is a recipe, not a run" if len(others) == 1 else "are recipes, not runs"
         raise RecipeError.of("RUN", " ".join(others), clause, fix)
-    distinct = {run.folder.resolve(): run for run in read_runs(names)}
+    folder = find_run_path("RUN", names[0]) if len(names) == 1 else None
+    in_folder = [*iterate_newest_runs(folder)] if folder and not is_run(names[0]) else []
+    distinct = {run.folder.resolve(): run for run in read_runs([] if in_folder else names)}
     if len(distinct) < 2:
         clause = "needs at least two different runs"
-        raise RecipeError.of("COMMAND", shlex.join(["compare", *names]), clause, LIST)
+        typed = in_folder or [run.folder for run in distinct.values()]
+        near = map(iterate_newest_runs, (*(path.parent for path in typed[:1]), ROOT))
+        pair = [*{path.resolve(): str(path) for path in chain(typed, *near)}.values()][:2]
+        fix = Command.of(*USAGE.command, *pair) if len(pair) == 2 else LIST
+        raise RecipeError.of("COMMAND", shlex.join(["compare", *names]), clause, fix)
     return ([*distinct.values()],)
 
 

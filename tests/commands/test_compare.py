@@ -1,6 +1,7 @@
 """The output of `resnet-recipes compare`."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -241,9 +242,19 @@ def test_compare_judges_folds_together(compare):
 
 
 def test_compare_rejects_a_folder_of_runs(run_command):
-    for name in ("a", "b"):
-        create_run_folder(Path("runs"), name)
-    for folders in ("runs", "runs runs"):
-        message = run_command(f"resnet-recipes compare {folders}", 3).err
-        assert "error: runs is a folder of runs, not a run\n" in message
-        assert "try:   resnet-recipes runs runs\n" in message
+    create_run_folder(Path("runs"), "a")
+    message = run_command("resnet-recipes compare runs runs", 3).err
+    assert "error: runs is a folder of runs, not a run\n" in message
+    assert "try:   resnet-recipes runs runs\n" in message
+
+
+@pytest.mark.parametrize(
+    ("typed", "pair"), [("runs", "runs/b runs/a"), ("a", "runs/a runs/b"), ("my", "my/c runs/b")]
+)
+def test_compare_of_one_suggests_two_runs(typed, pair, run_command):
+    for folder in ("runs/a", "runs/b", "my/c"):
+        create_run_folder(Path(folder).parent, Path(folder).name)
+        os.utime(f"{folder}/overrides.txt", (2_000_000_000 + ord(folder[-1]),) * 2)
+    message = run_command(f"resnet-recipes compare {typed}", 2).err
+    assert f"try:   resnet-recipes compare {pair}\n" in message
+    run_command(f"resnet-recipes compare {pair}")
