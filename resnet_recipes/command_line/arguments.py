@@ -210,18 +210,19 @@ def _add_value_problem(problem: Problem, others: list[Problem]) -> Problem:
 
 
 def _check_count(positional: Sequence[str], usage: Usage) -> None:
-    """Raise RecipeError with the example of a command if there are too few or many arguments."""
-    if usage.positional[0] <= len(positional) <= usage.positional[1]:
+    """Raise RecipeError with a command that works if there are too few or many arguments."""
+    least, most = usage.positional
+    if least <= len(positional) <= most:
         return
     newest = next(iterate_newest_runs(Path("runs")), None)
     has_run = newest and (usage.command[-1] == "watch" or is_running(newest))
     missing = "data=" if has_run and usage.positional_text == "one run" else "last|data="
     needs_files = re.search(missing, usage.example)  # files that this machine may lack
     fix: str = Hint(usage.line)
-    if not needs_files and len(positional) < usage.positional[0]:
+    if not needs_files and len(positional) < least:
         fix = Command.of(*usage.command, *positional, *usage.example.split()[2:][len(positional) :])
-    extra = [word for word in positional if "=" in word and usage.positional[1] < len(positional)]
-    fix = Hint(f"remove {shlex.join(extra)}") if extra else fix
+    words = [word for word in positional if "=" not in word][:most]
+    fix = Command.of(*usage.command, *words) if len(words) >= least else fix
     typed = shlex.join([usage.command[-1], *positional])
     raise RecipeError.of("COMMAND", typed, f"needs {usage.positional_text}", fix)
 

@@ -273,7 +273,8 @@ resnet-recipes models | resnet-recipes ls
 resnet-recipes info hot | resnet-recipes show hot
 resnet-recipes summary first | resnet-recipes runs first
 resnet-recipes report --logdir runs | resnet-recipes report runs
-resnet-recipes cp mild recipes/new.yaml data=images | remove data=images
+resnet-recipes cp mild recipes/new.yaml data=images | resnet-recipes cp mild recipes/new.yaml
+resnet-recipes watch first second | resnet-recipes watch first
 resnet-train -m recipe=mild data=images seeds=1,2 | seeds=1,2; did you mean seed=1,2?
 resnet-train -m recipe=mild data=images lr=0.05, 0.1 | lr=0.05,0.1
 resnet-recipes compare --runs first 'my run' | resnet-recipes compare first 'my run'
