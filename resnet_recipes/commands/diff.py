@@ -73,7 +73,7 @@ def _read_settings(folder: Path | None, argument: str) -> Iterator[dict[str, str
         require_run(run)
         recipe = frozen_recipe.read(run / CONFIG)
     else:
-        recipe = compose(name, folder=folder, needs_data=False).recipe
+        recipe = compose(str(run or name), folder=folder, needs_data=False).recipe
     settings = format_settings(frozen_recipe.to_tree(recipe))
     del settings["name"]  # the heading of its column
     yield settings

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from resnet_recipes import compose
 from resnet_recipes.recipe.frozen_recipe import freeze
 from tests.shared.run_folders import create_run_folder
@@ -32,12 +34,13 @@ def test_diff_labels_long_names_and_shortens_epochs(run_command):
     assert re.search(r"^epochs +2 +4$", out, re.MULTILINE)
 
 
-def test_diff_shows_epochs_of_scaled_durations(run_command):
+@pytest.mark.parametrize("run", ["short", "short/config.yaml"])
+def test_diff_shows_epochs_of_scaled_durations(run, run_command):
     folder = Path("runs/short")
     folder.mkdir(parents=True)
     (folder / "overrides.txt").touch()
     (folder / "config.yaml").write_text(freeze(compose("mild", epochs=10, data="/pets")))
-    out = run_command("resnet-recipes diff short mild").out
+    out = run_command(f"resnet-recipes diff {run} mild").out
     assert re.search(r"^epochs +10 +36$", out, re.MULTILINE)
     assert not {"max_duration", "ssr"} & {*out.split()}
 
