@@ -8,7 +8,7 @@ from resnet_recipes.base.paths import parse_new_path, parse_path
 from resnet_recipes.base.text import format_count
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.output_files import check_output_file, is_ours
-from resnet_recipes.command_line.printing import open_output
+from resnet_recipes.command_line.printing import open_output, say
 from resnet_recipes.command_line.run_arguments import is_run, list_records
 from resnet_recipes.command_line.usage import RUN_HELP, Usage
 from resnet_recipes.commands.runs import read_price
@@ -16,6 +16,7 @@ from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.page.charts import import_plotting, write_pictures
 from resnet_recipes.report.page.html import build_page
 from resnet_recipes.report.sections import build_sections
+from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import RunRecord
 
 USAGE = Usage(
@@ -55,6 +56,10 @@ def check(arguments: Arguments) -> tuple[list[RunRecord], float | None]:
     with errors:
         if folder := flags.get("--png"):
             path = parse_path("--png", folder)
+            if (path / CONFIG).is_file():
+                runs = arguments.positional or [folder]
+                fix = Command.of("resnet-recipes", "report", *runs, "--png", "plots")
+                raise RecipeError.of("--png", folder, "is a run; pass a folder for plots", fix)
             if not path.is_dir() or (is_new and any(path.glob("*.png"))):
                 parse_new_path("--png", folder, is_folder=True)
             import_plotting()
@@ -94,4 +99,5 @@ def run(arguments: Arguments, runs: list[RunRecord], price: float | None) -> int
             figures = [figure for section in sections for figure in section.figures]
             folder = parse_path("--png", pictures)
             write_pictures(folder, {figure.name: figure.spec for figure in figures})
+            say(f"saved {format_count(len(figures), 'plot')} in {pictures}")
     return 0

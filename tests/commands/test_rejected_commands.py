@@ -128,6 +128,7 @@ train mild data=/data lr | 2 | settings are written key=value
 train mild data=/data epochs=1e9 | 2 | mild uses epochs=36
 train mild data=/data seed=010 | 2 | seed=010 must be a whole number
 train mild data=/data max_duration=1.5ba | 2 | a whole number of batches
+report --png mine | 2 | --png mine is a run | try:   resnet-recipes report mine --png plots
 eval mine data=images/val/pattern0 | 3 | is the folder of one class | use:   data=images/val
 train finetune images/val/pattern0 | 2 | use:   data=images | !data=images/
 eval mine data=. | 3 | has classes that the network does not have: | use:   data=images
