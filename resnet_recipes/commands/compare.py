@@ -84,8 +84,8 @@ def run(arguments: Arguments, runs: list[RunRecord]) -> int:
         "results": _collect_results(runs),
     }
     groups = group_seeds(runs)
-    by_run = dict(zip(runs, letters, strict=True))
-    differences = dict(_compare_groups(by_run, groups))
+    letters_by_run = dict(zip(runs, letters, strict=True))
+    differences = dict(_compare_groups(letters_by_run, groups))
     values = {
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),
@@ -120,7 +120,7 @@ def run(arguments: Arguments, runs: list[RunRecord]) -> int:
     if _has_other_images(groups):
         lines += ["", *wrap_text(_NOT_COMPARABLE, get_width())]
     elif not unfinished or any(group.noise is not None for group in groups):
-        lines += ["", *_describe_seeds(by_run, groups)]
+        lines += ["", *_describe_seeds(letters_by_run, groups)]
     if unfinished:
         lines += ["", *unfinished]
     changes = restore_epochs(tables["settings"], settings)
@@ -162,11 +162,11 @@ def _compare_groups(
 
 def restore_epochs(rows: SettingRows, settings: Sequence[dict[str, str]]) -> SettingRows:
     """Return the rows; durations in epochs, which ssr= scales, are shown as epochs."""
-    lengths = [values.get("max_duration", "") for values in settings]
-    if all(length.endswith("ep") for length in lengths):
+    durations = [values.get("max_duration", "") for values in settings]
+    if all(duration.endswith("ep") for duration in durations):
         ratios = [parse_fraction(values.get("scale_schedule_ratio", "1")) for values in settings]
-        scaled = map(Duration.scale, map(Duration.parse, lengths), ratios)
-        epochs = [str(length).removesuffix("ep") for length in scaled]
+        scaled = map(Duration.scale, map(Duration.parse, durations), ratios)
+        epochs = [str(duration).removesuffix("ep") for duration in scaled]
         if len({*epochs}) > 1:
             return [("epochs", epochs), *(row for row in rows if row[0] not in SETTINGS)]
     return rows
