@@ -4,7 +4,7 @@
 #     tools/build_wheel.sh
 #
 # Needs g++ and libjpeg-turbo's headers. The wheel is for this machine's processor architecture, and for C libraries at
-# least as new as its own; docs/decoder.md describes how to build for others.
+# least as new as its own; docs/howto/build_decoder.md describes how to build for others.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)

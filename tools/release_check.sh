@@ -52,5 +52,5 @@ grep -q '^USER [1-9]' <<<"$last_stage" || fail "the image runs as root"
 
 script=$(sed -n 's/^before-all = .*\(tools\/[a-z_]*\.sh\).*/\1/p' pyproject.toml)
 turbo_version=$(sed -nE 's/^version=(\S+) commit=[0-9a-f]{40}$/\1/p' "$script")
-grep -qF "builds libjpeg-turbo ${turbo_version:?} from source" <<<"$(tr "\n" " " <docs/decoder.md)" || fail "docs/decoder.md does not name libjpeg-turbo $turbo_version"
+grep -qF "builds libjpeg-turbo ${turbo_version:?} from source" <<<"$(tr "\n" " " <docs/howto/build_decoder.md)" || fail "docs/howto/build_decoder.md does not name libjpeg-turbo $turbo_version"
 exit $status
