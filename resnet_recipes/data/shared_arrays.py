@@ -21,7 +21,7 @@ Layout = dict[str, tuple[npt.DTypeLike, tuple[int, ...]]]
 class SharedArrays:
     """Named arrays in one anonymous memory file, passed to child processes by its descriptor.
 
-    Because the file has no name, a killed run leaves nothing behind. It also does not count against
+    Because the file has no path, a killed run leaves nothing behind. It also does not count against
     /dev/shm, so containers can keep their 64 MB default.
     """
 

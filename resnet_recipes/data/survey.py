@@ -402,7 +402,7 @@ def survey_betons(config: DataConfig) -> DataFacts:
         val.digest,
         tuple(np.bincount(train.beton.labels, minlength=len(train.beton.classes)).tolist()),
         (
-            ("train.beton fits into memory: os_cache=true, read from disk once",)
+            ("train.beton fits into memory: read from disk once",)
             if fits_memory(train.beton)
             else ()
         ),
@@ -436,7 +436,7 @@ def _iterate_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> It
     if not fits_memory(train):
         text = (
             f"train.beton ({format_bytes(train.content.size)}) does not fit into memory "
-            f"({format_bytes(get_available_memory())} free): os_cache=false, read every epoch"
+            f"({format_bytes(get_available_memory())} free): read from disk in every epoch"
         )
         yield Note(text, "" if config.order == "quasi_random" else "data.order=quasi_random")
     if samples.small:

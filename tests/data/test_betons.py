@@ -129,9 +129,9 @@ def test_beton_rejects_settings_of_image_files(betons, changes, message):
 
 
 def test_facts_report_whether_beton_fits_in_memory(betons, monkeypatch):
-    assert "os_cache=true" in survey_images(make_two_worker_config(betons)).details[0]
+    assert "read from disk once" in survey_images(make_two_worker_config(betons)).details[0]
     monkeypatch.setattr("resnet_recipes.data.beton.samples.get_available_memory", lambda: 1 << 10)
-    assert "os_cache=false" in survey_images(make_two_worker_config(betons)).notes[0].text
+    assert "in every epoch" in survey_images(make_two_worker_config(betons)).notes[0].text
     train_pixels(
         make_two_worker_config(betons), 3
     )  # looks ahead instead of relying on the page cache
@@ -143,5 +143,5 @@ def test_advice_for_large_beton_is_accepted(betons, monkeypatch):
     key, value = survey_images(config).notes[0].fix.split("=")
     assert (key, value) == ("data.order", "quasi_random")
     notes = survey_images(replace(config, order=value)).notes
-    assert "os_cache=false" in notes[0].text
+    assert "in every epoch" in notes[0].text
     assert not notes[0].fix

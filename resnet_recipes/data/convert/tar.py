@@ -36,8 +36,8 @@ def iterate_members(path: Path) -> Iterator[Member]:
     """Yield the files of an archive.
 
     Raises ValueError, with a phrase for the user, if it is damaged or contains something else,
-    OSError if it cannot be read.
-    Python's tarfile treats a damaged header as the end of the archive, so that end is checked.
+    OSError if it cannot be read. Python's tarfile treats a damaged header as the end of the
+    archive, so that end is checked.
     """
     with open_regular(path) as file, _Headers(file) as headers:
         total = os.fstat(file.fileno()).st_size

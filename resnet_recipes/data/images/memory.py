@@ -22,8 +22,9 @@ MIN_RESERVE_BYTES = 1 << 30
 #: Seconds between two checks for low memory; 96 cores fill less than 2 GB in this time.
 CHECK_INTERVAL_SECONDS = 0.1
 
-#: Indices in `counts`, as in native/src/row.h: bytes used, capacity in bytes, whether the memory is
-#: closed to new images, and the available memory below which it is closed.
+#: Indices in `counts`: bytes used, capacity in bytes, whether the memory is closed to new images,
+#: and the available memory below which it is closed. The first three are `Memory` in
+#: native/src/row.h; the last is read only here.
 _USED, _CAPACITY, _CLOSED, _LEAST = range(4)
 
 

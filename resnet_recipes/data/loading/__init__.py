@@ -84,10 +84,10 @@ class TrainLoader(Loader):
     """This rank's part of an endless, shuffled stream of global batches.
 
     The stream can start at any step at no extra cost. The global batch of step k within epoch e is
-    `order(seed, e)[k * global_size:][:global_size]` for any number of ranks. Rank r gets the r-th
-    contiguous part, unless images are repeated. The order is a permutation, unless `data.sampling`
-    repeats images of rare classes. Incomplete last batches are dropped. Crops and flips depend only
-    on the seed, the epoch, the image and the number of its copy.
+    `order_epoch(seed, e, examples)[k * global_size:][:global_size]` for any number of ranks. Rank r
+    gets the r-th contiguous part, unless images are repeated. The order is a permutation, unless
+    `data.sampling` repeats images of rare classes. Incomplete last batches are dropped. Crops and
+    flips depend only on the seed, the epoch, the image and the number of its copy.
     """
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:

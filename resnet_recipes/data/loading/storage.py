@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.text import format_count
 
 
 class UnreadableError(Exception):
@@ -51,7 +52,7 @@ def fill(storage: Storage, rows: Rows, skip_bad: bool = False) -> list[int]:
     """Fill the rows and their labels; return the indices of images that were skipped.
 
     With `skip_bad`, an unreadable image is replaced by the next readable one. Raises
-    UnreadableError without `skip_bad`, or if the 99 images after it are also unreadable.
+    UnreadableError without `skip_bad`, or if 100 images in sequence, or all, cannot be read.
     """
     try:
         storage.fill(rows)
@@ -66,8 +67,9 @@ def fill(storage: Storage, rows: Rows, skip_bad: bool = False) -> list[int]:
 def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
     bad = []
     examples = len(storage.labels)
+    tries = min(100, examples)
     for row, index in enumerate(rows.indices.tolist()):
-        for candidate in range(index, index + min(100, examples)):
+        for candidate in range(index, index + tries):
             single = rows.select_row(row)._replace(indices=np.array([candidate % examples]))
             try:
                 bad += fill(storage, single)
@@ -75,6 +77,7 @@ def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
             except UnreadableError as error:
                 bad.append(error.index)
         else:
-            statement = f"{storage.path(index)} and the 99 images after it cannot be read"
+            count = format_count(tries, "image")
+            statement = f"{count} in sequence cannot be read, starting with {storage.path(index)}"
             raise UnreadableError(index, TrainingError(statement))
     return bad

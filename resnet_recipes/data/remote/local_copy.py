@@ -74,8 +74,8 @@ class Copy:
     def outline(self, stopped: IsStopped) -> None:
         """Fetch the description of the images, then at most 64 pieces of content, until stopped.
 
-        Raises NotReadyError if a file cannot be fetched or written.
-        Afterwards all files exist with their full size, so that they can be counted.
+        Raises NotReadyError if a file cannot be fetched or written. Afterwards all files exist with
+        their full size, so that they can be counted.
         """
         heads = self.contents.heads
         betons = [remote for remote in heads if remote.name.endswith(".beton")]
