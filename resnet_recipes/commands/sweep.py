@@ -156,8 +156,8 @@ def _raise_problems(errors: Mapping[str, ErrorCollector]) -> None:
     for problem in every.problems:
         names = recipes[str(problem[:3])]
         hint = Hint(f"this concerns only recipe={','.join(names)}")
-        is_shared = len(names) == len(errors)
-        problems.append(problem if is_shared else problem._replace(fix=(*problem.advice, hint)))
+        is_clear = len(names) == len(errors) or problem.key == "recipe"
+        problems.append(problem if is_clear else problem._replace(fix=(*problem.advice, hint)))
     if problems:
         raise every.kind(problems)
 
