@@ -47,7 +47,7 @@ USAGE = Usage(
     | JSON,
     """\
 Topics:
-  data PATH           the images in a folder; data.nested_classes= as in a run
+  data PATH           the images in a folder; use the data.nested_classes= of the run
   native              the native JPEG decoder
   gpu                 driver, memory, and GPUs that torch finds
   run [PATH]          cores, memory and disk

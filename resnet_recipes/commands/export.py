@@ -40,8 +40,8 @@ USAGE = Usage(
         "--out FOLDER": "new folder for the network and its model card, README.md",
         "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
         "--dtype TYPE": "float32 (default), float16 (half the size) or int8 (a quarter; onnx)",
-        "--lose POINTS": "reject a file that loses more points of top-1 on all validation "
-        "images (default 0.5 with float16 and int8, else not measured)",
+        "--lose POINTS": "reject a file whose top-1 on all validation images is more than "
+        "POINTS below that of the network (default 0.5 with float16 and int8, else not measured)",
         "--with-preprocessing": "accept uint8 images of any size and return probabilities (onnx, "
         "exported_program)",
     },

@@ -78,7 +78,7 @@ def _format_group(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
     ]
     lines = format_table(rows, (_PUBLISHED_COLUMN, "EPOCHS"), get_width() - _MIN_TEXT_COLUMNS)
     indent = max(map(len, lines)) + 2
-    for line, text in zip(lines, ["USE IT FOR", *map(_describe_use, items)], strict=True):
+    for line, text in zip(lines, ["DESCRIPTION", *map(_describe_use, items)], strict=True):
         yield from wrap_text(
             text or "-",
             max(get_width(), indent + _MIN_TEXT_COLUMNS),

@@ -45,7 +45,7 @@ USAGE = Usage(
     "resnet-recipes predict last ~/photos --csv photos.csv",
     {
         "--top N": "number of classes to print (default 5)",
-        "--csv FILE.csv": "write CSV instead, one row per image",
+        "--csv FILE.csv": "write the classes to FILE.csv instead of printing them",
         "--json": "print JSON",
         "--gallery FILE.html": "write an HTML page of the images, with the regions that support "
         "the class",

@@ -52,7 +52,7 @@ from resnet_recipes.run_folder.runs import (
 )
 
 USAGE = Usage(
-    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
+    "resnet-recipes runs [rm] [RUN|FOLDER ...] [recipe=NAME] [state=STATE] [name=TEXT]",
     "list runs with state, accuracy, time and cost, or delete them",
     "resnet-recipes runs --sort top1 recipe=mild",
     {
@@ -65,8 +65,8 @@ USAGE = Usage(
     settings=Scope.OPTIONS,
     more="""\
 The default FOLDER is ./runs. STATE is finished, running, stopped, failed, killed,
-prepared (not started yet) or unreadable. PFLOPs and TRAINING exclude evaluations;
-`compare` and --json include the other times.
+prepared (not started yet) or unreadable; TEXT is a part of the name. PFLOPs and
+TRAINING exclude evaluations; `compare` and --json include the other times.
 
 `resnet-recipes runs rm RUN ...` deletes runs.""",
 )
@@ -224,12 +224,10 @@ def _check_filter(key: str, value: str) -> Problem | None:
 
 
 def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
-    """Yield the changes that most runs share, and a table with the other changes below each run."""
-    shared = find_shared_changes(runs, 0.5) if len(runs) > 1 else ()
-    is_common = shared == find_shared_changes(runs)
+    """Yield the changes that all runs share, and a table with the other changes below each run."""
+    shared = find_shared_changes(runs) if len(runs) > 1 else ()
     if shared:
-        title = "all runs" if is_common else "common"
-        yield from wrap_text(f"{title}: {'  '.join(shared)}", get_width(), rest="    ")
+        yield from wrap_text(f"all runs: {'  '.join(shared)}", get_width(), rest="    ")
         yield ""
     rows = [_make_cells(run, price) for run in runs]
     if price is None and all(run.price_per_hour is None for run in runs):
@@ -239,11 +237,7 @@ def format_runs(runs: Sequence[RunRecord], price: float | None = None) -> Iterat
     yield head
     for run, line in zip(runs, lines, strict=True):
         yield line
-        changes = [*run.shown_changes]
-        if shared and {*shared} <= {*changes}:
-            changes = [change for change in changes if change not in shared]
-            changes[:0] = ["common"] * (not is_common)
-        texts = ["  ".join(changes)]
+        texts = ["  ".join(change for change in run.shown_changes if change not in shared)]
         if run.extends:
             texts.append(f"extends: {escape_controls(run.extends)}")
         if run.better_raw:

@@ -15,11 +15,11 @@ from resnet_recipes.command_line.usage import RECIPES, Scope, Usage
 USAGE = Usage(
     "resnet-recipes teach NAME data=PATH methods.distill.teacher=T [key=value ...]",
     "store a teacher's soft labels, to distill without running the teacher",
-    "resnet-recipes teach mild data=D methods.distill.teacher=last",
+    "resnet-recipes teach mild data=photos methods.distill.teacher=last",
     RECIPES
     | {
         "--out FILE.safetensors": "the file to write (default labels.safetensors)",
-        "--top K": "store the K largest outputs of each image (default 10), or `all`",
+        "--top K": "store the K largest outputs of each crop (default 10), or `all`",
         "--cycle N": "store N epochs of full-size crops; runs of any duration cycle through them",
         "--dry-run": "print compute and disk space; store nothing",
     },

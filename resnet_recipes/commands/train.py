@@ -31,7 +31,7 @@ USAGE = Usage(
         "--verbose": "print the full plan and, in the summary, all times",
         "--no-plan": "do not print the plan; with --dry-run, only check",
         "--check": "smoke test: decode images for up to a minute, train the last two steps, "
-        "evaluate and save once, then delete everything",
+        "evaluate and save once, then delete the run",
         "--cfg": "print the complete recipe as YAML",
         "--resume RUN": "resume RUN: a run folder, a name in ./runs, or `last`. `auto` resumes the "
         "unfinished run with these settings, or starts a new one",
@@ -52,8 +52,9 @@ Settings are key=value, in any order:
   data=PATH  epochs=N           images, duration
   ssr=R                         scale the duration of the recipe by R
   budget=2h                     as many epochs as fit; '$20' needs launch.price
-  lr=  wd=  bs=  seed=          learning rate, weight decay, global batch size
-  gpus=  workers=  run=NAME     GPUs, loader workers per GPU, name of the run
+  lr=  wd=  bs=                 learning rate, weight decay, global batch size
+  gpus=  workers=               GPUs, loader workers per GPU
+  seed=N  run=NAME              seed of the random numbers, name of the run
   optimizer=lamb schedule=step  use another optimizer, another schedule
   optimizer.momentum=0.9        change any setting (--cfg prints all)
   'methods.mixup={}'            turn a method on
@@ -158,7 +159,7 @@ def _check(arguments: Arguments) -> int:
     steps = min(TRIED_STEPS, plan.total_steps)
     text = (
         f"checked in {format_clock(time.monotonic() - start)}: the last {steps} of "
-        f"{plan.total_steps:,} steps, an evaluation and a checkpoint; nothing was kept. "
+        f"{plan.total_steps:,} steps, an evaluation and a checkpoint; the run was deleted. "
         "The same command without --check trains."
     )
     print("\n".join(wrap_text(text, get_line_width())))

@@ -16,7 +16,7 @@ USAGE = Usage(
     "check recipe files without data or a GPU",
     "resnet-recipes validate recipes/mine.yaml",
     RECIPES,
-    "Without FILE, all files in ./recipes are checked.",
+    "Without FILE, it checks all files in the recipe folder.",
 )
 
 

@@ -234,7 +234,7 @@ def rank_recipes(facts: DataFacts, image_size: float) -> Ranking:
     if 0 < image_size <= MAX_SMALL_SIZE:
         reason = f"best for images of {image_size:g} px"
         return Ranking(("small", "finetune", "mild"), reason)
-    clause = f"; the images are about {image_size:g} px on a side" if image_size else ""
+    clause = f"; the shorter side of the images is about {image_size:g} px" if image_size else ""
     reason = f"best here because it starts from weights trained on ImageNet{clause}"
     return Ranking(("finetune", "mild"), reason)
 

@@ -60,7 +60,9 @@ def _describe_accuracy(summary: Summary, full: bool) -> Iterator[LabeledText]:
     if is_far_behind:
         yield "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points worse than the raw weights"
         yield "", f"use {raw_file}, or train with"
-        yield "", f"methods.ema.half_life={max(1, summary.steps // 50)}ba"
+        half_life = max(1, summary.steps // 50)
+        yield "", f"methods.ema.half_life={half_life}ba"
+        yield "", f"methods.ema.update_interval={max(1, half_life // 5)}ba"
 
 
 def _format_metrics(metrics: Metrics) -> str:

@@ -139,12 +139,11 @@ class RunRecord:
         return {"name": self.name, **vars(self), **plain}
 
 
-def find_shared_changes(runs: Sequence[RunRecord], fraction: float = 1.0) -> tuple[str, ...]:
-    """Return the command-line settings that all readable runs share, or more than a fraction."""
+def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return the command-line settings that all readable runs share."""
     changes = [run.shown_changes for run in runs if run.state != "unreadable"]
     counts = Counter(chain(*changes))
-    size = len(changes)
-    return tuple(text for text, count in counts.items() if count == size or count > fraction * size)
+    return tuple(text for text, count in counts.items() if count == len(changes))
 
 
 def iterate_runs(root: Path) -> Iterator[RunRecord]:

@@ -325,7 +325,7 @@ def test_missing_recipe_is_suggested_from_the_images(
     message = run_command("resnet-train data=images", 2).err
     fix = f"try:   resnet-train {name} data=images" if has_val else f"use:   recipe={name}"
     assert f"recipe is missing\n      {fix}\n      hint:" in message
-    assert re.search(f"images (of|are about) {side} px", message)
+    assert re.search(f"images (of|is about) {side} px", message)
     assert ("data.val_share=0.1" in message) == (not has_val)
 
 

@@ -30,18 +30,6 @@ def test_runs_prints_shared_settings_once_above_the_table(three_runs, run_comman
     assert lines[2] == "    seed=1  lr=3"
 
 
-def test_runs_names_settings_of_most_runs_once(three_runs, run_command):
-    (three_runs / "wrong/overrides.txt").write_text("seed=5\n")
-    (three_runs / "better/overrides.txt").write_text("seed=1\noptimizer.lr=3\n")
-    lines = run_command(f"resnet-recipes runs {three_runs}").out.splitlines()
-    assert lines[:2] == ["common: seed=1", ""]
-    assert [line for line in lines if line.startswith("    ") and "resume" not in line][:3] == [
-        "    common  lr=3",
-        "    common",
-        "    seed=5",
-    ]
-
-
 @pytest.mark.parametrize("command", ["runs", "compare first"])
 def test_runs_and_compare_name_epoch_of_top1(command, run_command):
     for name, epoch in (("first", 4.5), ("second", 4.0)):

@@ -32,7 +32,7 @@ class AdamW(OptimizerSettings):
     lr_power = 0.5
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch
-    weight_decay: float = 0.01  # fraction of a weight lost in one step, divided by lr
+    weight_decay: float = 0.01  # in a step, a weight loses lr * weight_decay of its value
     # decay rates of the moving averages of the gradient and its square
     betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     eps: Positive = 1.0e-8  # term added to the square root in the denominator
