@@ -143,7 +143,7 @@ class Method(Section):
         raise NotImplementedError
 
     def modify_model(self, model: nn.Module) -> None:
-        """Change the initialized model in place, before it is moved to the device and compiled.
+        """Change the model in place. It may have no values (a plan builds it on the meta device).
 
         Training may be replayed as a CUDA graph, so anything that changes between steps must be a
         buffer updated in place.

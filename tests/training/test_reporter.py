@@ -135,6 +135,13 @@ def test_only_the_best_evaluation_is_marked(make_run):
     assert marks == [True, False]
 
 
+def test_evaluation_beats_after_every_batch(make_run):
+    run, heartbeat = make_run(), Mock()
+    batches = len(list(run.eval_data.batches()))
+    RunReporter(run, None, NEVER, heartbeat).evaluate(1)
+    assert heartbeat.beat.call_count == batches > 1
+
+
 def test_only_the_save_after_training_is_last(make_run):
     run = make_run()
     checkpoints = Mock()
