@@ -1,4 +1,5 @@
-"""Shared foundations: errors, durations, schedules, names, paths and files.
+"""Shared foundations, with the standard library only.
 
-Standard library only.
+Errors and suggestions, sections and limits, durations, schedules, names, text, paths, files,
+processes and cores.
 """

@@ -40,14 +40,14 @@ class ErrorCollector:
         return [*problems.values()]
 
     @property
-    def kind(self) -> type[RecipeError]:
+    def error_class(self) -> type[RecipeError]:
         """The error with the lowest exit code: a wrong command precedes data that is not ready."""
         return type(min(self._errors, key=lambda error: error.exit_code))
 
     def raise_if_any(self) -> None:
-        """Raise one error of this kind with all problems, if there are any."""
+        """Raise one error of this class with all problems, if there are any."""
         if self._errors:
-            raise self.kind(self.problems)
+            raise self.error_class(self.problems)
 
 
 def collect(read: Callable[[Given], Iterable[Read]], items: Iterable[Given]) -> list[Read]:

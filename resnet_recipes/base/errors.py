@@ -1,7 +1,7 @@
 """Errors that a user can act on: a `Problem` holds data, and its methods form sentences.
 
-Code decides by `key`, `kind`, `valid` and the types of advice, and never parses a message. Advice
-is a correction (a `Command`, a `Value`, a `Change`, or arguments for a command) or a `Hint`.
+Code decides by `key`, `kind`, `valid` and advice, and never parses a message. Advice is a `Hint` or
+a correction (a `Command`, a `Value`, a `Change`, or arguments), which may be split into words.
 """
 
 import re

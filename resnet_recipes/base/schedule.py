@@ -3,8 +3,8 @@
 Step k uses the value at k completed steps, so the first step of a warm-up from 0 has learning rate
 0. Composer up to 0.9, which produced the published results, does the same. From 0.10, it uses the
 value at k - 1 in step k, so that its first two steps have learning rate 0. A curve is `rise`, up to
-the end of the warm-up, times a curve that then falls until step `total`. All durations are steps
-from the start of the run.
+the end of the warm-up, times a curve that then falls, until step `total` or at milestones. These
+are steps from the start of the run; `cooldown` counts the last steps before `total`.
 """
 
 from bisect import bisect_right

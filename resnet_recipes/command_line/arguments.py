@@ -123,8 +123,8 @@ def parse_arguments(
     wrong_flags = {problem.key for problem in of_flags}
     others = [problem for problem in errors.problems if problem.key not in wrong_flags]
     problems = _explain_mistakes(mistakes, others + of_flags, arguments, usage)
-    kind = RecipeError if mistakes else errors.kind
-    raise kind(sorted(problems, key=lambda problem: _find_position(problem.key, argv)))
+    error_class = RecipeError if mistakes else errors.error_class
+    raise error_class(sorted(problems, key=lambda problem: _find_position(problem.key, argv)))
 
 
 def _separate_flags(argv: Sequence[str], usage: Usage) -> tuple[Arguments, _Mistakes]:

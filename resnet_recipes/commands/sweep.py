@@ -159,7 +159,7 @@ def _raise_problems(errors: Mapping[str, ErrorCollector]) -> None:
         is_clear = len(names) == len(errors) or problem.key == "recipe"
         problems.append(problem if is_clear else problem._replace(fix=(*problem.advice, hint)))
     if problems:
-        raise every.kind(problems)
+        raise every.error_class(problems)
 
 
 def _find_run_problems(arguments: Arguments) -> Iterator[Problem]:
