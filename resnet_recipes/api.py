@@ -139,11 +139,10 @@ def plan(
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
     result = _require_recipe(recipe, needs_data=False)
     config = result.recipe.data
-    survey = partial(data.survey_images, config, on_progress=on_progress)
-    has_images = config.root or config.backend == "synthetic"
+    survey = partial(data.survey_images, config, on_progress) if config.has_images else None
     # find_stable_state reports a missing run to extend
     unused = ("launch", "run.extends")
-    return new_run.plan_run(result, ranks, survey if has_images else None, unused, needs_weights)
+    return new_run.plan_run(result, ranks, survey, unused, needs_weights)
 
 
 def estimate(recipe: Recipe | ComposedRecipe, on_progress: Say = do_nothing) -> Estimate:

@@ -107,11 +107,11 @@ def plan_run(
         facts[key] = facts.get(key) or data.survey_images(config, on_progress=say)
         return facts[key]
 
-    has_images = config.root or config.backend == "synthetic"
     ranks = external_launcher.count_started_ranks() or count_ranks(result.recipe.launch)
     unused = {*_find_unused(result.recipe, arguments)}
     needs_weights = not is_plan(arguments)
-    return new_run.plan_run(result, ranks, survey if has_images else None, unused, needs_weights)
+    known = survey if config.has_images else None
+    return new_run.plan_run(result, ranks, known, unused, needs_weights)
 
 
 def generate_demo(recipe: "Recipe") -> bool:

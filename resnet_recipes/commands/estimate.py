@@ -70,7 +70,8 @@ USAGE = Usage(
 The measurement takes about a minute and uses all devices. Run it while nothing else is running.
 
 Without NAME, or with --within or --reach, the command measures nothing. It prints the recipes that
-fit the images, with measured or predicted (~) times, and with known costs and accuracies.""",
+fit the images, with measured or predicted (~) times, and with known costs and accuracies. Without
+data=, it assumes ImageNet.""",
     needs_recipe=False,
     settings=Scope.RECIPE,
 )
@@ -267,7 +268,9 @@ def print_candidates(arguments: Arguments, price: float | None, reach: float | N
     settings += [f"budget={budget}"] if "--within" in arguments else []
     settings += [f"launch.price={price:.12g}"] if price is not None else []
     try:
-        candidates = find_candidates(settings, arguments.recipes, names, reach, say)
+        candidates = find_candidates(
+            settings, arguments.recipes, names, reach, say, needs_data=False
+        )
     except RecipeError as error:
         raise type(error)(_name_flags(problem, budget) for problem in error.problems) from None
     rows = [_collect_candidate(candidate, settings) for candidate in candidates.candidates]
@@ -293,7 +296,8 @@ def _name_flags(problem: Problem, budget: str) -> Problem:
 def _collect_candidate(candidate: "Candidate", settings: Sequence[str]) -> dict[str, Any]:
     recipe, duration = candidate.plan.recipe, candidate.estimate
     price = recipe.launch.price
-    command = ["resnet-train", recipe.name, *settings]
+    program = ["resnet-train"] if recipe.data.has_images else ["resnet-recipes", "plan"]
+    command = [*program, recipe.name, *settings]
     if not select_arguments(settings, *BUDGET_KEYS):
         command.append(f"epochs={recipe.max_duration.removesuffix('ep')}")
     return {
@@ -366,11 +370,13 @@ def _format_candidates(
     yield ""
     if any(row["front"] for row in rows):
         yield "* no other is more accurate in less time"
-    elif rows:
+    elif rows and not any(row["accuracy"] for row in rows):
         yield "Accuracy on these images is not known before a run."
+    if not all(candidate.plan.recipe.data.has_images for candidate in candidates.candidates):
+        yield "data= is missing, so this table assumes ImageNet-1k."
     if candidates.reason and len({row["recipe"] for row in rows}) > 1:
         yield from wrap_text(f"{rows[0]['recipe']} is {candidates.reason}.", get_width())
-    if rows and not all(row["measured"] for row in rows):
+    if any(row["minutes"] and not row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME ...` measures a recipe here"
     if budget and rows and candidates.untimed:
         yield f"time unknown: {join_first(sorted(candidates.untimed))}"

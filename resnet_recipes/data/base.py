@@ -129,6 +129,11 @@ class DataConfig(Section):
         return round(size * self.eval_resize / self.eval_size)
 
     @property
+    def has_images(self) -> bool:
+        """Whether the images have a location, or are synthetic."""
+        return bool(self.root) or self.backend == "synthetic"
+
+    @property
     def sets_aside(self) -> bool:
         """Whether validation images are taken from the training images."""
         return bool(self.val_share or self.fold)
@@ -141,7 +146,7 @@ class DataConfig(Section):
     def problems(self) -> Iterator[Problem]:
         limits = list(super().problems())
         yield from limits
-        if not self.root and self.backend != "synthetic":
+        if not self.has_images:
             yield make_missing_data_problem()._replace(key="root")
         yield from find_address_problems(self.root)
         wrong = {problem.key for problem in limits}

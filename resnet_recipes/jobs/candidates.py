@@ -20,10 +20,10 @@ from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
 from resnet_recipes.jobs.initial_weights import adopt_network
 from resnet_recipes.jobs.machine.budget import fit_duration
 from resnet_recipes.jobs.machine.run_time import predict_time
-from resnet_recipes.jobs.ranks.group import make_group
+from resnet_recipes.jobs.ranks.group import count_ranks
 from resnet_recipes.network import pretrained
 from resnet_recipes.planning.estimate import Estimate, estimate
-from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.plan import IMAGENET_FACTS, Plan
 from resnet_recipes.planning.planner import make_plan
 from resnet_recipes.planning.published_results import (
     IMAGENET_IMAGES,
@@ -84,6 +84,7 @@ def find_candidates(
     names: Sequence[str],
     min_top1_percent: float | None = None,
     say: Say = do_nothing,
+    needs_data: bool = True,
 ) -> Candidates:
     """Return the candidates of some recipes with these changes.
 
@@ -92,29 +93,29 @@ def find_candidates(
     duration with a known accuracy, and the default duration. If a recipe lacks images, or if all
     are skipped and one has errors, raises the RecipeError of the best recipe, or else of mild.
 
-    If there are several recipes, recipes for small images are skipped for larger ones. A recipe
-    whose weights cannot be read is not skipped: most weights can be downloaded.
+    Of several recipes, those for small images are skipped for larger ones, and those with their own
+    images. A recipe whose weights cannot be read is not skipped: most weights can be downloaded.
+    Unless `needs_data` is set, recipes without images are for ImageNet.
     """
     candidates = list[Candidate]()
     skipped = dict[str, Problem]()
     errors = dict[str, RecipeError]()
     weights_problems = defaultdict[Problem, list[str]](list)
-    facts, results, image_size, reason = None, None, 0.0, ""
+    facts, results, image_size, reason, root = None, None, 0.0, "", ""
     best: tuple[str, ...] = ()
     for name in names:
         try:
-            composed = compose(name, arguments, folder)
+            composed = compose(name, arguments, folder, needs_data)
             recipe = composed.recipe
             if facts is None:
-                facts = data.survey_images(recipe.data, on_progress=say)
+                facts, root = _survey(recipe.data, say), recipe.data.root
                 image_size = find_typical_size(recipe.data, facts)
                 best, reason = rank_recipes(facts, image_size)
-            if len(names) > 1 and recipe.data.train_size <= MAX_SMALL_SIZE < image_size:
-                clause = f"is for smaller images than these, of {image_size:g} px"
-                skipped[name] = Problem("data.train_size", recipe.data.train_size, clause)
+            if len(names) > 1 and (misfit := _find_image_problem(recipe.data, root, image_size)):
+                skipped[name] = misfit
                 continue
             results = find_results(Path(recipe.run.root), facts) if results is None else results
-            plan = make_plan(recipe, facts, make_group(recipe.launch).ranks, composed.origin)
+            plan = make_plan(recipe, facts, count_ranks(recipe.launch), composed.origin)
             adopted = adopt_network(composed)
             if adopted.recipe != recipe:
                 plan = make_plan(adopted.recipe, facts, plan.world_size, composed.origin)
@@ -131,12 +132,26 @@ def find_candidates(
     if errors and (len(skipped) == len(names) or "data.root" in missing):
         raise next(errors[name] for name in (*best, "mild", *names) if name in errors)
     by_accuracy = _sort_candidates(candidates, [*best, *names], min_top1_percent is not None)
-    if candidates:
-        first = candidates[0]
+    for first in candidates[:1]:
         is_best = first.plan.recipe.name == best[0] if best else by_accuracy and first.accuracy
         reason = reason if is_best else ""
     untimed = {*names} - {*skipped} - {option.plan.recipe.name for option in candidates}
     return Candidates(candidates, reason, best, skipped, untimed, weights_problems)
+
+
+def _survey(config: DataConfig, say: Say) -> DataFacts:
+    """Return the facts about the images of a recipe, or ImageNet's if it has none."""
+    return data.survey_images(config, on_progress=say) if config.has_images else IMAGENET_FACTS
+
+
+def _find_image_problem(config: DataConfig, root: str, image_size: float) -> Problem | None:
+    """Return the problem of a recipe that is not for the images in `root`, or None."""
+    if config.root != root:
+        return Problem("data.root", config.root, "has other images")
+    if config.train_size <= MAX_SMALL_SIZE < image_size:
+        clause = f"is for smaller images than these, of {image_size:g} px"
+        return Problem("data.train_size", config.train_size, clause)
+    return None
 
 
 def _sort_candidates(candidates: list[Candidate], order: Sequence[str], by_time: bool) -> bool:

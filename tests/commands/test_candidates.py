@@ -181,11 +181,14 @@ def test_wrong_setting_is_named_despite_a_damaged_recipe(small_images, recipes, 
     assert "unknown setting lrr=3" in run_command(command, 2).err
 
 
-def test_estimate_without_data_is_rejected(small_images, recipes, run_command):
+def test_candidates_without_data_are_for_imagenet(recipes, run_command):
     text = (Path(__file__).parents[2] / "recipes/small.yaml").read_text()
     (recipes / "small.yaml").write_text(text.replace("\ndata:\n", "\ndata:\n  root: images\n"))
-    message = run_command(f"resnet-recipes estimate bs=8 batch.bn_size=8 {ON_CPU}", 2).err
-    assert message.startswith("error: data is missing: pass a folder of images")
+    out = run_command("resnet-recipes estimate --reach 78 gpus=8").out
+    assert "resnet-recipes plan mild gpus=8 epochs=63\n" in out
+    assert "data= is missing, so this table assumes ImageNet-1k.\n" in out
+    assert "skipped: small: data has other images\n" in out
+    assert "not measured" not in out
 
 
 def test_skipped_recipes_name_the_flag_that_was_typed(small_images, run_command):
