@@ -1,10 +1,10 @@
 """What a command accepts, and its help page."""
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from math import inf
 
 from resnet_recipes.base.text import wrap_text
 
@@ -35,7 +35,10 @@ class Usage:
     example: str  # a complete command that works
     flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes FOLDER": "your own recipes"
     more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
-    positional: tuple[int, float] = (0, inf)  # minimum and maximum number of positional arguments
+    positional: tuple[int, int] = (
+        0,
+        sys.maxsize,
+    )  # minimum and maximum number of positional arguments
     positional_text: str = ""  # the positional arguments in words: "two recipes or run folders"
     settings: Scope | None = None  # what key=value arguments set; None if there are none
     needs_recipe: bool = True  # whether a command with recipe settings requires a recipe

@@ -57,9 +57,9 @@ def check(arguments: Arguments) -> tuple[list[RunRecord], float | None]:
         if folder := flags.get("--png"):
             path = parse_path("--png", folder)
             if (path / CONFIG).is_file():
-                runs = arguments.positional or [folder]
-                fix = Command.of("resnet-recipes", "report", *runs, "--png", "plots")
-                raise RecipeError.of("--png", folder, "is a run; pass a folder for plots", fix)
+                words = *(arguments.positional or [folder]), "--png", "plots"
+                clause = "is a run; pass a folder for plots"
+                raise RecipeError.of("--png", folder, clause, Command.of(*USAGE.command, *words))
             if not path.is_dir() or (is_new and any(path.glob("*.png"))):
                 parse_new_path("--png", folder, is_folder=True)
             import_plotting()

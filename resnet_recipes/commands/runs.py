@@ -109,8 +109,8 @@ def check(arguments: Arguments) -> tuple[list[Path], list[RunRecord], float | No
             raise RecipeError.of("COMMAND", "rm", "deletes runs by name, without filters", fix)
     with errors:
         if order not in KEYS:
-            fix = guess_flag_value("--sort", order, KEYS)
-            raise RecipeError([Problem("--sort", order, "", fix, tuple(KEYS))])
+            key = guess_flag_value("--sort", order, KEYS)
+            raise RecipeError([Problem("--sort", order, "", key, tuple(KEYS))])
     with errors:
         price = read_price(arguments.flags.get("--price"))
     with errors:
