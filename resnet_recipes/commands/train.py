@@ -90,8 +90,8 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.recipe import frozen_recipe
 
     if "--cfg" in arguments:
-        text = frozen_recipe.freeze(compose_recipe(arguments, needs_data=False).recipe)
-        print(text.partition("\n")[2], end="")  # without the digest, since it may be edited
+        recipe = compose_recipe(arguments, needs_data=False).recipe
+        print(frozen_recipe.freeze(recipe), end="")
         return ExitCode.DONE
     if "--check" in arguments:
         return _check(arguments)

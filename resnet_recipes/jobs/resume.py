@@ -203,6 +203,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         raise NotReadyError.of("--resume", str(folder), clause, Hint("start a new run"))
     reject_links(folder)
     original = frozen_recipe.read(config)
+    recipe = original
     settings: Sequence[str] = ()
     wrong: Sequence[Problem] = ()
     problems = list[Problem]()
@@ -210,8 +211,8 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         recipe = _copy_resolved(changes, original)
         if recipe.batch.bn_size == AUTO:  # the number was found when the run started
             recipe = replace(recipe, batch=replace(recipe.batch, bn_size=original.batch.bn_size))
-    else:
-        recipe, settings, wrong = _apply_changes(original, changes)
+    elif changes:
+        recipe, settings, wrong = _apply_changes(folder, changes)
     recipe = replace(recipe, run=original.run)
     advice: Fix = Command.of("resnet-train", str(config), *settings)
     if can_resume(folder):
@@ -222,7 +223,7 @@ def _make_recipe(folder: Path, changes: RunChanges) -> Recipe:
         advice = Command.of("resnet-train", str(config), *weights, *settings)
     changed = find_setting_problems(asdict(original), recipe)
     for problem in wrong:  # the suggestion may also be a setting that a run keeps
-        others = [_apply_changes(original, [change])[0] for change in problem.changes]
+        others = [_apply_changes(folder, [change])[0] for change in problem.changes]
         keeps = any(any(find_setting_problems(asdict(original), other)) for other in others)
         problems.append(problem._replace(fix=advice) if keeps else problem)
     problems += [problem._replace(fix=advice) for problem in changed]
@@ -299,29 +300,25 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
 
 
 def _apply_changes(
-    original: Recipe, changes: Sequence[str]
+    folder: Path, changes: Sequence[str]
 ) -> tuple[Recipe, Sequence[str], Sequence[Problem]]:
     """Return a run's recipe with the valid changes, the valid changes, and the other problems.
 
     Raises RecipeError if each of the changes is valid, but not all of them together.
     """
-    if not changes:
-        return original, changes, ()
-    with atomic.make_temporary_folder() as folder:
-        config = folder / CONFIG  # the recipe in the run folder may lack newer settings
-        atomic.write_text(config, frozen_recipe.freeze(original))
+    config = str(folder / CONFIG)
 
-        def is_valid(change: str) -> bool:
-            try:
-                return bool(compose(str(config), [change]))
-            except RecipeError:
-                return False
-
+    def is_valid(change: str) -> bool:
         try:
-            return compose(str(config), changes).recipe, changes, ()
-        except RecipeError as error:
-            valid = [*filter(is_valid, changes)]
-            return compose(str(config), valid).recipe, valid, error.problems
+            return bool(compose(config, [change]))
+        except RecipeError:
+            return False
+
+    try:
+        return compose(config, changes).recipe, changes, ()
+    except RecipeError as error:
+        valid = [*filter(is_valid, changes)]
+        return compose(config, valid).recipe, valid, error.problems
 
 
 def _find_missing_data_problem(recipe: Recipe, folder: Path) -> Problem | None:

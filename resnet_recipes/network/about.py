@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from resnet_recipes.base.errors import BrokenRuleError
@@ -38,9 +38,6 @@ _IN_NETWORK = {method.name: method for method in ORDER if method.in_network}
 
 _MAX_CHARACTERS = 1 << 24  # limit of a description
 _MAX_ARGUMENT = 4096  # limit of a network's arguments, such as an image size or a width
-
-#: Keys in files that differ from the names of fields.
-_KEYS = {"method_settings": "surgery"}
 
 #: Settings of evaluation images, which are fields of NetworkDescription and of DataConfig.
 _IMAGE_SETTINGS = ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit")
@@ -104,8 +101,7 @@ class NetworkDescription:
 
     def to_json(self) -> str:
         """Return all fields as one line of JSON; `from_json` returns an equal object."""
-        content = {_KEYS.get(name, name): value for name, value in asdict(self).items()}
-        return json.dumps({"format": FORMAT} | content)
+        return json.dumps({"format": FORMAT} | asdict(self))
 
 
 def describe(
@@ -155,15 +151,15 @@ def from_json(text: str) -> NetworkDescription:
         raise ValueError("its description of the network is not a JSON object")
     if content.pop("format", None) != FORMAT:
         raise ValueError("its description of the network has another format: update this program")
-    if content.keys() != {_KEYS.get(item.name, item.name) for item in fields(NetworkDescription)}:
+    field_types = get_field_types(NetworkDescription)
+    if content.keys() != field_types.keys():
         raise ValueError("its description of the network has missing or unknown fields")
     values, invalid = {}, []
-    for name, field_type in get_field_types(NetworkDescription).items():
-        key = _KEYS.get(name, name)
+    for name, field_type in field_types.items():
         try:
-            values[name] = _read_field(content[key], field_type)
+            values[name] = _read_field(content[name], field_type)
         except BrokenRuleError:
-            invalid.append(key)
+            invalid.append(name)
     if not invalid:
         about = NetworkDescription(**values)
         invalid = list(_find_invalid_fields(about))
@@ -191,7 +187,7 @@ def _find_invalid_fields(about: NetworkDescription) -> Iterator[str]:
     if not (about.architecture in NETWORKS or LIBRARY.fullmatch(about.architecture)):
         yield "architecture"
     if not all(_is_method(*item) for item in about.method_settings.items()):
-        yield _KEYS["method_settings"]
+        yield "method_settings"
     if any(abs(value) > _MAX_ARGUMENT for value in about.arguments.values()):
         yield "arguments"
 

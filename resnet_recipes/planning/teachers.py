@@ -239,7 +239,6 @@ def read_soft_labels(plan: Plan, method: Method) -> Teacher:
         arrays, description = map_soft_labels(path)
         if not description.keys() >= {*_TEACHER_KEYS}:
             raise ValueError(FOREIGN_FILE_CLAUSE)
-        description.setdefault("data.memory_pixels", "0")  # missing in older files
         teacher, *_ = (description.pop(key) for key in _TEACHER_KEYS)
         epochs = arrays.sha256.size // 32
         cycle = 0 if "epochs" in description else epochs

@@ -121,19 +121,6 @@ def find_owners(key: str) -> list[Any]:
     return [owner for owner in options if name in get_field_types(owner)]
 
 
-def drop_removed(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return an older recipe without the settings that this version lacks.
-
-    A setting that is on is kept, and then rejected, unless it only concerns logging.
-    """
-    return {
-        name: drop_removed(value, f"{prefix}{name}.") if value and type(value) is dict else value
-        for name, value in tree.items()
-        if get_setting_type(f"{prefix}{name}")
-        or not (prefix == "log." or value is False or value in (None, "", [], {}))
-    }
-
-
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
     """Build one section; unknown names and values of the wrong type are problems."""
     result = cls()

@@ -15,7 +15,7 @@ from resnet_recipes.base import duration
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, Statement, TrainingError, to_text
 from resnet_recipes.base.field_types import flatten
 from resnet_recipes.network.archive import State
-from resnet_recipes.recipe.build import build, drop_removed, is_plain_recipe
+from resnet_recipes.recipe.build import is_plain_recipe
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.run import Run
 
@@ -94,8 +94,6 @@ def restore(run: Run, state: State) -> int:
     Raises RecipeError if the data, a teacher, or a setting that affects the weights differs,
     TrainingError if the state does not fit the run.
     """
-    # defaults for keys that older checkpoints lack
-    state = State(best={}, has_pending_evaluation=False) | state
     try:
         _raise_reasons(find_malformed_fields(run, state))
         RecipeError.raise_if_any(find_resume_problems(run, state))
@@ -191,7 +189,7 @@ def find_resume_problems(run: Run, state: State) -> Iterator[Problem]:
 
 def find_setting_problems(saved_recipe: State, recipe: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that changed and affects the weights."""
-    saved = flatten_recipe(saved_recipe)
+    saved = flatten(saved_recipe)
     current = flatten(asdict(recipe))
     for method in sorted(_list_methods(saved) ^ _list_methods(current)):
         verb = "uses" if method in _list_methods(saved) else "does not use"
@@ -229,29 +227,14 @@ def _describe_value(key: str, recipe: State) -> str:
     return "does not set it" if value in (None, "") else f"uses {to_text(value)}"
 
 
-def flatten_recipe(recipe: State) -> State:
-    """Return the settings of a checkpoint's recipe, with dotted keys.
-
-    Settings that are newer than the checkpoint have their default values, and removed settings that
-    are off are omitted.
-    """
-    settings = drop_removed(recipe)
-    return flatten(asdict(build(Recipe, settings, "", []))) | flatten(settings)
-
-
 def list_resume_warnings(run: Run, state: State) -> list[str]:
-    """Return reasons why resuming from `state` may not be bit-identical to an uninterrupted run.
-
-    Also lists the settings that did not exist when the run started.
-    """
-    saved = flatten_recipe(state["recipe"])
-    current = flatten(asdict(run.plan.recipe))
+    """Return reasons why resuming from `state` may not be bit-identical to an uninterrupted run."""
     saved_facts, current_facts = (
         {name: facts[key] for key, name in ROUNDING_FACTS.items()}
         | {"torch": facts["versions"].get("torch")}
         | facts["computed_by"]
-        | {key: settings[key] for key in REPAIR_SETTINGS}
-        for facts, settings in ((state, saved), (collect_state(run, 0), current))
+        | {key: flatten(facts["recipe"]).get(key) for key in REPAIR_SETTINGS}
+        for facts in (state, collect_state(run, 0))
     )
     warnings = [
         f"not bit-identical to an uninterrupted run: {name} {saved_facts.get(name)} -> {fact}"
@@ -266,15 +249,6 @@ def list_resume_warnings(run: Run, state: State) -> list[str]:
         warnings.append(
             "not bit-identical to an uninterrupted run: with batch.bn_average, the checkpoint of a "
             "stop within an epoch has only rank 0's BatchNorm statistics"
-        )
-    newer = [
-        f"{key}={current[key]}"
-        for key in sorted(saved.keys() - flatten(state["recipe"]).keys())
-        if current.get(key) is not None and not _is_in(key, SAFE_SETTINGS)
-    ]
-    if newer:
-        warnings.append(
-            f"settings that were added since the run started use their defaults: {', '.join(newer)}"
         )
     return warnings
 

@@ -27,7 +27,7 @@ from resnet_recipes.network.load import Network
 from tests.shared.tiny_networks import build_shallow_resnet18
 
 IMAGES = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-SURGERY = {"blurpool": vars(BlurPool())}
+METHOD_SETTINGS = {"blurpool": vars(BlurPool())}
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     BlurPool().modify_model(model)
     classes = ("cat", "dog", "a|b", "<i>")
     about = NetworkDescription(
-        "resnet18", 4, classes, SURGERY, eval_size=32, eval_resize=36, top1_percent=71.25
+        "resnet18", 4, classes, METHOD_SETTINGS, eval_size=32, eval_resize=36, top1_percent=71.25
     )
     return Network(model.eval(), about)
 

@@ -102,7 +102,7 @@ def test_network_description_round_trips_through_json():
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("surgery", json.dumps({"blurpool": vars(BlurPool()) | {"replace_convs": 1}})),
+        ("method_settings", json.dumps({"blurpool": vars(BlurPool()) | {"replace_convs": 1}})),
         *parse_rows(
             """
 architecture | "resnet18;"
@@ -111,9 +111,9 @@ num_classes | 3
 num_classes | true
 num_classes | -1
 classes | ["one", 2]
-surgery | {"ema": {}}
-surgery | {"blurpool": {}}
-surgery | []
+method_settings | {"ema": {}}
+method_settings | {"blurpool": {}}
+method_settings | []
 eval_size | 1000000000
 eval_size | 224.0
 mean | [1.0, 2.0]

@@ -58,7 +58,6 @@ def test_resumed_best_weights_require_the_same_metric(make_run):
     assert (same.best.step, same.best.evaluations, same.best.metrics) == (3, 5, EVALUATIONS[2])
     assert set(same.best.weights["fc.bias"].tolist()) == {3}
     assert other.best.metrics is None
-    restore(same, {key: value for key, value in state.items() if key != "best"})  # older version
 
 
 @pytest.mark.parametrize("wrong", [{"metrics": [1.0]}, {"weights": {"fc.bias": torch.zeros(1)}}])

@@ -118,44 +118,6 @@ def test_restore_rejects_all_changed_settings_together(make_run, state):
     assert [problem.key for problem in error.problems] == ["optimizer.lr", "seed"]
 
 
-def test_resume_of_older_run_uses_defaults(make_run):
-    run = make_run("methods.ema={}")
-    state = collect_state(run, 3)
-    for section, key in (
-        ("data", "order"),
-        ("evaluation", "flip"),
-        ("methods", "mixup"),
-        ("optimizer", "momentum"),
-    ):
-        del state["recipe"][section][key]
-    del state["recipe"]["methods"]["ema"]["half_life"]
-    state["recipe"]["schedule"]["removed_since"] = []  # it is off
-    assert list_resume_warnings(run, state) == [
-        "settings that were added since the run started use their defaults: "
-        "data.order=random, methods.ema.half_life=100ba, optimizer.momentum=0.875"
-    ]
-    assert restore(run, state) == 3
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "changed_key"),
-    parse_rows(
-        """
-data.order | quasi_random | data.order
-optimizer.momentum | 0.5 | optimizer.momentum
-methods.mixup | {} | methods.mixup
-methods.trivial_augment | {} | methods.trivial_augment
-"""
-    ),
-)
-def test_changed_settings_reject_non_default_newer_setting(setting, value, changed_key):
-    old = asdict(make_recipe())
-    section, _, key = setting.partition(".")
-    del old[section][key]
-    (problem,) = find_setting_problems(old, make_recipe(f"{setting}={value}"))
-    assert problem.key == changed_key
-
-
 def test_changed_settings_report_removed_setting():
     (problem,) = find_setting_problems(asdict(make_recipe()) | {"rotation": 5}, make_recipe())
     assert str(problem).startswith("rotation differs from the run, which uses 5")
