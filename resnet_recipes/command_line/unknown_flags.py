@@ -54,7 +54,8 @@ def explain_missing_value(flag: str, usage: Usage) -> Problem:
         resume = f"{flag} {run}" if flag != "--resume" else Command(f"resnet-train {flag} {run}")
         return Problem(flag, None, "needs a run", resume if run else LIST)
     if value.startswith("FILE."):
-        return Problem(flag, None, "needs a file name", f"{flag} {usage.command[-1]}{value[4:]}")
+        stem = "images" if flag == "--images" else usage.command[-1]
+        return Problem(flag, None, "needs a file name", f"{flag} {stem}{value[4:]}")
     hint = Hint(f"{flag} {value}   {usage.flags[f'{flag} {value}']}")
     return Problem(flag, None, "needs a value", hint)
 

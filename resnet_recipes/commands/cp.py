@@ -53,8 +53,9 @@ def check(arguments: Arguments) -> tuple[Entry, Path]:
         record = read_run(run) if run and source not in recipes else None
         if record and record.recipe in recipes:
             fix = Command.of("resnet-recipes", "cp", record.recipe, file)
-            settings = " ".join(record.shown_changes)
-            hint = Hint(f"the run changes {settings}" if settings else "")
+            duration = f"epochs={record.epochs:g}" if record.epochs else ""
+            settings = " ".join(filter(None, (duration, *record.shown_changes)))
+            hint = Hint(f"the run used {settings}" if settings else "")
             raise RecipeError.of("NAME", source, "is a run, not a recipe", (fix, hint))
         parent = Library(arguments.recipes).read_valid_chain(name)[-1].entry
         if parent.origin == "file":

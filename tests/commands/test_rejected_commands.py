@@ -55,6 +55,7 @@ job mild data=/data nodes=2 --for torchx run.root=here | 2 | must be an absolute
 plan mild epochs=curve | 2 | resnet-train -m trains
 plan recipe=mild,hot | 2 | resnet-train -m recipe=mild,hot
 runs runs state=done | 2 | valid: finished, running
+eval first --csv --images | 2 | --csv eval.csv | --images images.csv
 runs rm . --yes | 3 | is not a run folder
 runs rm recipe=hot --yes | 2 | deletes runs by name, without filters
 stop mine | 3 | is prepared at epoch 0.00

@@ -243,7 +243,7 @@ resnet-recipes job --for slurm mild data=/d --mem 32G | sbatch --mem 32G
 resnet-train finetune data=images pretrained=1 | remove it: model.weights=torchvision is set
 resnet-recipes cp first recipes/new.yaml | resnet-recipes cp mild recipes/new.yaml
 resnet-recipes cp runs/first/config.yaml recipes/new.yaml | cp mild recipes/new.yaml
-resnet-recipes cp first recipes/new.yaml | the run changes seed=1
+resnet-recipes cp first recipes/new.yaml | the run used epochs=4 seed=1
 resnet-recipes watch --run first --once | resnet-recipes watch first --once
 resnet-recipes watch -f first | resnet-recipes watch first
 resnet-recipes report --path runs | resnet-recipes report runs
