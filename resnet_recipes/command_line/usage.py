@@ -35,10 +35,7 @@ class Usage:
     example: str  # a complete command that works
     flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes FOLDER": "your own recipes"
     more: str = ""  # paragraphs after the flags; wrapped unless they contain indented lines
-    positional: tuple[int, int] = (
-        0,
-        sys.maxsize,
-    )  # minimum and maximum number of positional arguments
+    positional: tuple[int, int] = (0, sys.maxsize)  # least and most positional arguments
     positional_text: str = ""  # the positional arguments in words: "two recipes or run folders"
     settings: Scope | None = None  # what key=value arguments set; None if there are none
     needs_recipe: bool = True  # whether a command with recipe settings requires a recipe
