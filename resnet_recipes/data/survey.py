@@ -401,11 +401,7 @@ def survey_betons(config: DataConfig) -> DataFacts:
         train.digest,
         val.digest,
         tuple(np.bincount(train.beton.labels, minlength=len(train.beton.classes)).tolist()),
-        (
-            ("train.beton fits into memory: read from disk once",)
-            if fits_memory(train.beton)
-            else ()
-        ),
+        ("train.beton fits into memory: read from disk once",) if fits_memory(train.beton) else (),
     )
 
 

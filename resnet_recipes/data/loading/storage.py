@@ -5,7 +5,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.text import format_count
 
 
 class UnreadableError(Exception):
@@ -77,7 +76,6 @@ def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
             except UnreadableError as error:
                 bad.append(error.index)
         else:
-            count = format_count(tries, "image")
-            statement = f"{count} in sequence cannot be read, starting with {storage.path(index)}"
+            statement = f"{storage.path(index)} and the {tries - 1} images after it cannot be read"
             raise UnreadableError(index, TrainingError(statement))
     return bad
