@@ -181,8 +181,8 @@ def test_fine_tuning_starts_from_library_file(tmp_path):
     config = ModelConfig(
         "timm:test_efficientnet", init="library", weights=str(tmp_path / "w.safetensors")
     )
-    start = pretrained.find(config, ("a", "b", "c"))
-    assert "(the file has 7)" in start.head
+    start = pretrained.find_weights(config, ("a", "b", "c"))
+    assert "(the file has 7)" in start.classifier_text
     model = build_model(config, 3, seed=0)
     pretrained.load(model, start)
     pretrained.freeze(model, ModelConfig(freeze="backbone"))

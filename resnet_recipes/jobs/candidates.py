@@ -122,7 +122,7 @@ def find_candidates(
             candidates += _find_durations(plan, results, min_top1_percent)
             try:
                 if recipe.model.weights:
-                    pretrained.find(recipe.model, facts.classes, adopted.network)
+                    pretrained.find_weights(recipe.model, facts.classes, adopted.network)
             except NotReadyError as error:
                 weights_problems[error.problems[0]].append(name)
         except RecipeError as error:

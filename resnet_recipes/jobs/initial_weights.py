@@ -30,7 +30,7 @@ def find_initial_weights(
     from resnet_recipes.network.open import AbsentError
 
     try:
-        start = pretrained.find(recipe.model, facts.classes, network)
+        start = pretrained.find_weights(recipe.model, facts.classes, network)
     except AbsentError as error:
         if needs_weights:
             raise

@@ -94,7 +94,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
         )
     model = run.plan.recipe.model
     if checkpoint is None and model.weights:
-        pretrained.load(run.model, pretrained.find(model, run.plan.facts.classes))
+        pretrained.load(run.model, pretrained.find_weights(model, run.plan.facts.classes))
         if not distributed.is_same_on_all_ranks(compute_parameter_sum(run.model)):
             raise TrainingError(
                 "the ranks started from different weights",

@@ -25,13 +25,13 @@ class PretrainedWeights(NamedTuple):
 
     network: Network  # the network in the file
     tensors: dict[str, Tensor]  # weights by name in the new network
-    head: str  # text for the plan: whether the classifier is kept
+    classifier_text: str  # text for the plan: whether the classifier is kept
 
     def iterate_details(self, config: ModelConfig) -> Iterator[str]:
         """Yield lines for the plan: weights loaded, replaced and frozen."""
         about = self.network.about
         yield f"{len(self.tensors)} tensors loaded"
-        yield self.head
+        yield self.classifier_text
         if about.method_settings:
             yield f"they were trained with {', '.join(about.method_settings)}"
         if _must_sum_colors(config, about):
@@ -71,7 +71,7 @@ def _format_settings(images: Mapping[str, object], keys: Sequence[str]) -> str:
     return " ".join(f"data.{key}={value}" for key, value in values.items())
 
 
-def find(
+def find_weights(
     config: ModelConfig, classes: Sequence[str], network: Network | None = None
 ) -> PretrainedWeights:
     """Return the weights that `config.weights` names, with their classifier rows for `classes`.
@@ -110,7 +110,10 @@ def find(
 
 
 def open_weights(config: ModelConfig) -> Network:
-    """Return the network that `config.weights` names, of any architecture. Raises like `find`."""
+    """Return the network that `config.weights` names, of any architecture.
+
+    Raises like `find_weights`.
+    """
 
     def complete(advice: str) -> str:
         return config.format_selection(advice.value) if isinstance(advice, Change) else advice

@@ -101,7 +101,7 @@ def test_training_time_excludes_loading_weights_or_checkpoint(saved, seconds, mo
         return 7
 
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(train.pretrained, "find", wait)
+    monkeypatch.setattr(train.pretrained, "find_weights", wait)
     for module, name in (
         (train.pretrained, "load"),
         (train, "restore"),

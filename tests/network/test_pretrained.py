@@ -65,7 +65,9 @@ def make_weights_config(path: Path, **changes) -> ModelConfig:
 
 def explain_rejected_weights(path: Path | str, classes: tuple[str, ...] = SEVEN, **changes) -> str:
     return str(
-        get_error(NotReadyError, pretrained.find, make_weights_config(path, **changes), classes)
+        get_error(
+            NotReadyError, pretrained.find_weights, make_weights_config(path, **changes), classes
+        )
     )
 
 
@@ -87,7 +89,7 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, positions, text, 
     indices = [*map(int, positions.strip("-"))]
     named = tuple(theirs.strip("-").split())
     path = write_weights(trained, tmp_path / "w.pt", NetworkDescription("resnet18", 7, named))
-    start = pretrained.find(make_weights_config(path), ours)
+    start = pretrained.find_weights(make_weights_config(path), ours)
     model, fresh = (build_model(CONFIG, len(ours), seed=0) for _ in range(2))
     pretrained.load(model, start)
     expected = trained.state_dict() | {
@@ -111,12 +113,15 @@ def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
     torch.save(model.state_dict(), tmp_path / "w.pt")
     folders = get_wordnet_ids()
     assert (
-        pretrained.find(make_weights_config(tmp_path / "w.pt"), folders).head == "classifier kept"
+        pretrained.find_weights(make_weights_config(tmp_path / "w.pt"), folders).classifier_text
+        == "classifier kept"
     )
-    turned = pretrained.find(make_weights_config(tmp_path / "w.pt"), folders[::-1])
+    turned = pretrained.find_weights(make_weights_config(tmp_path / "w.pt"), folders[::-1])
     assert torch.equal(turned.tensors["fc.weight"], model.fc.weight.flip(0))
-    others = pretrained.find(make_weights_config(tmp_path / "w.pt"), (*folders[1:], "zebra"))
-    assert "new classifier" in others.head
+    others = pretrained.find_weights(
+        make_weights_config(tmp_path / "w.pt"), (*folders[1:], "zebra")
+    )
+    assert "new classifier" in others.classifier_text
 
 
 def test_stochastic_depth_starts_with_output_of_file(weights_file):
@@ -126,7 +131,7 @@ def test_stochastic_depth_starts_with_output_of_file(weights_file):
     StochasticDepth(drop_rate=0.3).modify_model(deep)
     BlurPool().modify_model(deep)
     BlurPool().modify_model(standard)
-    pretrained.load(deep, pretrained.find(make_weights_config(weights_file), SEVEN))
+    pretrained.load(deep, pretrained.find_weights(make_weights_config(weights_file), SEVEN))
     standard.fc = deep.fc
     images = torch.randn(4, 3, 32, 32)
     torch.testing.assert_close(deep.eval()(images), standard.eval()(images), rtol=1e-4, atol=1e-5)
@@ -159,12 +164,15 @@ def test_weights_of_another_stem_or_width_suggest_settings(weights_file, tmp_pat
     assert "model.stem=small model.width=0.125" in explain_rejected_weights(path)
     whole = "model.name=resnet18 model.stem=small model.width=0.125"
     assert whole in explain_rejected_weights(path, name="resnet50")
-    assert pretrained.find(replace(small, weights=str(path)), SEVEN).network.about.num_classes == 7
+    assert (
+        pretrained.find_weights(replace(small, weights=str(path)), SEVEN).network.about.num_classes
+        == 7
+    )
 
 
 def test_first_convolution_sums_color_weights_for_gray_images(weights_file):
     gray = make_weights_config(weights_file, in_channels=1)
-    start = pretrained.find(gray, SEVEN)
+    start = pretrained.find_weights(gray, SEVEN)
     assert "summed over colors" in " ".join(start.iterate_details(gray))
     summed = torch.load(weights_file, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
     assert torch.equal(start.tensors["conv1.weight"], summed)
@@ -198,7 +206,7 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(
     assert "has a wrong checksum" in explain_rejected_weights("torchvision")
     monkeypatch.setattr(type(member), "url", f"https://example.org/resnet18-{name}.pth")
     (cache / f"resnet18-{name}.pth").write_bytes(weights_file.read_bytes())
-    start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
+    start = pretrained.find_weights(replace(CONFIG, weights="torchvision"), SEVEN)
     assert start.network.about.num_classes == 7
     images = DataConfig(eval_size=192, eval_interpolation="bicubic")
     text = " ".join(start.iterate_notes(replace(CONFIG, weights="torchvision"), images))
@@ -223,7 +231,7 @@ def test_timm_weights_are_read_from_hub_cache(weights_file, tmp_path, monkeypatc
         torch.load(weights_file, weights_only=True), snapshot / "model.safetensors"
     )
     for name in ("timm:resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"):
-        start = pretrained.find(replace(CONFIG, weights=name), SEVEN)
+        start = pretrained.find_weights(replace(CONFIG, weights=name), SEVEN)
         assert torch.equal(start.tensors["bn1.bias"], torch.load(weights_file)["bn1.bias"])
         about = start.network.about
         assert (about.eval_resize, about.eval_interpolation) == (235, "bicubic")
@@ -284,6 +292,6 @@ def test_freezing_random_weights_is_rejected():
 def test_weights_of_a_file_get_no_image_note(weights_file):
     images = DataConfig(eval_size=192)
     config = make_weights_config(weights_file)
-    assert list(pretrained.find(config, SEVEN).iterate_notes(config, images)) == []
+    assert list(pretrained.find_weights(config, SEVEN).iterate_notes(config, images)) == []
     published_as = replace(config, weights="torchvision")
-    assert list(pretrained.find(config, SEVEN).iterate_notes(published_as, images))
+    assert list(pretrained.find_weights(config, SEVEN).iterate_notes(published_as, images))
