@@ -219,10 +219,10 @@ class Method(Section):
         """Return this method, given the number of training images per class; empty if unknown."""
         return self
 
-    def take_network(self, logits: Callable[[Tensor], Tensor]) -> None:
+    def take_network(self, compute_logits: Callable[[Tensor], Tensor]) -> None:
         """Keep the network of `network_setting`.
 
-        `logits` maps normalized images to float32 [N, K], without gradients.
+        `compute_logits` maps normalized images to float32 [N, K], without gradients.
         """
         raise NotImplementedError
 

@@ -50,7 +50,7 @@ class Distill(Method):
     labels: str = ""  # a file from resnet-recipes teach, instead of the teacher
 
     def __post_init__(self) -> None:
-        self._logits: Callable[[Tensor], Tensor] | None = None
+        self._compute_logits: Callable[[Tensor], Tensor] | None = None
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -67,13 +67,13 @@ class Distill(Method):
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.labels)
 
-    def take_network(self, logits: Callable[[Tensor], Tensor]) -> None:
-        self._logits = logits
+    def take_network(self, compute_logits: Callable[[Tensor], Tensor]) -> None:
+        self._compute_logits = compute_logits
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        if self._logits is None:
+        if self._compute_logits is None:
             return batch
-        parts = [self._logits(images) for images in batch.images.split(TEACHER_BATCH_SIZE)]
+        parts = [self._compute_logits(images) for images in batch.images.split(TEACHER_BATCH_SIZE)]
         return batch._replace(soft_labels=torch.softmax(self._soften(torch.cat(parts)), 1))
 
     def change_loss(self, losses: Tensor, logits: Tensor, batch: Batch) -> Tensor:

@@ -68,9 +68,7 @@ class IncreasingRandAugment(Method):
 
 #: The value of each operation, given a level from -1 to 1 and the image size along its axis.
 STRENGTHS: dict[str, Callable[[float, int], float]] = {
-    "autocontrast": lambda level, _: level,
-    "equalize": lambda level, _: level,
-    "invert": lambda level, _: level,
+    **dict.fromkeys(("autocontrast", "equalize", "invert"), lambda level, _: level),
     "rotate": lambda level, _: 30 * level,
     # Pillow rejects 0 bits, which would give a black image
     "posterize": lambda level, _: max(1, 4 - int(4 * abs(level))),
@@ -80,9 +78,8 @@ STRENGTHS: dict[str, Callable[[float, int], float]] = {
         ("color", "contrast", "brightness", "sharpness"),
         lambda level, _: max(0.1, 1 + 0.9 * level),
     ),
-    **dict.fromkeys(("shear_x", "shear_y"), lambda slope, _: 0.3 * slope),
-    "translate_x": lambda level, size: 0.45 * level * size,
-    "translate_y": lambda level, size: 0.45 * level * size,
+    **dict.fromkeys(("shear_x", "shear_y"), lambda level, _: 0.3 * level),
+    **dict.fromkeys(("translate_x", "translate_y"), lambda level, size: 0.45 * level * size),
 }
 
 _OPS = IMAGE_OPS | {

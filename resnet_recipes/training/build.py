@@ -117,8 +117,8 @@ def give_teachers(
     Raises NotReadyError if a network cannot be read, or has changed since the plan was made.
     """
     for method, network in open_teachers(methods, plan.teachers):
-        logits = build_teacher(network, precision, plan.recipe.data)
-        method.take_network(logits if graphs is None else ReplayedNetwork(logits, graphs))
+        teacher = build_teacher(network, precision, plan.recipe.data)
+        method.take_network(teacher if graphs is None else ReplayedNetwork(teacher, graphs))
 
 
 def build_teacher(
@@ -140,13 +140,13 @@ def build_teacher(
     model.to(precision.device, memory_format=torch.channels_last)
 
     @torch.no_grad()
-    def logits(images: Tensor) -> Tensor:
+    def compute_logits(images: Tensor) -> Tensor:
         if normalization:
             images = normalize(images, *normalization)
         with precision.autocast():
             return model(images).float()
 
-    return logits
+    return compute_logits
 
 
 def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operations:

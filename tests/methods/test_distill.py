@@ -92,7 +92,7 @@ def make_methods(teacher: object, **others: dict) -> dict[str, dict]:
 
 
 def get_teacher(method: Distill) -> nn.Module:
-    return inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
+    return inspect.getclosurevars(inspect.unwrap(method._compute_logits)).nonlocals["model"]
 
 
 def train_to_digest(run: Run) -> torch.Tensor:
@@ -116,7 +116,7 @@ def test_teacher_is_folded_and_cast_once(teacher, make_run):
     run = make_run("precision.dtype=bf16", methods=make_methods(teacher))
     (method,) = run.methods
     model = get_teacher(method)
-    logits = method._logits
+    logits = method._compute_logits
     assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
     assert not any(isinstance(module, nn.BatchNorm2d) for module in model.modules())
     images = torch.randn(4, 3, 32, 32)
@@ -130,7 +130,7 @@ def test_teacher_gets_its_own_normalization(teacher, make_run):
         "data.mean=[127.5,127.5,127.5] data.std=[51,51,51]", methods=make_methods(teacher)
     )
     pixels = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8)
-    logits = next(iter(run.methods))._logits(normalize(pixels, (127.5,) * 3, (51.0,) * 3))
+    logits = next(iter(run.methods))._compute_logits(normalize(pixels, (127.5,) * 3, (51.0,) * 3))
     torch.testing.assert_close(logits, load(teacher)(normalize(pixels)), rtol=1e-3, atol=1e-4)
 
 
