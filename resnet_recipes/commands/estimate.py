@@ -217,20 +217,20 @@ def _format_parts(speeds: "Speeds", image_size: int) -> dict[str, str]:
 
 def _advise(plan: "Plan", forecast: "RunForecast") -> Iterator[Note]:
     """Yield the largest cost of the run, with settings that reduce it."""
-    from resnet_recipes.jobs.machine.loading import note_loading
+    from resnet_recipes.jobs.machine.loading import find_loading_note
     from resnet_recipes.methods import ORDER
-    from resnet_recipes.planning.estimate import note_contradiction, note_evaluations
+    from resnet_recipes.planning.estimate import find_contradiction_note, find_evaluation_note
 
-    if note := note_contradiction(plan, forecast.speeds):
+    if note := find_contradiction_note(plan, forecast.speeds):
         yield note
-    if note := note_evaluations(plan, forecast):
+    if note := find_evaluation_note(plan, forecast):
         yield note
         return
     speeds = forecast.speeds
     image_size = plan.image_sizes[0]
     if speeds.bottlenecks:  # the parts of a step were not measured
         return
-    if note := note_loading(plan, forecast):
+    if note := find_loading_note(plan, forecast):
         yield note._replace(text=f"loading {note.text}")
     limit = speeds.bottleneck_at(image_size)
     methods = plan.new_stack().methods

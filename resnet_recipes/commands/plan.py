@@ -178,7 +178,7 @@ def format_plan(
 def _iterate_notes(plan: "Plan", forecast: "RunForecast | None") -> Iterator[Note]:
     """Yield notes on settings that a user may want to change, with those of this machine."""
     from resnet_recipes.jobs.candidates import MAX_SMALL_SIZE, find_typical_size
-    from resnet_recipes.planning.estimate import note_evaluations
+    from resnet_recipes.planning.estimate import find_evaluation_note
 
     yield from (*plan.facts.notes, *plan.notes)
     data = plan.recipe.data
@@ -191,7 +191,7 @@ def _iterate_notes(plan: "Plan", forecast: "RunForecast | None") -> Iterator[Not
         # whether small images gain from trained weights at a larger size was not measured
         fix = Hint("the recipe small is for such images")
         yield Note(text, () if plan.recipe.model.weights else fix)
-    if forecast and (note := note_evaluations(plan, forecast)):
+    if forecast and (note := find_evaluation_note(plan, forecast)):
         yield note
     launch = plan.recipe.launch
     if forecast and plan.published and not is_for_gpus(launch) and launch.device == AUTO:
@@ -231,12 +231,12 @@ def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRo
 
 def _describe_loading(plan: "Plan", forecast: "RunForecast | None") -> LabeledRows:
     """Yield images kept in memory, and the time lost to loading."""
-    from resnet_recipes.jobs.machine.loading import note_loading
+    from resnet_recipes.jobs.machine.loading import find_loading_note
     from resnet_recipes.jobs.machine.memory import list_options, plan_memory
 
     if options := list_options(plan):
         yield "in memory", str(plan_memory(plan) or f"none: {options[-1]}")
-    if forecast and (note := note_loading(plan, forecast)):
+    if forecast and (note := find_loading_note(plan, forecast)):
         yield "loading", note.text
         yield from (("", format_advice(fix)) for fix in list_advice(note.fix))
 

@@ -183,7 +183,7 @@ class RunForecast(NamedTuple):
         return format_clock(seconds) if self.when else f"{about}{format_long_time(seconds)}"
 
 
-def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:
+def find_contradiction_note(plan: Plan, speeds: Speeds) -> Note | None:
     """Return a note if training with the loader was faster than steps alone; None otherwise."""
     size = plan.image_sizes[0]
     both = speeds.total_images_per_second
@@ -197,7 +197,7 @@ def note_contradiction(plan: Plan, speeds: Speeds) -> Note | None:
     )
 
 
-def note_evaluations(plan: Plan, forecast: RunForecast) -> Note | None:
+def find_evaluation_note(plan: Plan, forecast: RunForecast) -> Note | None:
     """Return a note if evaluations take longer than training and can be fewer."""
     expected, interval = forecast.estimate, plan.evaluations.interval
     evaluating = expected.evaluation_minutes or 0.0
@@ -249,7 +249,7 @@ def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
 
     If the image size is constant, these are the first `count`. Otherwise they are the first two and
     one epoch at each of `count` - 2 other sizes, at least at the largest. The first epoch fills
-    caches and counts as long as the second.
+    caches and is counted with the duration of the second.
     """
     other_sizes = sorted(set(sizes) - set(sizes[:2]), reverse=True)
     if not other_sizes:
@@ -265,7 +265,8 @@ def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
 def make_speeds(plan: Plan, epoch_seconds: Mapping[int, float], evaluation: float | None) -> Speeds:
     """Return the speeds of a run from the seconds of some epochs, counted from 0.
 
-    The first epoch counts as long as the second. `evaluation` is in images per second, if measured.
+    The first epoch is counted with the duration of the second. `evaluation` is in images per
+    second, if measured.
     """
     seconds_by_size = defaultdict(list)
     for epoch, seconds in {**epoch_seconds, 0: epoch_seconds[1]}.items():

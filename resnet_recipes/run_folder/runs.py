@@ -77,7 +77,7 @@ class RunRecord:
     has_best_weights: bool = False  # whether checkpoint.best saved the best weights
     pflops: float | None = None  # training compute, forward and backward
     minutes: float | None = None  # training time, without evaluation and checkpoints
-    minutes_steady_state: float | None = None  # training time, epoch 1 counted as long as epoch 2
+    minutes_steady_state: float | None = None  # training time, epoch 1 with the time of epoch 2
     minutes_mlperf: float | None = None  # first data access to the end of the last evaluation
     wall_minutes: float | None = None
     price_per_hour: float | None = None  # `launch.price`

@@ -32,7 +32,7 @@ class Summary:
     raw: Metrics | None  # last evaluation of the raw weights
     training_pflops: float  # PFLOPs of convolutions and linear layers, over all devices
     training_seconds: float  # training time, without evaluation and checkpoints
-    steady_state_seconds: float | None  # training time, epoch 1 counted as long as epoch 2
+    steady_state_seconds: float | None  # training time, epoch 1 with the time of epoch 2
     mlperf_seconds: float | None  # first data access to last evaluation; see compute_mlperf_seconds
     estimated_seconds: float | None  # training seconds estimated before the start
     wall_seconds: float  # of these sessions, each from its launch to its last record
@@ -113,7 +113,7 @@ def compute_data_wait(records: Sequence[Record]) -> float:
 
 
 def compute_steady_state_seconds(records: Sequence[Record], seconds: float) -> float | None:
-    """Return the training seconds; the first epoch counts as long as the second.
+    """Return the training seconds, with the duration of the second epoch for the first.
 
     This excludes cold caches and warm-up, as in published time-to-train figures. `seconds` does not
     include evaluation and checkpoints. None if the run has no second epoch.

@@ -11,8 +11,8 @@ from resnet_recipes.planning.estimate import (
     RunForecast,
     Speeds,
     estimate,
+    find_evaluation_note,
     make_speeds,
-    note_evaluations,
     sample_epochs,
 )
 from resnet_recipes.planning.plan import Plan
@@ -230,7 +230,7 @@ def test_gpus_split_images_and_pay_for_all_reduce():
 def test_long_evaluations_are_noted_from_ten_seconds(seconds, is_noted):
     expected = estimate(make_sized_plan(88), SPEEDS)  # trains for a second
     forecast = RunForecast(replace(expected, evaluation_minutes=seconds / 60), SPEEDS, "")
-    assert bool(note_evaluations(plan_mild(), forecast)) == is_noted
+    assert bool(find_evaluation_note(plan_mild(), forecast)) == is_noted
 
 
 def test_each_image_size_has_its_own_speed():

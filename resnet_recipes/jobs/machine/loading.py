@@ -113,7 +113,7 @@ def find_gain(plan: Plan, speeds: Speeds) -> Gain | None:
     return Gain(shortest, None, now, smaller if has_folder else "")
 
 
-def note_loading(plan: Plan, forecast: RunForecast) -> Note | None:
+def find_loading_note(plan: Plan, forecast: RunForecast) -> Note | None:
     """Return a note on the time lost to loading; None if it rounds to nothing."""
     if not (gain := find_gain(plan, forecast.speeds)):
         return None

@@ -23,8 +23,8 @@ from resnet_recipes.planning.estimate import (
     RunForecast,
     Speeds,
     estimate,
+    find_contradiction_note,
     make_speeds,
-    note_contradiction,
     sample_epochs,
 )
 from resnet_recipes.planning.measurement_cache import make_key, read_measurement, write_measurement
@@ -75,7 +75,7 @@ def explain_unknown_time(plan: Plan) -> Statement:
 def make_forecast(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
     """Return the time of a run at speeds measured on this machine."""
     source = time.strftime("measured on this machine %Y-%m-%d %H:%M", time.localtime(when))
-    if note_contradiction(plan, speeds):
+    if find_contradiction_note(plan, speeds):
         source += " while it was busy"
     return RunForecast(estimate(plan, speeds), speeds, source, when)
 
