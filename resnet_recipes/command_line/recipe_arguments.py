@@ -191,22 +191,22 @@ def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:
     if best in candidates.untimed:  # the run measures its time
         say(f"recipe={best}: best for these images; the time is not known yet")
         return best
-    if candidates.candidates and not candidates.reason:
+    if candidates.options and not candidates.reason:
         # this raises the problem of the best recipe for these images if no suitable recipe fits
         suitable = candidates.suitable or ("mild",)
         candidates = find_candidates(changes, arguments.recipes, suitable)
-    if not candidates.candidates:
+    if not candidates.options:
         others = drop_arguments(changes, *BUDGET_KEYS)
         fix = Command.of("resnet-recipes", "estimate", "mild", *others)
         raise NotReadyError.of("budget", None, UNKNOWN_TIME, fix)
     names = [
         f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f}%, {accuracy.source})" if accuracy else "")
-        for plan, _, _, accuracy in candidates.candidates
+        for plan, _, _, accuracy in candidates.options
     ]
     reason = f": {candidates.reason}" if candidates.reason else ""
     runners_up = f"; next: {', '.join(names[1:3])}" if names[1:] else ""
     say(f"recipe={names[0]}{reason}{runners_up}")
-    return candidates.candidates[0].plan.recipe.name
+    return candidates.options[0].plan.recipe.name
 
 
 def _explain_missing(

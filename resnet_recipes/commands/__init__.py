@@ -38,5 +38,5 @@ def import_command(name: str) -> ModuleType:
 
 
 def get_usage(name: str) -> Usage:
-    """Return the help page of a command; "train" is `resnet-train`."""
+    """Return the usage of a command; "train" is `resnet-train`."""
     return import_command(name).USAGE

@@ -273,7 +273,7 @@ def print_candidates(arguments: Arguments, price: float | None, reach: float | N
         )
     except RecipeError as error:
         raise type(error)(_name_flags(problem, budget) for problem in error.problems) from None
-    rows = [_collect_candidate(candidate, settings) for candidate in candidates.candidates]
+    rows = [_collect_candidate(candidate, settings) for candidate in candidates.options]
     points = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in find_pareto(points, "minutes", 1.0)]
     rows = [row | {"front": id(row) in front} for row in rows]
@@ -330,7 +330,7 @@ def _format_table(
             "TOP-1": format_or_dash(row["top1_percent"], "{:.1f}%".format),
             "ACCURACY": row["accuracy"] or "-",
         }
-        for row, candidate in zip(rows, candidates.candidates, strict=True)
+        for row, candidate in zip(rows, candidates.options, strict=True)
     ]
     for key, heads in (("cost", ["COST"]), ("top1_percent", ["TOP-1", "ACCURACY"])):
         if all(row[key] is None for row in rows):
@@ -372,7 +372,7 @@ def _format_candidates(
         yield "* no other is more accurate in less time"
     elif rows and not any(row["accuracy"] for row in rows):
         yield "Accuracy on these images is not known before a run."
-    if not all(candidate.plan.recipe.data.has_images for candidate in candidates.candidates):
+    if not all(candidate.plan.recipe.data.has_images for candidate in candidates.options):
         yield "data= is missing, so this table assumes ImageNet-1k."
     if candidates.reason and len({row["recipe"] for row in rows}) > 1:
         yield from wrap_text(f"{rows[0]['recipe']} is {candidates.reason}.", get_width())

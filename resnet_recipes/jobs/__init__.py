@@ -1,1 +1,1 @@
-"""Train, evaluate, measure or fit a micro-batch, in one process or in ranks."""
+"""Everything around training: checks, new runs, resuming, sweeps, evaluation, teachers."""

@@ -70,7 +70,7 @@ class Candidate(NamedTuple):
 class Candidates(NamedTuple):
     """The result of `find_candidates`."""
 
-    candidates: list[Candidate]  # candidates, best first or by recipe
+    options: list[Candidate]  # best first, or by recipe
     reason: str  # why the first candidate, or else suitable[0], is the best; empty if it is not
     suitable: tuple[str, ...]  # recipes to prefer for these images, best first; none for ImageNet
     skipped: dict[str, Problem]  # recipes that do not fit
@@ -93,9 +93,8 @@ def find_candidates(
     duration with a known accuracy, and the default duration. If a recipe lacks images, or if all
     are skipped and one has errors, raises the RecipeError of the best recipe, or else of mild.
 
-    Of several recipes, those for small images are skipped for larger ones, and those with their own
-    images. A recipe whose weights cannot be read is not skipped: most weights can be downloaded.
-    Unless `needs_data` is set, recipes without images are for ImageNet.
+    A recipe for other or smaller images is skipped if there are several. One whose weights cannot
+    be read is not: most can be downloaded. Without `needs_data`, the default images are ImageNet.
     """
     candidates = list[Candidate]()
     skipped = dict[str, Problem]()
@@ -131,7 +130,9 @@ def find_candidates(
     missing = {problem.key for problem in skipped.values() if problem.kind is Kind.MISSING}
     if errors and (len(skipped) == len(names) or "data.root" in missing):
         raise next(errors[name] for name in (*best, "mild", *names) if name in errors)
-    by_accuracy = _sort_candidates(candidates, [*best, *names], min_top1_percent is not None)
+    has_budget = any("launch.budget" in option.plan.origin.settings for option in candidates)
+    by_accuracy = has_budget and min_top1_percent is None
+    candidates = _sort_candidates(candidates, [*best, *names], by_accuracy, min_top1_percent)
     for first in candidates[:1]:
         is_best = first.plan.recipe.name == best[0] if best else by_accuracy and first.accuracy
         reason = reason if is_best else ""
@@ -154,19 +155,23 @@ def _find_image_problem(config: DataConfig, root: str, image_size: float) -> Pro
     return None
 
 
-def _sort_candidates(candidates: list[Candidate], order: Sequence[str], by_time: bool) -> bool:
-    """Sort candidates by time, or else by recipe and, with a budget, by accuracy.
+def _sort_candidates(
+    candidates: list[Candidate],
+    order: Sequence[str],
+    by_accuracy: bool,
+    min_top1_percent: float | None,
+) -> list[Candidate]:
+    """Return candidates by accuracy or, with `min_top1_percent`, by time, and then by recipe."""
 
-    Returns whether they are sorted by accuracy.
-    """
-    candidates.sort(key=lambda option: order.index(option.plan.recipe.name))
-    if by_time:
-        candidates.sort(key=lambda option: option.estimate.max_minutes if option.estimate else inf)
-        return False
-    has_budget = any("launch.budget" in option.plan.origin.settings for option in candidates)
-    if has_budget:
-        candidates.sort(key=lambda option: -option.accuracy.top1 if option.accuracy else 0.0)
-    return has_budget
+    def make_key(option: Candidate) -> tuple[float, int]:
+        value = 0.0
+        if min_top1_percent is not None:
+            value = option.estimate.max_minutes if option.estimate else inf
+        elif by_accuracy and option.accuracy:
+            value = -option.accuracy.top1
+        return value, order.index(option.plan.recipe.name)
+
+    return sorted(candidates, key=make_key)
 
 
 def _find_durations(
@@ -180,12 +185,11 @@ def _find_durations(
         for (run_settings, epochs), accuracy in results.items()
         if run_settings == settings
     }
-    durations = set[Fraction]()
     if plan.recipe.launch.budget:
         plans = [fit_duration(plan, forecast)] if forecast else []
     else:
         if min_top1_percent is None:
-            durations |= {plan.horizon.epochs, *own_accuracies}
+            durations = {plan.horizon.epochs, *own_accuracies}
             durations |= {Fraction(result.epochs) for result in plan.published if result.epochs}
         else:
             sufficient = [
@@ -247,8 +251,7 @@ def rank_recipes(facts: DataFacts, image_size: float) -> Ranking:
     if facts.train_examples == IMAGENET_IMAGES:
         return Ranking((), "the most accurate according to published results")
     if 0 < image_size <= MAX_SMALL_SIZE:
-        reason = f"best for images of {image_size:g} px"
-        return Ranking(("small", "finetune", "mild"), reason)
+        return Ranking(("small", "finetune", "mild"), f"best for images of {image_size:g} px")
     clause = f"; the shorter side of the images is about {image_size:g} px" if image_size else ""
     reason = f"best here because it starts from weights trained on ImageNet{clause}"
     return Ranking(("finetune", "mild"), reason)
