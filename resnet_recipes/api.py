@@ -228,7 +228,9 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     several devices, TrainingError if the training fails, and the errors of `prepare`.
     """
     result = _require_recipe(recipe)
-    RecipeError.raise_if_any([*_find_device_problems(recipe), *map(_check_callback, callbacks)])
+    RecipeError.raise_if_any(
+        [*_find_device_problems(recipe), *map(_find_callback_problem, callbacks)]
+    )
     from resnet_recipes.jobs.train import run_task
 
     interruption = Interruption()
@@ -272,7 +274,7 @@ def _find_device_problems(recipe: Recipe) -> Iterator[Problem]:
         yield Problem("launch.gpus", recipe.launch.gpus, clause, fix)
 
 
-def _check_callback(callback: Any) -> Problem | None:
+def _find_callback_problem(callback: Any) -> Problem | None:
     """Return the problem of a callback that does not take a record; None if it may."""
     fix = Hint("a function of one argument, a record of metrics.jsonl")
     with suppress(ValueError):  # builtins may lack a signature
@@ -328,7 +330,8 @@ def evaluate(
 
     Returns the metrics, and the outcome for each image. Takes the changes of `resnet-recipes eval`,
     except `gpus` and `evaluation.sizes`: `evaluate("runs/a", "data.eval_size=256", data="images")`.
-    A network needs `data`.
+    A network needs `data`. Raises RecipeError if a change is wrong, NotReadyError if the network or
+    the images cannot be read, TrainingError if the evaluation fails.
     """
     arguments = _format_changes(changes, settings)
     network = _open_trained(place, arguments)
@@ -348,7 +351,9 @@ def predict(
     width, 3], or tensors, uint8 [3, height, width]. The `file` of an image in memory is its number:
     "image 0".
 
-    Takes the same changes as `evaluate`.
+    Takes the same changes as `evaluate`. Raises RecipeError and NotReadyError like `evaluate`,
+    TrainingError if the outputs for an image are not finite. A prediction has an `error` if its
+    image cannot be read.
     """
     from resnet_recipes.inference.images import collect_images, find_images
     from resnet_recipes.inference.trained_network import predict_images
