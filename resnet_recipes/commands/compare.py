@@ -248,6 +248,7 @@ def _describe_seeds(letters: dict[RunRecord, str], groups: Sequence[SeedGroup]) 
             over = "in each of" if group.noise == 0 else "over"
             over += f" {format_count(len(group.top1), 'run')}"
             time = format_or_dash(group.mean("minutes"), format_minutes)
-            text = f"top-1 {mean(group.top1):.2f}{noise}% {over}, {time} of training each"
+            average = " on average" if len(group.runs) > 1 else ""
+            text = f"top-1 {mean(group.top1):.2f}{noise}% {over}, {time} of training{average}"
             names = ", ".join(letters[run] for run in group.runs)
             yield from wrap_text(f"{names}: {text}", get_width())

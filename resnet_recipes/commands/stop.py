@@ -57,7 +57,7 @@ def run(_: Arguments, folder: Path, process: int) -> int:
         say("its sweep starts no other run")
     with suppress(ProcessLookupError):  # the run has just ended
         os.kill(process, signal.SIGTERM)
-    say(f"process {process} saves a checkpoint and ends ...")
+    say(f"process {process} was asked to save a checkpoint and to end ...")
     while is_running(folder):
         time.sleep(0.1)
     with suppress(OSError):  # the run deletes it unless it ended otherwise

@@ -56,8 +56,8 @@ def test_compare_reports_noise_of_seeds(compare):
     names += " " + create_seeds("b", 75, 1, optimizer={"lr": 1.0})
     message = compare(names)
     message = " ".join(message.split())
-    assert "A, B, C: top-1 70.10 +- 0.10% over 3 runs, 4:00 of training each" in message
-    assert "D: top-1 75.00% over 1 run, 4:00 of training each" in message
+    assert "A, B, C: top-1 70.10 +- 0.10% over 3 runs, 4:00 of training on average" in message
+    assert "D: top-1 75.00% over 1 run, 4:00 of training SETTINGS" in message
     groups = json.loads(compare(f"{names} --json"))["groups"]
     assert groups[0]["noise"] == pytest.approx(0.1)
 
@@ -135,7 +135,7 @@ def test_compare_judges_groups_of_seeds_together(judge):
 def test_compare_prints_no_noise_of_equal_runs(compare):
     create_runs(equal1={"seed": 1}, equal2={"seed": 2})
     message = " ".join(compare("./equal1 ./equal2").split())
-    assert "A, B: top-1 70.00% in each of 2 runs, 4:00 of training each" in message
+    assert "A, B: top-1 70.00% in each of 2 runs, 4:00 of training on average" in message
     assert "+- 0.00" not in message
 
 
