@@ -28,7 +28,7 @@ def check(arguments: Arguments) -> tuple[list[Link]]:
     library = Library(arguments.recipes)
     if name not in library.list_names() and name in find_methods():
         fix = Command.of("resnet-recipes", "methods", name)
-        raise RecipeError.of("recipe", name, "is a method, not a recipe", fix)
+        raise RecipeError.of("recipe", name, "is a method or an optimizer, not a recipe", fix)
     return (library.read_valid_chain(name),)
 
 

@@ -114,7 +114,7 @@ def _make_rows(about: NetworkDescription, dtype: str) -> list[tuple[str, str]]:
             f"RGB; {_RESIZED_SIDES[about.fit]} resized to {about.eval_resize} px "
             f"({about.eval_interpolation}, antialiased), center crop of {about.eval_size} px",
         ),
-        ("trained at", f"{about.train_size} px" if about.recipe else ""),
+        ("data.train_size", f"{about.train_size} px" if about.recipe else ""),
         ("mean, std", f"{list(about.mean)}, {list(about.std)}, for pixels from 0 to 255"),
         ("recipe", f"{about.recipe}, epochs: {about.epochs:g}" if about.recipe else ""),
         ("license", about.license),
