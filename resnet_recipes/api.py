@@ -138,8 +138,7 @@ def plan(
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
     result = _require_recipe(recipe, needs_data=False)
-    config = result.recipe.data
-    survey = partial(data.survey_images, config, on_progress) if config.has_images else None
+    survey = partial(data.survey_images, result.recipe.data, on_progress)
     # find_stable_state reports a missing run to extend
     unused = ("launch", "run.extends")
     return new_run.plan_run(result, ranks, survey, unused, needs_weights)

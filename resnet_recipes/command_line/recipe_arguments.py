@@ -67,7 +67,7 @@ def compose_recipe(
         wrong += [change.key for problem in error.problems for change in problem.changes]
         errors = ErrorCollector()
         with errors:
-            _check_machine(error.recipe, wrong, arguments)
+            _check_machine_if_used(error.recipe, wrong, arguments)
         problem, *others = list(error.problems) + errors.problems
         if others or arguments.command != "resnet-train":
             raise RecipeError([problem, *others]) from None
@@ -85,7 +85,7 @@ def compose_recipe(
     return result
 
 
-def plan_run(
+def plan_command(
     result: "ComposedRecipe", arguments: Arguments, facts: "dict[str, DataFacts] | None" = None
 ) -> "Plan":
     """Return the plan of a new run; the images of the recipe demo may not exist yet.
@@ -110,8 +110,7 @@ def plan_run(
     ranks = external_launcher.count_started_ranks() or count_ranks(result.recipe.launch)
     unused = {*_find_unused(result.recipe, arguments)}
     needs_weights = not is_plan(arguments)
-    known = survey if config.has_images else None
-    return new_run.plan_run(result, ranks, known, unused, needs_weights)
+    return new_run.plan_run(result, ranks, survey, unused, needs_weights)
 
 
 def generate_demo(recipe: "Recipe") -> bool:
@@ -149,7 +148,7 @@ def _find_unused(recipe: "Recipe", arguments: Arguments) -> Iterator[str]:
             yield "run.name"
 
 
-def _check_machine(recipe: "Recipe", wrong: Iterable[str], arguments: Arguments) -> None:
+def _check_machine_if_used(recipe: "Recipe", wrong: Iterable[str], arguments: Arguments) -> None:
     """Raise RecipeError if this machine cannot run a recipe; skip wrong settings and downloads."""
     from resnet_recipes.jobs import new_run
 
@@ -177,7 +176,7 @@ def check_settings(arguments: Arguments, needs_data: bool = False) -> None:
         for settings in others:
             _check_name(replace(arguments, positional=settings))
     result = compose_recipe(replace(arguments, positional=positional), needs_data)
-    _check_machine(result.recipe, (), arguments)
+    _check_machine_if_used(result.recipe, (), arguments)
 
 
 def _choose_for_budget(changes: Sequence[str], arguments: Arguments) -> str:

@@ -13,7 +13,7 @@ from resnet_recipes.base.money import MIN_AMOUNT, compute_cost, format_cost
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import get_page_width, say, show
-from resnet_recipes.command_line.recipe_arguments import compose_recipe, plan_run
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, plan_command
 from resnet_recipes.command_line.run_arguments import find_resumed
 from resnet_recipes.command_line.usage import JSON, RECIPES, Scope, Usage
 from resnet_recipes.jobs.ranks import external_launcher
@@ -65,7 +65,7 @@ def run(arguments: Arguments) -> int:
             return 0
         folder, seconds_left = _describe_resumption(resumed.folder, plan)
     else:
-        plan = plan_run(compose_recipe(arguments, needs_data=False), arguments)
+        plan = plan_command(compose_recipe(arguments, needs_data=False), arguments)
         plan = fit_budget(plan, say, measures=False)
     lines: Iterable[str] = format_plan(plan, folder, "--verbose" in arguments, seconds_left)
     if "--no-plan" in arguments:

@@ -31,7 +31,7 @@ from resnet_recipes.command_line.arguments import (
     select_arguments,
 )
 from resnet_recipes.command_line.printing import get_page_width, say, show
-from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_command
 from resnet_recipes.commands.plan import collect_values, format_plan
 from resnet_recipes.commands.runs import format_runs, rank_settings
 from resnet_recipes.data.base import DataFacts
@@ -109,7 +109,7 @@ def _plan_runs(arguments: Arguments) -> tuple[Runs, dict[str, Plan]]:
     errors = defaultdict[str, ErrorCollector](ErrorCollector)
     for name, (point, point_arguments) in runs.items():
         with errors[get_value(point_arguments, "recipe")]:
-            plan = plan_run(point, arguments, facts)
+            plan = plan_command(point, arguments, facts)
             forecast = predict_time(plan) if point.recipe.launch.budget else None
             plans[name] = fit_duration(plan, forecast) if forecast else plan
     _raise_problems(errors)

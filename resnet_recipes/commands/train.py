@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import ExitCode, Hint, RecipeError
 from resnet_recipes.base.text import format_clock, wrap_text
 from resnet_recipes.command_line.arguments import Arguments, list_typed_words
 from resnet_recipes.command_line.printing import get_line_width, say
-from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_run
+from resnet_recipes.command_line.recipe_arguments import compose_recipe, generate_demo, plan_command
 from resnet_recipes.command_line.run_arguments import find_resumed, find_run_root
 from resnet_recipes.command_line.usage import RECIPES, Scope, Usage
 from resnet_recipes.jobs.ranks import external_launcher
@@ -125,7 +125,7 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     )  # a recipe may set run.root
     if folder:
         return continue_run(folder, [], say)
-    plan = _plan_run(result, arguments)
+    plan = _plan_new_run(result, arguments)
     check_validation_images(plan)
     locked_folder = new_run.create(plan, list_typed_words())
     if "--no-plan" not in arguments:
@@ -135,13 +135,13 @@ def prepare_run(arguments: Arguments) -> LockedFolder | None:
     return locked_folder
 
 
-def _plan_run(result: "ComposedRecipe", arguments: Arguments) -> "Plan":
+def _plan_new_run(result: "ComposedRecipe", arguments: Arguments) -> "Plan":
     """Return the plan of a new run, after generating the demo images if it reads them."""
     from resnet_recipes.jobs.machine.local_plan import resolve_plan
 
-    plan = plan_run(result, arguments)
+    plan = plan_command(result, arguments)
     if generate_demo(result.recipe):
-        plan = plan_run(result, arguments)
+        plan = plan_command(result, arguments)
     return resolve_plan(plan, say)
 
 
@@ -152,7 +152,7 @@ def _check(arguments: Arguments) -> int:
 
     result = compose_recipe(arguments)
     start = time.monotonic()
-    plan = _plan_run(result, arguments)
+    plan = _plan_new_run(result, arguments)
     if "--no-plan" not in arguments:
         say(*format_plan(plan))
     try_run(plan, say)

@@ -66,33 +66,34 @@ PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf"
 def plan_run(
     composed: "ComposedRecipe",
     ranks: int,
-    survey: Callable[[], DataFacts] | None,
+    survey: Callable[[], DataFacts],
     skipped: Collection[str] = (),
     needs_weights: bool = True,
 ) -> Plan:
-    """Return the plan of a new run; without `survey`, it assumes ImageNet.
+    """Return the plan of a new run; if the recipe names no images, it assumes ImageNet.
 
     Raises RecipeError if recipe, images and devices conflict, and the errors of `check_machine`.
     """
     recipe = composed.recipe
+    has_images = recipe.data.has_images
     facts = IMAGENET_FACTS
     errors = ErrorCollector()
     result, start = None, None
     with errors:
-        facts = survey() if survey else facts
+        facts = survey() if has_images else facts
         result = make_plan(recipe, facts, ranks, composed.origin)
     needs_weights &= bool(result) or facts is IMAGENET_FACTS  # a wrong setting comes first
     with errors:
-        if not (survey and recipe.run.extends):
+        if not (has_images and recipe.run.extends):
             start = find_initial_weights(recipe, facts, needs_weights, composed.network)
     checked = {"data", *(() if errors.problems else ("model", "methods"))}
     with errors:
-        if survey:
+        if has_images:
             disk = result.disk if result else None
             check_machine(recipe, disk, {*skipped, *checked}, needs_weights)
     errors.raise_if_any()
     assert result
-    if survey and (state := find_stable_state(result)):
+    if has_images and (state := find_stable_state(result)):
         start = InitialWeights(str(state), is_stable_phase=True)
     return replace(result, start=start)
 
