@@ -18,6 +18,9 @@ from resnet_recipes.base.errors import Command, Hint, NotReadyError
 
 T = TypeVar("T")
 
+#: Signals that request a stop; those for a complete job also reach the workers of its processes.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+
 _LIBC = ctypes.CDLL(None)
 
 _context: object  # context of this process, if it belongs to a pool

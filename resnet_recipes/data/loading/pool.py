@@ -10,13 +10,10 @@ from typing import NamedTuple
 import torch
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.processes import ProcessPool
+from resnet_recipes.base.processes import STOP_SIGNALS, ProcessPool
 from resnet_recipes.data.loading.slots import Slots
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
 from resnet_recipes.data.order import BatchOrder
-
-#: Signals that stop a complete job and also reach its workers.
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 class WorkerContext(NamedTuple):
@@ -106,11 +103,11 @@ class WorkerPool:
 
 
 def prepare_worker() -> None:
-    """Prepare a worker process: ignore STOPS and use one thread.
+    """Prepare a worker process: ignore STOP_SIGNALS and use one thread.
 
     When a complete job is stopped, the trainer still needs batches until it has saved a checkpoint.
     """
-    for stop in STOPS:
-        signal.signal(stop, signal.SIG_IGN)
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)  # the workers already use all cores
     warnings.simplefilter("ignore")

@@ -2,9 +2,9 @@
 
 import signal
 
-from resnet_recipes.data.loading.pool import STOPS
+from resnet_recipes.base.processes import STOP_SIGNALS
 
 # The server must survive signals that stop a complete job, and so must workers from the start,
 # because the trainer treats their death as a failure.
-for number in STOPS:
+for number in STOP_SIGNALS:
     signal.signal(number, signal.SIG_IGN)

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 from resnet_recipes.base.duration import parse_time
 from resnet_recipes.base.errors import ExitCode
-
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+from resnet_recipes.base.processes import STOP_SIGNALS
 
 #: Seconds during which Ctrl-C repeats the first signal, because the launcher forwards it. Slurm
 #: sends SIGTERM several times, so only a later Ctrl-C means: stop now.
