@@ -28,7 +28,6 @@ from resnet_recipes.jobs.initial_weights import adopt_network
 from resnet_recipes.jobs.lookup import find_network
 from resnet_recipes.jobs.machine.local_plan import plan_here, resolve_plan
 from resnet_recipes.jobs.machine.run_time import measure_time
-from resnet_recipes.jobs.ranks.heartbeat import HeartbeatWriter
 from resnet_recipes.jobs.ranks.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.ranks.signals import Interruption, handle_signals
 from resnet_recipes.planning.estimate import Estimate
@@ -420,11 +419,10 @@ def _describe_type(value: object) -> str:
     return repr(value) if is_short else f"a {type(value).__name__}"
 
 
-class _LocalHeartbeat(HeartbeatWriter):
+class _LocalHeartbeat:
     """A heartbeat that is not written, since no launcher reads it."""
 
-    def __init__(self) -> None:
-        self.step = 0
+    step = 0
 
     def beat(self, step: int, phase: str) -> None:
         self.step = step

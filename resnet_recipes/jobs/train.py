@@ -116,7 +116,7 @@ def train_spans(run: Run, reporter: StepReporter, spans: Spans) -> tuple[int, bo
 def train_other_rank(run: Run, process: RankProcess, spans: Spans) -> int:
     """Train as any rank except 0; notes go to its log."""
     run.notes.listen(partial(print, file=sys.stderr, flush=True))
-    reporter = RunReporter(run, None, process.interruption.is_requested, process.heartbeat)
+    reporter = RunReporter(run, None, None, process.interruption.is_requested, process.heartbeat)
     _, is_done = train_spans(run, reporter, spans)
     return ExitCode.DONE if is_done else process.interruption.exit_code
 
@@ -135,7 +135,7 @@ def train_first_rank(
     for text in run.train_data.source.notes:
         run.notes(text)
     is_stop_requested = process.interruption.is_requested
-    reporter = RunReporter(run, (recorder, checkpoints), is_stop_requested, process.heartbeat)
+    reporter = RunReporter(run, recorder, checkpoints, is_stop_requested, process.heartbeat)
     try:
         done, is_done = train_spans(run, reporter, spans)
         seconds = run.clock.seconds()  # excludes writing the last checkpoint and the weights

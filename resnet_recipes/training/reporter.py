@@ -33,6 +33,8 @@ MIN_COMPILATION_SECONDS = 0.1
 class Heartbeat(Protocol):
     """Reports that this process is alive; see jobs.ranks.heartbeat."""
 
+    step: int  # completed steps
+
     def beat(self, step: int, phase: str) -> None:
         """Report that `step` steps are done, and the phase that starts now."""
 
@@ -43,13 +45,12 @@ class RunReporter:
     def __init__(
         self,
         run: Run,
-        files: tuple[Recorder, Checkpoints] | None,
+        recorder: Recorder | None,
+        checkpoints: Checkpoints | None,
         is_stop_requested: Callable[[], bool],
         heartbeat: Heartbeat,
     ):
-        self.run = run
-        self.recorder: Recorder | None = files[0] if files else None
-        self.checkpoints: Checkpoints | None = files[1] if files else None
+        self.run, self.recorder, self.checkpoints = run, recorder, checkpoints
         self.is_stop_requested, self.heartbeat = is_stop_requested, heartbeat
         self._losses = torch.zeros(
             run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device
@@ -192,7 +193,7 @@ class RunReporter:
                     NOT_FINITE_FIX,
                 )
             state = collect_state(self.run, done)  # on every rank: a method may gather its state
-            if self.checkpoints is not None and self.recorder is not None:
+            if self.recorder and self.checkpoints:
                 self.checkpoints.save(done, state, is_last=self._is_over(done))
                 self.recorder.log_checkpoint(
                     done, self.checkpoints.folder, time.perf_counter() - start

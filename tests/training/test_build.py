@@ -206,5 +206,5 @@ def test_evaluation_never_searches_for_algorithms(make_run):
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append(torch.backends.cudnn.benchmark)
     )
-    RunReporter(run, None, Mock(return_value=False), Mock()).evaluate(1)
+    RunReporter(run, None, None, Mock(return_value=False), Mock()).evaluate(1)
     assert set(seen) == {False}

@@ -20,7 +20,7 @@ NEVER = Mock(return_value=False)  # answers whether a stop is requested
 
 
 def make_reporter(run: Run, recorder: Mock) -> RunReporter:
-    return RunReporter(run, (recorder, Mock()), NEVER, Mock())
+    return RunReporter(run, recorder, Mock(), NEVER, Mock())
 
 
 @pytest.mark.parametrize("name", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
@@ -28,7 +28,7 @@ def make_reporter(run: Run, recorder: Mock) -> RunReporter:
 def test_save_rejects_non_finite_model(name, value, make_run, tmp_path):
     run = make_run()
     checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
-    reporter = RunReporter(run, (Mock(), checkpoints), NEVER, Mock())
+    reporter = RunReporter(run, Mock(), checkpoints, NEVER, Mock())
     reporter.save(1)
     tensor = run.model.state_dict()[name]
     tensor[(0,) * tensor.dim()] = value
@@ -47,7 +47,7 @@ def test_saved_statistics_come_from_rank_0(make_run, tmp_path, monkeypatch):
     monkeypatch.setattr(
         reporter, "broadcast_statistics", lambda model: model.bn1.running_mean.fill_(7)
     )
-    RunReporter(run, (Mock(), checkpoints), NEVER, Mock()).save(1)
+    RunReporter(run, Mock(), checkpoints, NEVER, Mock()).save(1)
     checkpoints.wait()
     assert set(checkpoints.load_newest().state["model"]["bn1.running_mean"].tolist()) == {7}
 
@@ -121,7 +121,7 @@ def test_best_weights_with_ema_are_its_average(make_run):
     with torch.no_grad():
         for parameter in run.model.parameters():
             parameter.add_(1.0)
-    RunReporter(run, None, NEVER, Mock()).evaluate(1)
+    RunReporter(run, None, None, NEVER, Mock()).evaluate(1)
     assert run.best.step == 1
     assert is_identical(run.best.weights, average)
 
@@ -138,14 +138,14 @@ def test_only_the_best_evaluation_is_marked(make_run):
 def test_evaluation_beats_after_every_batch(make_run):
     run, heartbeat = make_run(), Mock()
     batches = len(list(run.eval_data.batches()))
-    RunReporter(run, None, NEVER, heartbeat).evaluate(1)
+    RunReporter(run, None, None, NEVER, heartbeat).evaluate(1)
     assert heartbeat.beat.call_count == batches > 1
 
 
 def test_only_the_save_after_training_is_last(make_run):
     run = make_run()
     checkpoints = Mock()
-    reporter = RunReporter(run, (Mock(), checkpoints), NEVER, Mock())
+    reporter = RunReporter(run, Mock(), checkpoints, NEVER, Mock())
     for done in (1, run.plan.total_steps):
         reporter.save(done)
     assert [call.kwargs["is_last"] for call in checkpoints.save.call_args_list] == [False, True]
@@ -158,7 +158,7 @@ def test_stop_request_discards_evaluation_until_repeated(make_run):
     assert batches > 1
     for reads in range(1, 2 * batches + 1):  # batches with EMA weights, then with raw weights
         answers = Mock(side_effect=[False] * (reads - 1) + [True] * 2 * batches)
-        RunReporter(run, (recorder, Mock()), answers, Mock()).evaluate(1)
+        RunReporter(run, recorder, Mock(), answers, Mock()).evaluate(1)
         assert (run.has_pending_evaluation, run.best.evaluations) == (True, 0)
         assert run.model.training
     assert not recorder.log_evaluation.called

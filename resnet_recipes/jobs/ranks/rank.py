@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Self, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TextIO
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import REJECTED_CODES, NotReadyError
@@ -32,6 +32,9 @@ from resnet_recipes.run_folder.ending import (
 )
 from resnet_recipes.run_folder.lock import HeldFolder
 from resnet_recipes.run_folder.metrics import Record
+
+if TYPE_CHECKING:  # it imports torch
+    from resnet_recipes.training.reporter import Heartbeat
 
 #: First step and end of each part of a run to train; usually one part, to the end of the run.
 Spans = Sequence[tuple[int, int]]
@@ -75,7 +78,7 @@ class RankProcess(NamedTuple):
     console: TextIO  # the user's stderr; stderr itself is the log of this rank
     launch: LaunchFacts
     interruption: Interruption
-    heartbeat: HeartbeatWriter
+    heartbeat: "Heartbeat"
     # function that rank 0 calls with every record of the run
     on_record: Callable[[Record], None] | None = None
 
