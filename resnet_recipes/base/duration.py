@@ -8,6 +8,7 @@ from math import ceil
 
 from resnet_recipes.base.errors import BrokenRuleError
 from resnet_recipes.base.names import DECIMAL
+from resnet_recipes.base.text import format_count
 
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
@@ -72,8 +73,7 @@ class Duration:
         """Return this duration for people, as "90 epochs", "1,000 steps" or "10% of the run"."""
         if self.unit == "dur":
             return f"{float(100 * self.value):g}% of the run"
-        unit = "epoch" if self.unit == "ep" else "step"
-        return f"{float(self.value):,.12g} {unit}{'' if self.value == 1 else 's'}"
+        return format_count(float(self.value), "epoch" if self.unit == "ep" else "step", ",.12g")
 
     def __str__(self) -> str:
         number = str(self.value) if self.value.denominator == 1 else f"{float(self.value):g}"

@@ -121,10 +121,10 @@ def format_minutes(minutes: float) -> str:
     return format_clock(60 * minutes)
 
 
-def format_count(number: int, noun: str) -> str:
+def format_count(number: float, noun: str, number_format: str = ",") -> str:
     """Format a number with its noun, as "1 epoch" or "1,024 batches"."""
     plural = "s" if noun[-2:] not in ("ch", "ss") or noun == "epoch" else "es"
-    return f"{number:,} {noun}{'' if number == 1 else plural}"
+    return f"{number:{number_format}} {noun}{'' if number == 1 else plural}"
 
 
 def join_first(names: Sequence[str]) -> str:

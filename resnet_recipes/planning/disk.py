@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.base.paths import find_folder_problem
-from resnet_recipes.base.text import format_bytes
+from resnet_recipes.base.text import format_bytes, format_count
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.network_facts import NetworkFacts
 from resnet_recipes.recipe.schema import Recipe
@@ -27,7 +27,7 @@ class Disk(NamedTuple):
         return self.checkpoint_bytes * self.checkpoints + self.weight_bytes + _OTHER_FILES
 
     def __str__(self) -> str:
-        number = f"{self.checkpoints} checkpoint{'s' * (self.checkpoints > 1)}"
+        number = format_count(self.checkpoints, "checkpoint")
         size, weights, others = map(
             format_bytes, (self.checkpoint_bytes, self.weight_bytes, _OTHER_FILES)
         )

@@ -140,8 +140,7 @@ def describe_extras(plan: Plan) -> Iterator[LabeledText]:
 
 def describe_duration(plan: Plan) -> str:
     """Return the duration of the run in epochs."""
-    epochs = plan.epochs
-    return f"{epochs:{'g' if epochs >= 100 else '.3g'}} epoch{'' if epochs == 1 else 's'}"
+    return format_count(plan.epochs, "epoch", "g" if plan.epochs >= 100 else ".3g")
 
 
 def format_sizes(sizes: tuple[int, ...]) -> str:

@@ -202,7 +202,7 @@ def _read_finished(summary: dict[str, Any]) -> dict[str, Any]:
         "recipe": _get_text(summary, "recipe"),
         "epochs": epochs,
         "epochs_done": epochs or 0.0,
-        **_get_top1(summary),
+        **_read_top1(summary),
         "top1_epoch": epochs,
         **{key: _get_number(summary, key) for key in ("best_top1_percent", "best_epoch")},
         "has_best_weights": bool(summary.get("best_weights")),
@@ -226,7 +226,7 @@ def _read_unfinished(folder: Path, origin: dict[str, Any]) -> dict[str, Any]:
         "recipe": _get_text(origin, "recipe"),
         "epochs": _get_number(begin or origin, "epochs"),
         "epochs_done": _get_number(last, "epoch") or 0.0,
-        **_get_top1(evaluation),
+        **_read_top1(evaluation),
         "top1_epoch": _get_number(evaluation, "epoch"),
         "minutes": _get_minutes(step, "training_seconds"),
         "wall_minutes": _get_minutes(last, "wall_seconds"),
@@ -275,7 +275,7 @@ def read_image_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _get_top1(record: Mapping[str, Any]) -> dict[str, float | None]:
+def _read_top1(record: Mapping[str, Any]) -> dict[str, float | None]:
     ema, raw = (_get_number(record, f"{name}_top1_percent") for name in ("ema", "raw"))
     return {"top1_percent": raw if ema is None else ema, "raw_top1_percent": raw}
 
