@@ -227,7 +227,7 @@ class Method(Section):
         raise NotImplementedError
 
     def describe_frequency(self) -> str:
-        """Return how often the method acts, such as "every 5th step"; "" is the default."""
+        """Return how often the method acts, such as "every 5 steps"; "" is the default."""
         return ""
 
     @property

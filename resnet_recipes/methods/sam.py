@@ -52,9 +52,7 @@ class SAM(Method):
         self._copy: list[Tensor] = []
 
     def describe_frequency(self) -> str:
-        last = 0 if self.interval % 100 in (11, 12, 13) else self.interval % 10
-        ending = {1: "st", 2: "nd", 3: "rd"}.get(last, "th")
-        return "every step" if self.interval == 1 else f"every {self.interval}{ending} step"
+        return "every step" if self.interval == 1 else f"every {self.interval} steps"
 
     @property
     def extra_gradient_every(self) -> int:

@@ -127,7 +127,7 @@ class Stack:
         return stride
 
     def group_by_hook(self) -> dict[str, list[str]]:
-        """Return the methods at each used hook: {"gradient": ["sam (every 5th step)"]}."""
+        """Return the methods at each used hook: {"gradient": ["sam (every 5 steps)"]}."""
         rows = {
             hook: [_make_label(method) for method in self if method.provides(hook)]
             for hook in HOOKS

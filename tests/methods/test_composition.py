@@ -106,11 +106,7 @@ def test_stack_order_does_not_depend_on_input_order():
     parse_rows(
         """
 1 | every step
-2 | every 2nd step
-3 | every 3rd step
-11 | every 11th step
-21 | every 21st step
-112 | every 112th step
+2 | every 2 steps
 """
     ),
 )

@@ -39,7 +39,7 @@ def test_outline_of_hot_matches_golden_file():
     parse_rows(
         """
 8 | hot | PFLOPs (10^15 operations), forward and backward | 100 px (epochs 1-59), 104 (60-69) | \
-colout, progressive_resizing, label_smoothing, mixup | sam (every 5th step) | \
+colout, progressive_resizing, label_smoothing, mixup | sam (every 5 steps) | \
 by epoch: 0 at 0, 2.05 at 8 | 81.03% top-1, 810 epochs, 980 min, 8x A100 80GB
 8 | mild schedule=constant schedule.warmup=0ep | 2.048, constant
 8 | mild checkpoint.interval=2ep schedule.warmup=1ep | rises to 2.048 over 1 epoch, then cosine | \
