@@ -204,9 +204,6 @@ def _translate_to(key: str, value: str) -> Translation:
 
 def _translate(argument: str, problem: Problem, context: Context) -> Translation | None:
     name, equals, value = argument.partition("=")
-    several = argument.split(",")
-    if len(several) > 1 and all(_is_valid_sweep(part, context) for part in several):
-        return Translation(tuple(several))  # lr=0.1,wd=3
     off = _OFF_METHOD.fullmatch(argument.lower())
     if off and (method := _find_method(off[1])):
         return _turn_off(method, context)
@@ -381,11 +378,8 @@ def _read_gpu_numbers(name: str, value: str) -> Translation | None:
 
 
 def _read_several_values(name: str, value: str, context: Context) -> Translation | None:
-    values = re.fullmatch(r"\[([^\[\]]+)\]|(\d{1,4})\.\.\.?(\d{1,4})|[-\d.e]+( [-\d.e]+)+", value)
-    if not values:
+    if not re.fullmatch(r"\[[^\[\]]+\]", value):
         return None
-    first, last = values[2], values[3]
-    numbers = range(int(first), int(last) + 1) if first else re.split("[, ]+", value.strip("[] "))
-    sweep = f"{name}={','.join(map(str, numbers))}"
+    sweep = f"{name}={','.join(re.split('[, ]+', value.strip('[] ')))}"
     words = ("-m", sweep)["," not in sweep :]
     return Translation(words) if _is_valid_sweep(sweep, context) else None

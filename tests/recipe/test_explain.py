@@ -187,7 +187,6 @@ def test_pretrained_with_typed_weights_is_removed():
 lr==0.1 | lr=0.1
 lr=0.1, | lr=0.1
 lr='0.1 | lr=0.1
-lr=0.1,wd=0.1 | lr=0.1 wd=0.1
 optimizer:lr=0.1 | lr=0.1
 optimizer=torch.optim.SGD | optimizer=sgd
 ep=5 | epochs=5
@@ -201,8 +200,6 @@ run=2024/05/01 | run=2024-05-01
 budget=20usd | 'budget=$20'
 budget=1h30m | budget=90m
 methods.MixUp={} | 'methods.mixup={}'
-seed=1..3 | -m seed=1,2,3
-lr=0.1 0.2 | -m lr=0.1,0.2
 """
     ),
 )
