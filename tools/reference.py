@@ -12,7 +12,7 @@ from resnet_recipes.base.names import DOCS, SHORT_NAMES
 from resnet_recipes.commands import COMMANDS, get_usage
 from resnet_recipes.commands.ls import format_result, summarize
 from resnet_recipes.commands.methods import format_example
-from resnet_recipes.methods import ORDER
+from resnet_recipes.methods import ORDER, list_rivals
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.methods.card import list_settings, make_card
 from resnet_recipes.methods.optimizers import OPTIMIZERS
@@ -115,7 +115,7 @@ def describe_methods() -> Iterator[str]:
         facts = {
             "Inference": _format_text(method.inference),
             "Acts at": ", ".join(f"`{hook}`" for hook in hooks),
-            "Excludes": ", ".join(f"[{name}](#{name})" for name in sorted(method.conflicts)),
+            "Excludes": ", ".join(f"[{name}](#{name})" for name in list_rivals(method)),
         }
         yield from _format_card(method, f"methods.{method.name}", facts)
         lines = "\n".join(format_example(method, hooks))

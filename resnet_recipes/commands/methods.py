@@ -62,6 +62,7 @@ def _list_cards(items: Sequence[type], width: int) -> list[str]:
 
 
 def _format_page(item: type, width: int) -> Iterator[str]:
+    from resnet_recipes.methods import list_rivals
     from resnet_recipes.methods.base import HOOKS, Method
     from resnet_recipes.methods.card import make_card
 
@@ -75,7 +76,7 @@ def _format_page(item: type, width: int) -> Iterator[str]:
         "inference": item.inference if is_method else "",
         "avoid when": card.avoid_when,
         "acts at": ", ".join(hooks),
-        "excludes": ", ".join(sorted(item.conflicts)) if is_method else "",
+        "excludes": ", ".join(list_rivals(item)) if is_method else "",
     }
     yield card.name
     for text in filter(None, (card.summary, *card.details)):

@@ -63,6 +63,13 @@ INSTALLED = tuple(find_plug_ins({method.name for method in _OURS}))
 #: All methods. Methods of other packages run after the built-in ones, but before SAM and EMA.
 ORDER = (*_OURS[:-2], *INSTALLED, *_OURS[-2:])
 
+
+def list_rivals(method: type[Method]) -> list[str]:
+    """Return the names of the methods that cannot be combined with a method."""
+    rivals = (other for other in ORDER if method.group and other.group == method.group)
+    return sorted(other.name for other in rivals if other is not method)
+
+
 if TYPE_CHECKING:  # type checkers cannot know the methods of other packages
 
     class Methods(Section):

@@ -3,7 +3,7 @@
 A method is a dataclass of hyperparameters that overrides the hooks it needs.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from operator import itemgetter
@@ -117,7 +117,7 @@ class Method(Section):
     gain: ClassVar[str]  # published gains, with sources
     avoid_when: ClassVar[str]  # when to omit the method
     inference: ClassVar[str] = "costs nothing."  # added inference cost
-    conflicts: ClassVar[Mapping[str, str]] = {}  # method that it cannot be combined with -> reason
+    group: ClassVar[str] = ""  # what only one of several methods may do, such as "mix images"
     # its modules use the global torch generator, which is then seeded at every step
     is_random_in_forward: ClassVar[bool] = False
     in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it

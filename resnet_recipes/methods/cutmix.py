@@ -32,7 +32,7 @@ class CutMix(Method):
         "You train a MosaicML recipe: in the prototype of Hot, mixup was 0.5 to 0.7 points better "
         "(MosaicML, Mosaic ResNet deep dive, Table 4)."
     )
-    conflicts = dict.fromkeys(("mixup", "mixup_or_cutmix"), "both mix images")
+    group = "mix images"
     changes = "mixes"
     # concentration of the Beta distribution, above 0
     alpha: Positive = 1.0

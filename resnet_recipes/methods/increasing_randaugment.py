@@ -40,7 +40,7 @@ class IncreasingRandAugment(Method):
         "arXiv:2110.00476)."
     )
     avoid_when = "The run is short, or the CPU limits the loader."
-    conflicts = dict.fromkeys(("randaugment", "trivial_augment"), "both choose operations")
+    group = "choose operations"
     depth: Annotated[int, Bounds(least=1, most=20)] = 2  # operations sampled for each image
     p: ZeroToOne = 0.5  # probability that a sampled operation is applied
     magnitude: Annotated[float, Bounds(least=0, most=10)] = 7.0  # mean strength, 0 to 10

@@ -35,7 +35,7 @@ class MixUp(Method):
         "The run is short and uses label_smoothing, which is 0.4 points better alone at 30 epochs "
         "(Table 5). An alpha of 1 instead of 0.25 costs Hot 0.8 to 1.1 points (Table 6)."
     )
-    conflicts = dict.fromkeys(("cutmix", "mixup_or_cutmix"), "both mix images")
+    group = "mix images"
     changes = "mixes"
     # concentration of the Beta distribution, above 0
     alpha: Positive = 0.2

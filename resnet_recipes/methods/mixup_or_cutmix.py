@@ -29,7 +29,7 @@ class MixUpOrCutMix(Method):
         "You train a MosaicML recipe: its effect there is unknown, and cutmix alone lost "
         "0.5 to 0.7 points against mixup."
     )
-    conflicts = dict.fromkeys(("mixup", "cutmix"), "both mix images")
+    group = "mix images"
     changes = "mixes"
     mixup_alpha: Positive = 0.2  # concentration of mixup's Beta distribution, above 0
     cutmix_alpha: Positive = 1.0  # concentration of cutmix's Beta distribution, above 0

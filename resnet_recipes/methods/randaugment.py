@@ -46,9 +46,7 @@ class RandAugment(Method):
         "The run is short. On top of blurpool, mixup and label_smoothing, Composer found no "
         "significant gain (method card)."
     )
-    conflicts = dict.fromkeys(
-        ("increasing_randaugment", "trivial_augment"), "both choose operations"
-    )
+    group = "choose operations"
     # operations applied to each image in turn
     depth: Annotated[int, Bounds(least=1, most=20)] = 1
     # largest strength, 0.1 to 10

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -138,19 +139,16 @@ class Stack:
         """Yield the problems with the combination; keys are relative to `methods`."""
         for hook in HOOKS:
             names = [method.name for method in self if method.provides(hook)]
-            is_conflict = names[1:] and names[1] in self.methods[names[0]].conflicts
-            if hook in EXCLUSIVE_HOOKS and len(names) > 1 and not is_conflict:
+            if hook in EXCLUSIVE_HOOKS and len(names) > 1:
                 clause = Statement(
                     f"{' and '.join(names)} both define the {hook}, but only one method may"
                 )
                 yield Problem(names[1], None, clause, Change(f"~methods.{names[1]}"))
-        for name, method in self.methods.items():
-            for other in self.methods:
-                if other in method.conflicts and (
-                    name < other or name not in self.methods[other].conflicts
-                ):
-                    rule = f"cannot be combined with {name}, as {method.conflicts[other]}"
-                    yield Problem(other, None, rule, Change(f"~methods.{name}"))
+        for name, other in permutations(self.methods, 2):
+            group = self.methods[name].group
+            if name < other and group and group == self.methods[other].group:
+                rule = f"cannot be combined with {name}, as both {group}"
+                yield Problem(other, None, rule, Change(f"~methods.{name}"))
 
     def _get_only(self, hook: str, default: Callable) -> Any:
         return next(iter(self._collect(hook)), default)

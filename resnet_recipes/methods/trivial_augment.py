@@ -29,7 +29,7 @@ class TrivialAugment(Method):
         "TorchVision's latest primitives\", 2021)."
     )
     avoid_when = "The CPU limits the loader."
-    conflicts = dict.fromkeys(("increasing_randaugment", "randaugment"), "both choose operations")
+    group = "choose operations"
 
     def augment_image(self) -> ImageAugment:
         return RandomOps(_sample)

@@ -61,8 +61,6 @@ def test_method_name_matches_file_and_key(method):
     assert method.__module__.rpartition(".")[2] == method.name
     assert method.name in {item.name for item in fields(Methods)}
     assert any(method().provides(hook) for hook in HOOKS)
-    by_name = {item.name: item for item in ORDER}
-    assert all(method.name in by_name[other].conflicts for other in method.conflicts)
 
 
 @parametrize_methods("transform_batch")
