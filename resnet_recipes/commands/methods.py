@@ -1,9 +1,10 @@
 """`resnet-recipes methods [NAME]`: effect, cost and gain of methods and optimizers."""
 
+import re
 from collections.abc import Iterator, Sequence
 
-from resnet_recipes.base.errors import Command, RecipeError
-from resnet_recipes.base.suggestions import make_unknown_problem
+from resnet_recipes.base.errors import Command, Hint, RecipeError
+from resnet_recipes.base.suggestions import TRANSLATIONS, Translation, make_unknown_problem
 from resnet_recipes.base.text import format_facts, wrap_text
 from resnet_recipes.command_line.arguments import Arguments
 from resnet_recipes.command_line.printing import get_page_width
@@ -31,8 +32,12 @@ def check(arguments: Arguments) -> tuple[list[type]]:
     names = arguments.positional
     if unknown := [name for name in names if name not in cards]:
         problem = make_unknown_problem("method", unknown[0], cards)
+        translation = TRANSLATIONS.get(unknown[0].lower(), Translation(()))
+        meant = [part for part in re.split("[.=]", translation.text) if part in cards]
         if named := [name for name in names if name in cards]:  # as in: methods show mixup
             problem = problem._replace(fix=Command.of("resnet-recipes", "methods", *named))
+        elif meant:
+            problem = problem._replace(fix=(meant[0], Hint(translation.note)))
         elif unknown[0] in Library().list_names():
             problem = problem._replace(fix=Command.of("resnet-recipes", "show", unknown[0]))
         raise RecipeError([problem._replace(valid=() if problem.fix else problem.valid)])
