@@ -126,7 +126,7 @@ def _find_weights_file(weights: str, model: ModelConfig | None, downloads: bool)
             hint = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
             fix: Fix = Hint(hint)
             if meant:
-                fix = meant.command
+                fix = meant.command, Hint(meant.note)
             elif near := find_similar_path(Path(weights)):
                 fix = Value(near)
             raise NotReadyError.at(weights, "", fix, Kind.ABSENT)

@@ -353,7 +353,8 @@ def _read_section_value(
     if not value or value.lower() in OFF:
         return None  # a section cannot be switched off
     if section == "model" and value.endswith(_WEIGHTS_ENDINGS):
-        return FOREIGN_VALUES[section].get(value, _translate_to("model.weights", value))
+        ours = _translate_to("model.weights", value)
+        return FOREIGN_VALUES["model.weights"].get(value.lower(), ours)
     if section in GROUPS:  # such as optimizer=torch.optim.SGD
         leaf = value.partition("(")[0].rpartition(".")[2].lower()
         return FOREIGN_VALUES[section].get(leaf, _translate_to(section, leaf))

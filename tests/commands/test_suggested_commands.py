@@ -75,7 +75,8 @@ launch.max_wall=1:30:00 | launch.max_wall=90m
 --out results | run.root=results
 device=mps | launch.device=cpu
 model=resnet18.pt | model.weights=resnet18.pt
-model=yolo11n-cls.pt | remove it: networks of Ultralytics cannot be loaded
+model=YOLO11n-cls.pt | model.weights=torchvision
+weights=yolov8n-cls.pt | networks of Ultralytics cannot be loaded
 model=vit_base | model.name=timm:vit_base_mci_224
 model.name=timm:tf_efficientnet_lite9 | model.name=timm:tf_efficientnet_lite0
 -methods.ema | '~methods.ema'
@@ -219,6 +220,8 @@ resnet-recipes train first | resnet-recipes train runs/first/config.yaml
 resnet-recipes show mixup | resnet-recipes methods mixup
 resnet-recipes show sgd | resnet-recipes methods sgd
 resnet-recipes methods mild | resnet-recipes show mild
+resnet-recipes methods cutout | unknown method cutout; did you mean random_erasing?
+resnet-recipes methods dropout | drops residual blocks
 resnet-recipes convert images out.zip | resnet-recipes convert images out
 resnet-recipes convert images out max_resolution=500px | max_resolution=500
 resnet-recipes convert images out jpeg_quality=0.9 | jpeg_quality=90
