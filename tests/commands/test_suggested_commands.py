@@ -74,6 +74,8 @@ launch.max_wall=1:30:00 | launch.max_wall=90m
 --time 10min | budget=10m
 --out results | run.root=results
 device=mps | launch.device=cpu
+trainer=gpu | gpus= and launch.device= set the devices; by default, a run uses all GPUs
+patience=5 | keeps the best weights; no run stops early, except at the accuracy of stop_at_top1=
 model=resnet18.pt | model.weights=resnet18.pt
 model=YOLO11n-cls.pt | model.weights=torchvision
 weights=yolov8n-cls.pt | networks of Ultralytics cannot be loaded
