@@ -95,8 +95,8 @@ def _find_batch_problems(
     recipe: Recipe, facts: DataFacts, world_size: int, origin: Origin
 ) -> Iterator[Problem]:
     batch, size = recipe.batch, recipe.batch.global_size
+    where = "" if "batch.global_size" in origin.settings else "in the recipe "
     if size > facts.train_examples:
-        where = "" if "batch.global_size" in origin.settings else "in the recipe "
         clause = (
             f"{where}is more than the {facts.train_examples:,} training images in "
             f"{_get_image_location(recipe, facts)}, so an epoch has no steps"
@@ -112,7 +112,7 @@ def _find_batch_problems(
     elif size % world_size:
         unit = world_size * batch.get_micro_batch_size(max(size // world_size, 1))
         lower = max(size - size % unit, unit)
-        rule = f"must be divisible by {world_size}, the number of devices"
+        rule = f"{where}must be divisible by {world_size}, the number of devices"
         yield Problem("batch.global_size", size, rule, scale_batch(recipe, lower, origin))
     elif (rank_size := size // world_size) % (micro_batch := batch.get_micro_batch_size(rank_size)):
         divisor = max(n for n in range(1, micro_batch + 1) if rank_size % n == 0)

@@ -207,7 +207,7 @@ def test_make_plan_reports_unknown_network_and_other_conflicts():
     ("arguments", "ranks", "facts_changes", "key", "expected"),
     parse_values(
         """
- | 3 | {} | batch.global_size | divisible by 3, the number of devices
+ | 3 | {} | batch.global_size | =100 in the recipe must be divisible by 3, the number of devices
  | 3 | {} | batch.global_size | bs=99 lr=0.099
 batch.bn_size=32 batch.global_size=200 | 3 | {} | batch.global_size | bs=192 lr=0.096
  | 1 | {examples: 99} | batch.global_size | more than the 99 training images
