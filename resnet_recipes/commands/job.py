@@ -129,7 +129,7 @@ def _format_job(arguments: Arguments, recipe: str, changes: list[str], nodes: in
     extras = find_needed_extras(config.data.root, values, config.log.to)
     secrets = [name for variables in extras.values() for name in variables]
     if absent := [name for name in secrets if not os.environ.get(name)]:
-        say(f"the job logs in with {', '.join(absent)}: not set here")
+        say(f"note: the job logs in with {', '.join(absent)}: not set here")
     if engine not in _STORAGE:
         title = "warning: with the images on this machine, the job will fail"
         _say_problems(title, _find_image_problems(point, allocation), settings)

@@ -36,7 +36,7 @@ slurm finetune data=/set model.weights=torchvision | #SBATCH --gpus-per-node=1
 slurm finetune data=/set model.weights=torchvision bs=64 | #SBATCH --gpus-per-node=8
 skypilot mild data=/storage/set --storage mine model.weights=timm:resnet50 | .[timm]
 skypilot mild data=/storage/set --storage mine methods.distill.teacher=hf:me/net | .[hub] | \
-logs in with HF_TOKEN: not set here
+note: the job logs in with HF_TOKEN: not set here
 slurm mild data=/set budget=90m | #SBATCH --time=1:45:00 | budget=90m
 slurm -m mild data=/set budget=1h,2h | #SBATCH --time=2:15:00
 """
