@@ -203,7 +203,7 @@ def _allow_any_size() -> Iterator[None]:
         yield
 
 
-_INPUT_COMMENT = "images: float32 [N, 3, {size}; (pixel - mean) / std by channel, of 0..255"
+_INPUT_COMMENT = "float32 [N, 3, {size}; (pixel - mean) / std by channel, of 0..255"
 
 FORMATS = {
     "torchvision": ExportFormat(
@@ -245,9 +245,10 @@ network = rr.load("model.safetensors")""",
         _read_onnx,
         True,
         f"""\
-import onnxruntime
+import numpy, onnxruntime
 session = onnxruntime.InferenceSession("model.onnx")
-logits, = session.run(["logits"], {{{{"images": images}}}})        # {_INPUT_COMMENT}""",
+images = numpy.zeros((1, 3, {{image_size}}, {{image_size}}), "float32")        # {_INPUT_COMMENT}
+logits, = session.run(["logits"], {{{{"images": images}}}})""",
         """\
 import json, numpy, onnxruntime
 from PIL import Image
@@ -269,7 +270,7 @@ print(classes[probabilities.argmax()], probabilities.max())""",
         True,
         f"""\
 import torch
-model = torch.export.load("model.pt2").module()        # {_INPUT_COMMENT}""",
+model = torch.export.load("model.pt2").module()        # images: {_INPUT_COMMENT}""",
         """\
 import numpy, torch
 from PIL import Image
@@ -296,6 +297,7 @@ def format_usage(network: Network, to: str, any_size: bool) -> str:
     return chosen.use.format(
         architecture=about.architecture.rpartition(":")[2],
         num_classes=about.num_classes,
+        image_size=image_size,
         size="height, width], any N, height and width"
         if any_size
         else f"{image_size}, {image_size}]",
