@@ -128,6 +128,7 @@ def test_plan_notes_that_machine_has_fewer_gpus(ranks, is_noted, run_command, mo
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.VisibleGpus(2, "H200"))
     out = run_command(f"resnet-recipes plan mild gpus={ranks}").out
     assert (f"{ranks} x H200 (this machine has 2 GPUs)" in out) == is_noted
+    assert "a CPU is too slow" not in out
 
 
 def test_json_of_plan_has_time_cost_and_notes(run_json, monkeypatch):
