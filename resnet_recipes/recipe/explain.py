@@ -160,7 +160,14 @@ def _correct_value(
     translation: Translation, context: Context
 ) -> tuple[Translation, Problem | None]:
     if len(translation.words) > 1 and all(map(SETTING.fullmatch, translation.words)):
-        return translation._replace(words=tuple(map(_convert_value, translation.words))), None
+        first = translation.words[0]
+        # a value that is valid for the first: data.eval_resize=64 is wrong without its eval_size=64
+        valid = first[first.index("=") :] if _convert_value(first) == first else None
+        words = (
+            word if valid and word.endswith(valid) else _convert_value(word)
+            for word in translation.words
+        )
+        return translation._replace(words=tuple(words)), None
     wrong = None
     for _ in range(3):  # such as model=vit_base, model.name=timm:vit_base, and the full name
         first, *rest = translation.words or [""]

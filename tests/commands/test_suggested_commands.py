@@ -64,6 +64,7 @@ evaluation.interval=5 | evaluation.interval=5ep
 lr: 0.1 | lr=0.1
 bs=1e3 | bs=1000
 imgsz=320 | data.train_size=320 data.eval_size=320 data.eval_resize=320
+imgsz=64 | data.train_size=64 data.eval_size=64 data.eval_resize=64
 --img-size 320 | data.train_size=320 data.eval_size=320 data.eval_resize=320
 imgsz= | data.train_size=VALUE data.eval_size=VALUE data.eval_resize=VALUE
 color_jitter= | needs a value
