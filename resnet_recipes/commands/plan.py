@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__, cuda
 from resnet_recipes.base.cores import count_training_cores, is_emulated
-from resnet_recipes.base.errors import Hint, Note, format_advice, list_advice
+from resnet_recipes.base.errors import Command, Hint, Note, format_advice, list_advice
 from resnet_recipes.base.money import MIN_AMOUNT, compute_cost, format_cost
 from resnet_recipes.base.text import format_bytes, format_clock, format_count, format_number
 from resnet_recipes.command_line.arguments import Arguments
@@ -195,7 +195,8 @@ def _iterate_notes(plan: "Plan", forecast: "RunForecast | None") -> Iterator[Not
         yield note
     launch = plan.recipe.launch
     if forecast and plan.published and not is_for_gpus(launch) and launch.device == AUTO:
-        yield Note("a CPU is too slow for this run; a plan can be for GPUs elsewhere", "gpus=8")
+        elsewhere = Command.of("resnet-recipes", "plan", plan.recipe.name, "gpus=8")
+        yield Note("a CPU is too slow for this run; a plan can be for GPUs elsewhere", elsewhere)
 
 
 def _describe_device(plan: "Plan", memory: "MemoryForecast | None") -> LabeledRows:

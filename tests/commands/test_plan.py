@@ -105,7 +105,8 @@ mild launch.device=cpu gpus=2 model.name=resnet18 | time not predicted disk
 mild gpus=8 launch.price=32.77 | \
 cost unknown, like the time; the published 25.3 min for 32 epochs on 8x A100 80GB would cost $13.82
 mild gpus=8 launch.price=36 lr=1 | 32 epochs of unchanged mild on 8x A100 80GB would cost
-mild | note a CPU is too slow for this run; a plan can be for GPUs elsewhere use gpus=8
+mild | note a CPU is too slow for this run; a plan can be for GPUs elsewhere try \
+resnet-recipes plan mild gpus=8
 mild gpus=8 | !too slow
 mild launch.device=cpu | !too slow
 finetune | !too slow

@@ -154,6 +154,7 @@ plan mild launch.device=cuda budget=1h | 3 | error: budget=1h: the time is unkno
 hint:  use epochs= instead of budget= | !use:
 plan mild gpus=8 budget=1h | 3 | use:   epochs=75 | at the published speed, 25.3 min for 32 epochs
 plan mild gpus=8 budget=6m | 3 | !use:
+plan mild gpus=8 budget=80000h | 3 | !use:
 plan finetune gpus=8 budget=1h | 3 | unknown without a GPU | instead of budget= | !published
 report runs my.html --price 3 | 2 | `my.html` is a page, not a run | use:   --out my.html
 train demo --resume nothere | 2 | --resume nothere does not exist | !resnet-train --resume nothere

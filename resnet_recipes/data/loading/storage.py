@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.text import format_count
 
 
 class UnreadableError(Exception):
@@ -76,6 +77,7 @@ def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
             except UnreadableError as error:
                 bad.append(error.index)
         else:
-            statement = f"{storage.path(index)} and the {tries - 1} images after it cannot be read"
+            others = format_count(tries - 1, "image")
+            statement = f"{storage.path(index)} and the {others} after it cannot be read"
             raise UnreadableError(index, TrainingError(statement))
     return bad

@@ -68,7 +68,7 @@ def _suggest_epochs(plan: Plan) -> Fix:
     if result and result.minutes and result.epochs and result.hardware.startswith(f"{ranks}x "):
         minutes = parse_budget(launch.budget, launch.price) / 60
         epochs = int(minutes * result.epochs / result.minutes)
-        if epochs >= find_min_epochs(plan):
+        if find_min_epochs(plan) <= epochs <= MAX_EPOCHS:
             speed = Hint(f"at the published speed, {describe_published_time(plan)}")
             return Change(f"epochs={epochs}"), speed
     return Hint("use epochs= instead of budget=")
