@@ -103,6 +103,7 @@ doctor cuda | 2 | unknown topic cuda; did you mean gpu?
 doctor gpu a b | 2 | `doctor gpu` takes no argument
 doctor --fix-val map | 2 | needs the folder whose val/ has no class folders
 convert a b quality=90 | 2 | unknown option quality=90
+train -m recipe=mild,medium data=/nowhere | 3 | does not exist | !concerns only
 train -m mild data=x lr=[1,2] | 2 | use:   -m lr=1,2
 train mild data=x epochs=2,x | 2 | a sweep | hint:  mild uses epochs=36
 train mild data=x 'crop_scale=0.25;1' | 2 | hint:  data.crop_scale must be a list, as in [a, b]
